@@ -186,10 +186,8 @@ def _apply_project_file(
     is_trusted: Callable[[], bool] | None,
 ) -> None:
     """Apply the values of the project file that narrow what the agent may do."""
-    file = project_config_file(folder)
-    if not file.exists() or os.path.realpath(file) == os.path.realpath(
-        treadle_home() / "config.toml"
-    ):
+    file, user_file = project_config_file(folder), treadle_home() / "config.toml"
+    if not file.exists() or os.path.realpath(file) == os.path.realpath(user_file):
         return
     if is_trusted is None or not is_trusted():
         notes.append(f"{file} is ignored: the folder is not trusted (run `treadle trust`)")
@@ -221,14 +219,12 @@ def _read_environment(env: Mapping[str, str], notes: list[str]) -> dict[str, tup
     known = {setting.variable: setting for setting in SETTINGS if setting.kind != "table"}
     values: dict[str, tuple[object, str]] = {}
     for variable in sorted(name for name in env if name.startswith("TREADLE_")):
-        setting = known.get(variable)
-        if setting is not None:
-            if env[variable].strip():
-                value = _validate(setting, env[variable].strip(), variable, by_flag=False)
-                values[setting.name] = (value, variable)
-        else:
+        setting, text = known.get(variable), env[variable].strip()
+        if setting is None:
             hint = suggest_name(variable, known)
             notes.append(f"unknown environment variable {variable}{hint}")
+        elif text:
+            values[setting.name] = (_validate(setting, text, variable, by_flag=False), variable)
     return values
 
 

@@ -191,10 +191,8 @@ async def build_agent(
             settings, model, store, view, notes,
             interactive=options.interactive, suspend=options.suspend,
         )  # fmt: skip
-        thinking = settings.thinking
-        model_options = ModelOptions(
-            thinking=int(thinking) if thinking.isdigit() else thinking or None
-        )
+        effort = settings.thinking
+        model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
 
         # Tools: built-in, then MCP servers and skills
         builtin = _make_builtin_tools(model, workspace, can_ask=can_ask)

@@ -55,10 +55,8 @@ def _make_cost_budget(
     if model.card.input_price is None or model.card.output_price is None:
         assumed_price = _find_list_price(model.name)
         if assumed_price is None and is_default:
-            notes.append(
-                f"no cost limit: the price of {model.name} is unknown; "
-                "use --max-tokens to limit the session"
-            )
+            unknown = f"no cost limit: the price of {model.name} is unknown"
+            notes.append(f"{unknown}; use --max-tokens to limit the session")
             return None
     return CostBudget(SharedBudget(settings.max_cost), assumed_price)
 

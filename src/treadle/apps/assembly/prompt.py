@@ -53,10 +53,8 @@ def build_system_prompt(
         user_text="\n\n".join(extra),
         for_small_model=is_small,
     )
-    sections = [
-        msgspec.structs.replace(section, text=redact(secrets, section.text))
-        for section in prompt.sections
-    ]
+    replace = msgspec.structs.replace
+    sections = [replace(part, text=redact(secrets, part.text)) for part in prompt.sections]
     return SystemPrompt(tuple(sections)), memory
 
 

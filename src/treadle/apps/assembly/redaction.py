@@ -93,11 +93,11 @@ class RedactingTool(WrappedTool):
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         progress, secrets = context.report_progress, self._secrets
-        redacting = msgspec.structs.replace(
+        context = msgspec.structs.replace(
             context, report_progress=lambda text: progress(redact(secrets, text))
         )
         try:
-            return self._redact_output(await self._tool.call(arguments, redacting))
+            return self._redact_output(await self._tool.call(arguments, context))
         except ToolError as error:
             text = str(error)
             if redact(secrets, text) == text:

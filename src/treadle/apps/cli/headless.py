@@ -27,7 +27,6 @@ from treadle.apps.cli import exit_codes
 from treadle.apps.cli.console import UsageError, get_current_folder, print_error, report_errors
 from treadle.apps.cli.options import CommandLine, parse_command_line
 from treadle.apps.cli.output import (
-    FORMAT_VERSION,
     ProgressPrinter,
     RunReport,
     Stdout,
@@ -355,14 +354,12 @@ class HeadlessRun:
         )
 
     def _make_header(self, session: AgentSession) -> StreamJsonHeader:
-        tools = tuple(tool.spec.name for tool in session.agent.config.source.tools())
         return StreamJsonHeader(
-            version=FORMAT_VERSION,
-            session_id=session.store.session_id,
-            model=session.model.name,
+            session_id=self._session_id,
+            model=self._model,
             folder=str(self._folder),
             permission_mode=self._settings.permission_mode,
-            tools=tools,
+            tools=tuple(tool.spec.name for tool in session.agent.config.source.tools()),
             notes=session.notes,
         )
 

@@ -114,10 +114,10 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, tag="result", omit_de
     denied: tuple[str, ...] = ()
 
 
-class StreamJsonHeader(msgspec.Struct, frozen=True, tag="began"):
+class StreamJsonHeader(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
     """The first line of stream-json."""
 
-    version: int
+    version: int = FORMAT_VERSION
     session_id: str
     model: str
     folder: str

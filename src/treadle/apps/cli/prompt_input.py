@@ -16,12 +16,7 @@ from pathlib import Path
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.cli.console import UsageError, print_error
-from treadle.apps.services.attachments import (
-    AttachmentError,
-    attach_file,
-    attach_mention,
-    find_mentions,
-)
+from treadle.apps.services import attachments
 from treadle.core.sanitize import escape_invisible
 from treadle.core.transcript.content import Text, UserContent
 
@@ -52,15 +47,15 @@ def read_prompt(
         text = f"{text}\n\n<stdin>\n{piped}\n</stdin>" if text else piped
     parts: list[UserContent] = [Text(text)] if text.strip() else []
     try:
-        parts += [attach_file(folder / name, name) for name in files if name != "-"]
-    except AttachmentError as error:
+        parts += [attachments.attach_file(folder / name, name) for name in files if name != "-"]
+    except attachments.AttachmentError as error:
         raise UsageError(str(error)) from error
-    for name in find_mentions(typed or ""):
-        attachment = attach_mention(name, folder, lambda: added_folders, include_text=True)
-        if attachment is not None:
-            parts.append(attachment.content)
-            if attachment.problem:
-                print_error(f"treadle: {escape_invisible(attachment.problem)}")
+    for name in attachments.find_mentions(typed or ""):
+        found = attachments.attach_mention(name, folder, lambda: added_folders, include_text=True)
+        if found is not None:
+            parts.append(found.content)
+            if found.problem:
+                print_error(f"treadle: {escape_invisible(found.problem)}")
     return tuple(parts)
 
 
@@ -78,9 +73,8 @@ def read_stdin(*, wait: bool) -> str:
     while piece := os.read(0, 1 << 20):
         data += piece
         if len(data) > MAX_STDIN_BYTES:
-            raise UsageError(
-                f"stdin has more than {MAX_STDIN_BYTES >> 20} MiB; put it into a file and name that"
-            )
+            limit = MAX_STDIN_BYTES >> 20
+            raise UsageError(f"stdin has more than {limit} MiB; put it into a file and name that")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

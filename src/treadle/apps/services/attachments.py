@@ -79,9 +79,8 @@ def attach_file(path: Path, name: str) -> UserContent:
 def make_attachment(name: str, data: bytes) -> UserContent:
     """The content of a file as a part of a message; secrets of this process are redacted."""
     if len(data) > MAX_FILE_BYTES:
-        raise AttachmentError(
-            f"{name} is not attached: it is larger than {MAX_FILE_BYTES >> 20} MiB"
-        )
+        limit = MAX_FILE_BYTES >> 20
+        raise AttachmentError(f"{name} is not attached: it is larger than {limit} MiB")
     media_type = detect_media_type(data)
     if media_type == "application/pdf":
         return Document(media_type, data, title=Path(name).name)
@@ -90,9 +89,8 @@ def make_attachment(name: str, data: bytes) -> UserContent:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise AttachmentError(
-            f"{name} is not attached: it is neither UTF-8 text nor an image nor a PDF"
-        ) from error
+        problem = "it is neither UTF-8 text nor an image nor a PDF"
+        raise AttachmentError(f"{name} is not attached: {problem}") from error
     if len(text) > MAX_TEXT_CHARS:
         return Text(f"[{name} is not attached: {len(text):,} characters; read the parts you need]")
     return Text(f'<file path="{name}">\n{redact(find_environment_secrets(), text)}\n</file>')
@@ -102,17 +100,12 @@ def find_outside_target(
     name: str, folder: Path, list_added_folders: Callable[[], Sequence[Path]]
 ) -> Path | None:
     """The target of a symlink in the folder that leaves it and every added folder."""
-    if Path(name).is_absolute() or not _is_inside(os.path.normpath(folder / name), folder):
+    path = folder / name
+    if Path(name).is_absolute() or not Path(os.path.normpath(path)).is_relative_to(folder):
         return None
-    real = Path(os.path.realpath(folder / name))
-    allowed = (folder, *list_added_folders())
-    if any(_is_inside(real, Path(os.path.realpath(one))) for one in allowed):
-        return None
-    return real
-
-
-def _is_inside(path: str | Path, folder: Path) -> bool:
-    return Path(path).is_relative_to(folder)
+    real = Path(os.path.realpath(path))
+    allowed = [os.path.realpath(one) for one in (folder, *list_added_folders())]
+    return None if any(map(real.is_relative_to, allowed)) else real
 
 
 def _read(path: Path, name: str, max_bytes: int) -> bytes:

@@ -45,12 +45,11 @@ def render_cost_html(report: CostReport) -> str:
     now = time.strftime("%Y-%m-%d %H:%M")
     since = f"since {format_local_day(report.since)}" if report.since is not None else "all time"
     tables = make_tables(report) if report.total.calls else []
+    parts = [(_render_days if table.by == "day" else _render_table)(table) for table in tables]
     return _PAGE_TEMPLATE.format(
         total=html.escape(format_total(report.total)),
         period=html.escape(f"{since}; as of {now}"),
-        body="\n".join(
-            _render_days(table) if table.by == "day" else _render_table(table) for table in tables
-        ),
+        body="\n".join(parts),
     )
 
 

@@ -87,10 +87,7 @@ def report_to_dict(report: CostReport) -> dict[str, object]:
         "version": 1,
         "since": report.since,
         "total": _total_to_dict(report.total),
-        **{
-            f"by_{key}": [_total_to_dict(one) for one in sums]
-            for key, sums in report.groups.items()
-        },
+        **{f"by_{key}": list(map(_total_to_dict, sums)) for key, sums in report.groups.items()},
     }
 
 
@@ -172,8 +169,8 @@ def _make_row(label: str, total: CostTotal, priced: bool) -> CostRow:
         return CostRow(label, 0.0, "")
     usage, cost = total.usage, format_cost(total)
     cached = f" {_format_share(usage.cache_read, usage):>4} cached" if usage.cache_read else ""
-    tokens = f"{format_count(usage.total_input):>6} in {format_count(usage.output):>6} out"
-    tokens = f"{tokens}{cached:12}"
+    sizes = f"{format_count(usage.total_input):>6} in {format_count(usage.output):>6} out"
+    tokens = f"{sizes}{cached:12}"
     value = total.cost if priced else float(usage.total)
     return CostRow(label, value, f"{cost}  {tokens}", cost, tokens)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event, ToolFinished
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.items import AssistantItem, CallOutcome, Item
+from treadle.core.transcript.items import AssistantItem, CallOutcome
 from treadle.core.transcript.transcript import Transcript
 
 MAX_LABEL_CHARS = 60
@@ -22,7 +23,7 @@ _OUTCOMES: dict[CallOutcome, str] = {
 _RERUN = "had not happened, run now"
 
 
-class CrashReport:
+class CrashReport(BaseObserver):
     """Notifies once all of these calls have a result; not at all if there were none."""
 
     def __init__(self, view: View, notify: Callable[[str], None]) -> None:
@@ -40,18 +41,12 @@ class CrashReport:
         if not self._open_call_ids:
             self._notify(f"calls open at the interruption: {'; '.join(self._outcomes)}")
 
-    def on_item(self, position: int, item: Item) -> None:
-        return None
-
 
 def _label_calls(transcript: Transcript, ids: set[str]) -> dict[str, str]:
     """Names and arguments of the calls, which are in the last reply."""
     for position in range(len(transcript) - 1, -1, -1):
         item = transcript[position]
         if isinstance(item, AssistantItem):
-            return {
-                call.id: f"{call.name} {call.raw[:MAX_LABEL_CHARS]}"
-                for call in item.calls
-                if call.id in ids
-            }
+            calls = [call for call in item.calls if call.id in ids]
+            return {call.id: f"{call.name} {call.raw[:MAX_LABEL_CHARS]}" for call in calls}
     return {}

@@ -27,11 +27,6 @@ def find_program(name: str, folder: Path, environ: Mapping[str, str] | None = No
     return shutil.which(name, path=_safe_path(folder, environ))
 
 
-def is_inside_folder(program: Path, folder: Path) -> bool:
-    """Whether a program, symlinks resolved, is in the folder."""
-    return Path(os.path.realpath(program)).is_relative_to(folder.resolve())
-
-
 async def run_program(
     *argv: str,
     cwd: Path | None = None,
@@ -62,9 +57,8 @@ async def run_program(
     assert err is not None
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS if timeout is None else timeout):
-            stdout, stderr = await asyncio.gather(
-                _read_up_to(out, max_bytes), _read_up_to(err, 10_000)
-            )
+            reading = _read_up_to(out, max_bytes), _read_up_to(err, 10_000)
+            stdout, stderr = await asyncio.gather(*reading)
             code = 0 if len(stdout) > max_bytes else await process.wait()
     except TimeoutError:
         return 124, b"", "timed out"

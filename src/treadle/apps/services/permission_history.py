@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,12 +57,9 @@ def backtest_rules(
     _parse_rules(rules, folder)  # an invalid rule raises, even without past requests
     library = library or Library()
     total, unanswered = BacktestResult(), 0
-    for past_folder, sessions in _group_by_folder(library, None if all_folders else folder):
-        requests = [
-            request
-            for session in sessions
-            for request in read_permission_requests(session, past_folder)
-        ]
+    by_folder = _group_by_folder(library, None if all_folders else folder)
+    for past_folder, sessions in by_folder.items():
+        requests = list(chain(*(read_permission_requests(one, past_folder) for one in sessions)))
         unanswered += sum(request.is_unanswered for request in requests)
         if requests:
             past = ((request.call, request.decision) for request in requests)
@@ -96,16 +94,13 @@ def _is_relevant(line: Record) -> bool:
     return line.kind == "ruling" or (line.kind == "item" and b'"type":"tool_call"' in line.raw)
 
 
-def _make_request(
-    call: ToolCall, decision: ApprovalDecision, folder: Path
-) -> PastPermissionRequest:
-    is_denied = decision.decision == "deny"
-    is_unanswered = is_denied and _is_headless(decision)  # the user did not deny it
+def _make_request(call: ToolCall, entry: ApprovalDecision, folder: Path) -> PastPermissionRequest:
+    is_denied = entry.decision == "deny"
+    is_unanswered = is_denied and _is_headless(entry)  # the user did not deny it
     past: PastDecision = "denied" if is_denied and not is_unanswered else "approved"
     tool, arguments = unwrap_call(call.name, call.arguments or {})
-    return PastPermissionRequest(
-        PolicyCall(tool, describe_access(tool, arguments, str(folder))), past, is_unanswered
-    )
+    access = describe_access(tool, arguments, str(folder))
+    return PastPermissionRequest(PolicyCall(tool, access), past, is_unanswered)
 
 
 def _is_headless(decision: ApprovalDecision) -> bool:
@@ -114,14 +109,11 @@ def _is_headless(decision: ApprovalDecision) -> bool:
     return decision.reason.startswith(OLD_HEADLESS_REASON)  # reader of logs of version 0.1
 
 
-def _group_by_folder(
-    library: Library, only_folder: Path | None
-) -> Iterator[tuple[Path, list[Path]]]:
-    sessions: dict[str, list[Path]] = {}
+def _group_by_folder(library: Library, only_folder: Path | None) -> dict[Path, list[Path]]:
+    sessions: dict[Path, list[Path]] = {}
     for summary in library.list_summaries(folder=only_folder):
-        sessions.setdefault(summary.folder, []).append(library.root / summary.key)
-    for folder, session_dirs in sessions.items():
-        yield Path(folder), session_dirs
+        sessions.setdefault(Path(summary.folder), []).append(library.root / summary.key)
+    return sessions
 
 
 def _parse_rules(rules: Sequence[str], folder: Path) -> tuple[Rule, ...]:

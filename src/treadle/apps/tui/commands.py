@@ -32,7 +32,6 @@ conventions that its code follows and that are not obvious. Read what is there b
 the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there is one already, \
 which you improve instead. Only what is true and useful, in at most 60 lines."""
 
-
 CommandFunction = Callable[[Frontend, str], Awaitable[None]]
 
 
@@ -47,201 +46,182 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
 
 def list_commands(host: Host) -> list[SlashCommand]:
-    return [
-        command for command in COMMANDS if command.needs is None or command.needs in host.abilities
-    ]
+    return [one for one in COMMANDS if one.needs is None or one.needs in host.abilities]
 
 
-def list_summaries(frontend: Frontend) -> list[tuple[str, str]]:
+def list_summaries(ui: Frontend) -> list[tuple[str, str]]:
     """Name and summary of every command, with the custom ones."""
-    builtin = [(command.name, command.summary) for command in list_commands(frontend.host)]
-    return builtin + [(command.name, command.summary) for command in frontend.custom_commands]
+    builtin = [(command.name, command.summary) for command in list_commands(ui.host)]
+    return builtin + [(command.name, command.summary) for command in ui.custom_commands]
 
 
-async def run_command(frontend: Frontend, line: str) -> None:
+async def run_command(ui: Frontend, line: str) -> None:
     """Run `/name arguments`. Errors are shown, not raised."""
     name, _, arguments = line[1:].partition(" ")
     arguments = arguments.strip()
-    known = {command.name: command for command in list_commands(frontend.host)}
+    known = {command.name: command for command in list_commands(ui.host)}
     command = known.get(name)
     if command is None:
-        _run_custom_command(frontend, name, arguments, known)
-    elif frontend.conversation.view.is_busy and not command.while_busy:
-        frontend.show_message(
-            f"/{name} is not available while a turn runs; interrupt the turn first", "warning"
-        )
+        _run_custom_command(ui, name, arguments, known)
+    elif ui.conversation.view.is_busy and not command.while_busy:
+        busy = f"/{name} is not available while a turn runs; interrupt the turn first"
+        ui.show_message(busy, "warning")
     else:
         try:
-            await command.run(frontend, arguments)
+            await command.run(ui, arguments)
         except (TreadleError, OSError, ValueError) as error:
-            frontend.show_message(str(error), "error")
+            ui.show_message(str(error), "error")
         except Exception as error:  # noqa: BLE001 - a fault in a command does not end the session
-            frontend.show_message(f"/{name} failed: {type(error).__name__}: {error}", "error")
+            ui.show_message(f"/{name} failed: {type(error).__name__}: {error}", "error")
 
 
 def _run_custom_command(
-    frontend: Frontend, name: str, arguments: str, known: dict[str, SlashCommand]
+    ui: Frontend, name: str, arguments: str, known: dict[str, SlashCommand]
 ) -> None:
-    for custom in frontend.custom_commands:
+    for custom in ui.custom_commands:
         if custom.name == name:
-            frontend.conversation.submit(to_user_item(custom.expand(arguments)))
+            ui.conversation.submit(to_user_item(custom.expand(arguments)))
             return
-    suggestion = suggest(name, [*known, *(custom.name for custom in frontend.custom_commands)])
+    suggestion = suggest(name, [*known, *(custom.name for custom in ui.custom_commands)])
     hint = f"did you mean /{suggestion}?" if suggestion else "/help lists the commands"
-    frontend.show_message(f"unknown command /{name}; {hint}", "warning")
+    ui.show_message(f"unknown command /{name}; {hint}", "warning")
 
 
 # ------------------------------------------------------------------ session
 
 
-async def _help(frontend: Frontend, arguments: str) -> None:
-    rows = [(f"/{name}", summary) for name, summary in list_summaries(frontend)]
-    frontend.show_message(f"{_format_table(rows)}\n\n{_format_table(KEY_DESCRIPTIONS)}")
+async def _help(ui: Frontend, arguments: str) -> None:
+    rows = [(f"/{name}", summary) for name, summary in list_summaries(ui)]
+    ui.show_message(f"{_format_table(rows)}\n\n{_format_table(KEY_DESCRIPTIONS)}")
 
 
-async def _clear(frontend: Frontend, arguments: str) -> None:
-    await frontend.switch_session(lambda: frontend.host.open(frontend.callbacks))
+async def _clear(ui: Frontend, arguments: str) -> None:
+    await ui.switch_session(lambda: ui.host.open(ui.callbacks))
 
 
-async def _resume(frontend: Frontend, arguments: str) -> None:
+async def _resume(ui: Frontend, arguments: str) -> None:
     session_id = arguments
     if not session_id:
         now = time.time()
-        options = [
-            ChoiceOption(
-                session.id,
-                session.title or "(no messages)",
-                f"{format_age(now - session.updated)} · {plural(session.turns, 'turn')} · "
-                f"{session.state} · {session.id}",
-            )
-            for session in frontend.host.list_sessions()
-            if session.id != frontend.host.driver.session_id
-        ]
+        options = []
+        for one in ui.host.list_sessions():
+            if one.id != ui.host.driver.session_id:
+                age, turns = format_age(now - one.updated), plural(one.turns, "turn")
+                description = f"{age} · {turns} · {one.state} · {one.id}"
+                options.append(ChoiceOption(one.id, one.title or "(no messages)", description))
         if not options:
-            frontend.show_message("there is no other session in this folder")
+            ui.show_message("there is no other session in this folder")
             return
-        session_id = await frontend.choose("Resume a session", options, filterable=True) or ""
+        session_id = await ui.choose("Resume a session", options, filterable=True) or ""
     if session_id:
-        await frontend.switch_session(
-            lambda: frontend.host.open(frontend.callbacks, resume=session_id)
-        )
+        await ui.switch_session(lambda: ui.host.open(ui.callbacks, resume=session_id))
 
 
-async def _fork(frontend: Frontend, arguments: str) -> None:
-    session = arguments or frontend.host.driver.session_id
-    if not arguments and not len(frontend.host.driver.history):
-        frontend.show_message("this session is empty: there is nothing to fork", "warning")
-    elif await frontend.switch_session(
-        lambda: frontend.host.open(frontend.callbacks, resume=session, fork=True)
-    ):
-        frontend.show_message(f"this session is a fork of {session}, which stays unchanged")
+async def _fork(ui: Frontend, arguments: str) -> None:
+    session = arguments or ui.host.driver.session_id
+    if not arguments and not len(ui.host.driver.history):
+        ui.show_message("this session is empty: there is nothing to fork", "warning")
+    elif await ui.switch_session(lambda: ui.host.open(ui.callbacks, resume=session, fork=True)):
+        ui.show_message(f"this session is a fork of {session}, which stays unchanged")
 
 
-async def _rewind(frontend: Frontend, arguments: str) -> None:
-    await frontend.rewind()
+async def _rewind(ui: Frontend, arguments: str) -> None:
+    await ui.rewind()
 
 
-async def _undo(frontend: Frontend, arguments: str) -> None:
-    frontend.show_message(await frontend.host.undo())
+async def _undo(ui: Frontend, arguments: str) -> None:
+    ui.show_message(await ui.host.undo())
 
 
-async def _redo(frontend: Frontend, arguments: str) -> None:
-    frontend.show_message(await frontend.host.redo())
+async def _redo(ui: Frontend, arguments: str) -> None:
+    ui.show_message(await ui.host.redo())
 
 
-async def _compact(frontend: Frontend, arguments: str) -> None:
-    is_shorter = await frontend.host.driver.compact(arguments)
-    frontend.show_message(
-        "the model now sees a shorter history" if is_shorter else "the history is short already"
-    )
+async def _compact(ui: Frontend, arguments: str) -> None:
+    if await ui.host.driver.compact(arguments):
+        ui.show_message("the model now sees a shorter history")
+    else:
+        ui.show_message("the history is short already")
 
 
-async def _uncompact(frontend: Frontend, arguments: str) -> None:
-    is_restored = frontend.host.driver.uncompact()
-    frontend.show_message(
-        "the model sees the whole history again"
-        if is_restored
-        else "the model sees the whole history already"
-    )
+async def _uncompact(ui: Frontend, arguments: str) -> None:
+    when = "again" if ui.host.driver.uncompact() else "already"
+    ui.show_message(f"the model sees the whole history {when}")
 
 
-async def _export(frontend: Frontend, arguments: str) -> None:
-    frontend.show_message(f"exported to {await frontend.host.export(arguments)}")
+async def _export(ui: Frontend, arguments: str) -> None:
+    ui.show_message(f"exported to {await ui.host.export(arguments)}")
 
 
-async def _quit(frontend: Frontend, arguments: str) -> None:
-    frontend.quit()
+async def _quit(ui: Frontend, arguments: str) -> None:
+    ui.quit()
 
 
 # ------------------------------------------------------------------ settings
 
 
-async def _model(frontend: Frontend, arguments: str) -> None:
+async def _model(ui: Frontend, arguments: str) -> None:
     name = arguments
     if not name:
-        current = frontend.host.model.name
-        options = [ChoiceOption(name, name, card) for name, card in frontend.host.list_models()]
+        current = ui.host.model.name
+        options = [ChoiceOption(name, name, card) for name, card in ui.host.list_models()]
         title = f"Model (now {current})"
-        name = await frontend.choose(title, options, filterable=True, current=current) or ""
+        name = await ui.choose(title, options, filterable=True, current=current) or ""
     if name:
-        await frontend.switch_session(lambda: frontend.host.change_model(name))
+        await ui.switch_session(lambda: ui.host.change_model(name))
 
 
-async def _mode(frontend: Frontend, arguments: str) -> None:
+async def _mode(ui: Frontend, arguments: str) -> None:
     mode = arguments
     if not mode:
-        current = frontend.host.mode
-        options = [
-            ChoiceOption(mode, mode, MODE_DESCRIPTIONS.get(mode, ""))
-            for mode in frontend.host.modes
-        ]
+        current = ui.host.mode
+        texts = {mode: MODE_DESCRIPTIONS.get(mode, "") for mode in ui.host.modes}
+        options = [ChoiceOption(mode, mode, text) for mode, text in texts.items()]
         title = f"Permission mode (now {current})"
-        mode = await frontend.choose(title, options, current=current) or ""
+        mode = await ui.choose(title, options, current=current) or ""
     if mode:
-        frontend.host.change_mode(mode)
-        frontend.show_mode()
+        ui.host.change_mode(mode)
+        ui.show_mode()
 
 
-async def _permissions(frontend: Frontend, arguments: str) -> None:
-    rules = frontend.host.list_permissions()
-    heading = f"mode {describe_mode(frontend.host.mode)}"
-    frontend.show_message(f"{heading}\n{_format_table(rules) if rules else 'there are no rules'}")
+async def _permissions(ui: Frontend, arguments: str) -> None:
+    rules = ui.host.list_permissions()
+    heading = f"mode {describe_mode(ui.host.mode)}"
+    ui.show_message(f"{heading}\n{_format_table(rules) if rules else 'there are no rules'}")
 
 
-async def _trust(frontend: Frontend, arguments: str) -> None:
-    was_trusted = frontend.host.is_trusted
-    if await trust_dialog.ask_again(frontend.host, frontend.choose):
-        if await frontend.switch_session(frontend.host.reopen):
-            frontend.show_message(
-                "the programs are approved and run now"
-                if was_trusted
-                else "this folder is trusted: its own files take effect now"
-            )
+async def _trust(ui: Frontend, arguments: str) -> None:
+    was_trusted = ui.host.is_trusted
+    if await trust_dialog.ask_again(ui.host, ui.choose):
+        if await ui.switch_session(ui.host.reopen):
+            approved = "the programs are approved and run now"
+            trusted = "this folder is trusted: its own files take effect now"
+            ui.show_message(approved if was_trusted else trusted)
     elif was_trusted:
-        programs = frontend.host.list_unapproved_programs()
+        programs = ui.host.list_unapproved_programs()
         unapproved = ["not approved:", *programs] if programs else []
-        frontend.show_message("\n".join(["this folder is trusted", *unapproved]))
+        ui.show_message("\n".join(["this folder is trusted", *unapproved]))
 
 
-async def _goal(frontend: Frontend, arguments: str) -> None:
-    if not await frontend.switch_session(lambda: frontend.host.change_goal(arguments)):
+async def _goal(ui: Frontend, arguments: str) -> None:
+    if not await ui.switch_session(lambda: ui.host.change_goal(arguments)):
         return
     if arguments:
-        frontend.show_message(f"goal set: every turn continues until this succeeds: {arguments}")
+        ui.show_message(f"goal set: every turn continues until this succeeds: {arguments}")
     else:
-        frontend.show_message("no goal is set; /goal COMMAND sets one")
+        ui.show_message("no goal is set; /goal COMMAND sets one")
 
 
-async def _config(frontend: Frontend, arguments: str) -> None:
-    rows = [(f"{name} = {value}", origin) for name, value, origin in frontend.host.list_settings()]
-    frontend.show_message(_format_table(rows))
+async def _config(ui: Frontend, arguments: str) -> None:
+    rows = [(f"{name} = {value}", origin) for name, value, origin in ui.host.list_settings()]
+    ui.show_message(_format_table(rows))
 
 
-async def _doctor(frontend: Frontend, arguments: str) -> None:
+async def _doctor(ui: Frontend, arguments: str) -> None:
     # The checks are part of apps/cli, which apps/tui must not import; so it runs as a program.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-m", "treadle", "doctor"),
-        cwd=frontend.host.folder,
+        cwd=ui.host.folder,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -249,27 +229,25 @@ async def _doctor(frontend: Frontend, arguments: str) -> None:
     output, _ = await process.communicate()
     lines = output.decode(errors="replace").rstrip().splitlines()
     # Its finding about the terminal is about our pipe.
-    frontend.show_message("\n".join(line for line in lines if line.split()[1:2] != ["terminal"]))
+    ui.show_message("\n".join(line for line in lines if line.split()[1:2] != ["terminal"]))
 
 
-async def _theme(frontend: Frontend, arguments: str) -> None:
+async def _theme(ui: Frontend, arguments: str) -> None:
     name = arguments
     if not name:
-        name = await frontend.choose("Theme", [ChoiceOption(name, name) for name in THEMES]) or ""
+        name = await ui.choose("Theme", [ChoiceOption(name, name) for name in THEMES]) or ""
     if name and name not in THEMES:
-        frontend.show_message(
-            f"unknown theme {name!r}; the themes are {', '.join(THEMES)}", "warning"
-        )
+        ui.show_message(f"unknown theme {name!r}; the themes are {', '.join(THEMES)}", "warning")
     elif name:
-        frontend.change_theme(name)
-        frontend.show_message(f"theme {name}: {frontend.host.save_theme(name)}", "faint")
+        ui.change_theme(name)
+        ui.show_message(f"theme {name}: {ui.host.save_theme(name)}", "faint")
 
 
 # ------------------------------------------------------------------ information
 
 
-async def _cost(frontend: Frontend, arguments: str) -> None:
-    usage = frontend.host.driver.usage
+async def _cost(ui: Frontend, arguments: str) -> None:
+    usage = ui.host.driver.usage
     rows = [
         ("input tokens", f"{usage.input:,}"),
         ("read from cache", f"{usage.cache_read:,}"),
@@ -278,73 +256,61 @@ async def _cost(frontend: Frontend, arguments: str) -> None:
         ("requests", f"{usage.requests:,}"),
         ("cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
     ]
-    frontend.show_message(_format_table(rows))
+    ui.show_message(_format_table(rows))
 
 
-async def _context(frontend: Frontend, arguments: str) -> None:
-    view, card = frontend.conversation.view, frontend.host.model
-    frontend.show_message(
-        context_usage.format_context_usage(
-            frontend.host.driver.transcript, view.context_tokens, card.window
-        )
-    )
+async def _context(ui: Frontend, arguments: str) -> None:
+    view, card = ui.conversation.view, ui.host.model
+    items, tokens = ui.host.driver.transcript, view.context_tokens
+    ui.show_message(context_usage.format_context_usage(items, tokens, card.window))
 
 
-async def _diff(frontend: Frontend, arguments: str) -> None:
-    result = await frontend.host.run_shell_command(
-        "git --no-pager diff --no-color HEAD", lambda text: None
-    )
+async def _diff(ui: Frontend, arguments: str) -> None:
+    command = "git --no-pager diff --no-color HEAD"
+    result = await ui.host.run_shell_command(command, lambda text: None)
     output = result.output.strip()
     if result.exit_code != 0:
-        frontend.show_message(output or f"git diff failed: exit code {result.exit_code}", "warning")
+        ui.show_message(output or f"git diff failed: exit code {result.exit_code}", "warning")
     else:
-        frontend.show_message(output or "no changes since the last commit")
+        ui.show_message(output or "no changes since the last commit")
 
 
-async def _todo(frontend: Frontend, arguments: str) -> None:
-    lines = [
-        f"{TODO_SIGNS[todo.status]} {todo.content}" for todo in frontend.conversation.view.todos
-    ]
-    frontend.show_message("\n".join(lines) or "there is no todo list")
+async def _todo(ui: Frontend, arguments: str) -> None:
+    lines = [f"{TODO_SIGNS[todo.status]} {todo.content}" for todo in ui.conversation.view.todos]
+    ui.show_message("\n".join(lines) or "there is no todo list")
 
 
-async def _tasks(frontend: Frontend, arguments: str) -> None:
-    tasks = frontend.host.driver.tasks
+async def _tasks(ui: Frontend, arguments: str) -> None:
+    tasks = ui.host.driver.tasks
     if arguments:
         is_stopped = await tasks.cancel(arguments)
-        frontend.show_message(
-            f"task {arguments} stopped" if is_stopped else f"no task {arguments!r} is running"
-        )
+        unknown = f"no task {arguments!r} is running"
+        ui.show_message(f"task {arguments} stopped" if is_stopped else unknown)
         return
     rows = [(f"{task.id} {task.state}", strip_brackets(task.summary)) for task in tasks.list()]
-    frontend.show_message(
-        f"{_format_table(rows)}\n/tasks ID stops a task"
-        if rows
-        else "there are no background tasks"
-    )
+    table = f"{_format_table(rows)}\n/tasks ID stops a task" if rows else ""
+    ui.show_message(table or "there are no background tasks")
 
 
-async def _agents(frontend: Frontend, arguments: str) -> None:
-    rows = frontend.host.list_agents()
-    frontend.show_message(
-        _format_table(rows) if rows else "no agents are defined in .treadle/agents"
-    )
+async def _agents(ui: Frontend, arguments: str) -> None:
+    rows = ui.host.list_agents()
+    ui.show_message(_format_table(rows) if rows else "no agents are defined in .treadle/agents")
 
 
-async def _skills(frontend: Frontend, arguments: str) -> None:
-    rows = frontend.host.list_skills()
-    frontend.show_message(_format_table(rows) if rows else "there are no skills in .treadle/skills")
+async def _skills(ui: Frontend, arguments: str) -> None:
+    rows = ui.host.list_skills()
+    ui.show_message(_format_table(rows) if rows else "there are no skills in .treadle/skills")
 
 
-async def _remember(frontend: Frontend, arguments: str) -> None:
+async def _remember(ui: Frontend, arguments: str) -> None:
     if not arguments:
-        frontend.show_message("usage: /remember TEXT", "warning")
+        ui.show_message("usage: /remember TEXT", "warning")
         return
-    frontend.show_message(f"added to {await frontend.host.remember(arguments)}")
+    ui.show_message(f"added to {await ui.host.remember(arguments)}")
 
 
-async def _init(frontend: Frontend, arguments: str) -> None:
-    frontend.conversation.submit(to_user_item(f"{INIT_PROMPT}\n{arguments}".strip()))
+async def _init(ui: Frontend, arguments: str) -> None:
+    ui.conversation.submit(to_user_item(f"{INIT_PROMPT}\n{arguments}".strip()))
 
 
 MODE_DESCRIPTIONS = {

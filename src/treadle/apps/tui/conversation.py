@@ -16,7 +16,6 @@ from treadle.apps.tui.state.blocks import IDLE, NoteBlock, Tone, ViewBlock
 from treadle.apps.tui.state.from_transcript import build_view
 from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
 from treadle.apps.tui.state.view_state import (
-    ViewState,
     add_block,
     replace_block,
     set_queued_messages,
@@ -44,7 +43,8 @@ class Conversation:
 
     def __init__(self, driver: Driver, on_change: Callable[[], None]) -> None:
         self.driver = driver
-        self.view = self._initial_view(driver)
+        view = msgspec.structs.replace(build_view(driver.history), usage=driver.usage)
+        self.view = set_queued_messages(view, _queued_items(driver))
         self.questions: list[PendingQuestion] = []
         self._on_change = on_change
         self._input_ready = asyncio.Event()
@@ -52,11 +52,6 @@ class Conversation:
         self._is_idle = True
         self._task: asyncio.Task[None] | None = None
         driver.watch(self)
-
-    @staticmethod
-    def _initial_view(driver: Driver) -> ViewState:
-        view = msgspec.structs.replace(build_view(driver.history), usage=driver.usage)
-        return set_queued_messages(view, _queued_items(driver))
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -109,9 +104,7 @@ class Conversation:
         if question.answer is not None:
             self._resolve(question, reason or False)
         elif question.approval is not None:
-            denial = (
-                f"The user denied this call: {reason}" if reason else "The user denied this call."
-            )
+            denial = "The user denied this call" + (f": {reason}" if reason else ".")
             self.driver.deny(question.approval.call.id, denial)
             self._finish_decision(question)
 
@@ -141,26 +134,20 @@ class Conversation:
 
     async def ask_approval(self, approval: PendingApproval) -> bool | str:
         """Ask the user to approve the call of a child; a str is the reason of a denial."""
-        answer = await self._wait_for_answer(
-            PendingQuestion(approval, is_child=True, answer=self._create_future())
-        )
+        answer = await self._ask(PendingQuestion(approval, is_child=True))
         return answer if answer is not None else False
 
     async def ask_user(self, question: ModelQuestion) -> str | None:
-        answer = await self._wait_for_answer(
-            PendingQuestion(model_question=question, answer=self._create_future())
-        )
+        answer = await self._ask(PendingQuestion(model_question=question))
         return answer if isinstance(answer, str) else None
 
-    def _create_future(self) -> asyncio.Future[bool | str | None]:
-        return asyncio.get_running_loop().create_future()
-
-    async def _wait_for_answer(self, question: PendingQuestion) -> bool | str | None:
-        assert question.answer is not None
+    async def _ask(self, question: PendingQuestion) -> bool | str | None:
+        answer: asyncio.Future[bool | str | None] = asyncio.get_running_loop().create_future()
+        question = msgspec.structs.replace(question, answer=answer)
         self.questions.append(question)
         self._on_change()
         try:
-            return await question.answer
+            return await answer
         finally:
             self._remove_question(question)
 

@@ -147,18 +147,16 @@ class Frontend:
 
     def _attach_driver(self, driver: Driver) -> None:
         folders = [self.host.folder] if self.host.is_trusted else []
-        self.custom_commands, problems = find_custom_commands(
-            [*folders, Path.home()], home=Path.home()
-        )
+        home = Path.home()
+        self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
         conversation = Conversation(driver, self._on_change)
         if self.host.is_trust_declined and not self.host.is_trusted:
             conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
         for note in (*self.host.notes, *problems):
             conversation.show_block(NoteBlock(note))
         if conversation.has_unfinished_turn:
-            conversation.show_note(
-                "the last turn is not finished; press enter to continue it", "warning"
-            )
+            unfinished = "the last turn is not finished; press enter to continue it"
+            conversation.show_note(unfinished, "warning")
         self._conversation = conversation
         conversation.start()
         self._on_session_attached(conversation)
@@ -237,14 +235,10 @@ class Frontend:
             self.show_message("there is no turn to rewind to")
             return
         now = time.time()
-        options = [
-            ChoiceOption(
-                turn.turn_id,
-                " ".join(turn.text.split())[:200] or "(continued without a message)",
-                format_age(now - turn.time),
-            )
-            for turn in turns.values()
-        ]
+        options = []
+        for turn in turns.values():
+            label = " ".join(turn.text.split())[:200] or "(continued without a message)"
+            options.append(ChoiceOption(turn.turn_id, label, format_age(now - turn.time)))
         chosen = await self._choose_turn(turns, options)
         if chosen is None:
             return

@@ -71,9 +71,8 @@ class LocalHost:
         return tuple(Path(self.folder, name).expanduser() for name in names)
 
     def _load_settings(self) -> settings_page.Settings:
-        return settings_page.load_settings(
-            self.folder, self._flags, is_trusted=lambda: self.is_trusted
-        )
+        load = settings_page.load_settings
+        return load(self.folder, self._flags, is_trusted=lambda: self.is_trusted)
 
     # --- trust ---------------------------------------------------------------------------
 
@@ -97,11 +96,8 @@ class LocalHost:
         return extensions.list_extension_files(self.folder)
 
     def list_unapproved_programs(self) -> list[str]:
-        return [
-            line
-            for program in extensions.discover_extensions(self.folder).unapproved
-            for line in program.detail_lines
-        ]
+        programs = extensions.discover_extensions(self.folder).unapproved
+        return [line for program in programs for line in program.detail_lines]
 
     def approve_programs(self) -> None:
         extensions.approve_extensions(self.folder)
@@ -119,13 +115,8 @@ class LocalHost:
         options = msgspec.structs.replace(
             self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
         )
-        session = await build_agent(
-            self._load_settings(),
-            self.folder,
-            options,
-            approve=callbacks.ask_approval,
-            notify=callbacks.show_message,
-        )
+        settings, ask, show = self._load_settings(), callbacks.ask_approval, callbacks.show_message
+        session = await build_agent(settings, self.folder, options, approve=ask, notify=show)
         self._session = self._add_ask_service(session, callbacks)
         if self._mode is not None:
             self.change_mode(self._mode)
@@ -222,17 +213,12 @@ class LocalHost:
     # --- lists ---------------------------------------------------------------------------
 
     def list_sessions(self) -> list[SessionLine]:
-        return [
-            SessionLine(
-                summary.id,
-                summary.title,
-                summary.updated,
-                summary.turns,
-                self._library.describe_state(summary),
-            )
-            for summary in self._library.list_summaries(folder=self.folder, limit=200)
-            if summary.turns
-        ]
+        lines: list[SessionLine] = []
+        for one in self._library.list_summaries(folder=self.folder, limit=200):
+            if one.turns:
+                state = self._library.describe_state(one)
+                lines.append(SessionLine(one.id, one.title, one.updated, one.turns, state))
+        return lines
 
     def list_turns(self) -> list[TurnLine]:
         lines: list[TurnLine] = []
@@ -248,12 +234,9 @@ class LocalHost:
         return [(f"{verb} {rule.text}", str(rule.origin)) for verb, part in rows for rule in part]
 
     def list_settings(self) -> list[tuple[str, str, str]]:
-        settings = self._load_settings()
+        settings, show = self._load_settings(), settings_page.format_value
         names = [setting.name for setting in settings_page.SETTINGS]
-        return [
-            (name, settings_page.format_value(getattr(settings, name)), settings.origin(name))
-            for name in names
-        ]
+        return [(name, show(getattr(settings, name)), settings.origin(name)) for name in names]
 
     def list_agents(self) -> list[tuple[str, str]]:
         from treadle.agents.agent_files import read_agent_files
@@ -323,9 +306,8 @@ class LocalHost:
     async def run_shell_command(
         self, command: str, on_output: Callable[[str], None]
     ) -> CommandResult:
-        result = await self._current_session.workspace.run(
-            command, on_output=on_output, sandboxed=False
-        )
+        workspace = self._current_session.workspace
+        result = await workspace.run(command, on_output=on_output, sandboxed=False)
         output = redact(find_environment_secrets(), result.output)
         return msgspec.structs.replace(result, output=output)
 

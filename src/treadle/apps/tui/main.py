@@ -36,9 +36,8 @@ def start(
 
     theme = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder)).theme
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
-    return run(
-        host, TerminalOptions(resume, prompt, theme, plain, treadle_home() / "history.jsonl")
-    )
+    history = treadle_home() / "history.jsonl"
+    return run(host, TerminalOptions(resume, prompt, theme, plain, history))
 
 
 def run(host: Host, options: TerminalOptions) -> int:

@@ -135,9 +135,8 @@ class PlainFrontend(Frontend):
         while self._unread_lines:
             if self._line_future is not None:
                 if not self._line_future.done():
-                    self._line_future.set_result(
-                        self._unread_lines[0] and self._unread_lines.popleft()
-                    )
+                    line = self._unread_lines[0] and self._unread_lines.popleft()
+                    self._line_future.set_result(line)
                 return
             conversation = self._conversation
             if conversation is None:
@@ -173,11 +172,9 @@ class PlainFrontend(Frontend):
         while self._printed_blocks < len(view.blocks):
             block = view.blocks[self._printed_blocks]
             is_growing = self._printed_blocks == view.stream_index
-            if isinstance(block, ToolCallBlock) and not (
-                block.is_finished or block.state == "background"
-            ):
-                break
-            if isinstance(block, ShellBlock) and not block.is_finished:
+            is_detached = isinstance(block, ToolCallBlock) and block.state == "background"
+            is_open = isinstance(block, ToolCallBlock | ShellBlock) and not block.is_finished
+            if is_open and not is_detached:
                 break
             if isinstance(block, MarkdownBlock | CodeBlock):
                 self._write(replace_controls(block.text[self._printed_chars :]))

@@ -77,9 +77,6 @@ class FullScreen(Frontend, App[int]):
 
     def compose(self) -> ComposeResult:
         history = PromptHistory(self.options.history_file)
-        prompt = PromptWidget(
-            history, self.attachments, lambda: commands.list_summaries(self), id="prompt"
-        )
         yield TranscriptWidget(self.palette, id="transcript")
         with Vertical(id="footer"):
             yield LinesWidget(id="activity")
@@ -87,7 +84,7 @@ class FullScreen(Frontend, App[int]):
             yield LinesWidget(id="completions")
             with Horizontal(id="prompt-row"):
                 yield Static(Text("› ", self.palette.accent), id="prompt-sign")
-                yield prompt
+                yield PromptWidget(history, self.attachments, lambda: commands.list_summaries(self))
         yield LinesWidget(id="status")
 
     @property
@@ -179,12 +176,9 @@ class FullScreen(Frontend, App[int]):
             self._draw_status_area(self._conversation)
 
     def _draw_status_area(self, conversation: Conversation) -> None:
-        width = self.size.width
+        width, is_scrolled = self.size.width, not self.transcript.is_following
         activity, status = self.status_area.render(
-            conversation.view,
-            self.palette,
-            (width, self.size.height),
-            is_scrolled=not self.transcript.is_following,
+            conversation.view, self.palette, self.size, is_scrolled
         )
         # On a small screen a dialog needs the rows of the activity.
         is_crowded = self.dialogs.is_open and self.size.height < SMALL_SCREEN_ROWS
@@ -241,13 +235,12 @@ class FullScreen(Frontend, App[int]):
         message: str = "",
         current: str = "",
     ) -> str | None:
-        faint = Text(message, self.palette.faint)
+        def body(width: int) -> list[Text]:
+            faint = Text(message, self.palette.faint)
+            return [*wrap_text(faint, width), Text()] if message else []
+
         return await self.dialogs.choose(
-            title,
-            options,
-            filterable=filterable,
-            current=current,
-            body=(lambda width: [*wrap_text(faint, width), Text()]) if message else None,
+            title, options, filterable=filterable, current=current, body=body
         )
 
     async def _choose_turn(
@@ -288,13 +281,9 @@ class FullScreen(Frontend, App[int]):
 
     @on(PromptWidget.CompletionsChanged)
     def _on_completions_changed(self) -> None:
-        lines = render_completions(
-            self.prompt.completions,
-            self.prompt.selected_completion,
-            self.size.width,
-            min(completion.MAX_SHOWN, max(self.size.height // 3, 1)),
-            self.palette,
-        )
+        found, selected = self.prompt.completions, self.prompt.selected_completion
+        rows = min(completion.MAX_SHOWN, max(self.size.height // 3, 1))
+        lines = render_completions(found, selected, self.size.width, rows, self.palette)
         self.query_one("#completions", LinesWidget).set_lines(lines)
 
     @on(PromptWidget.HintRaised)

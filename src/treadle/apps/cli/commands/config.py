@@ -7,18 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from treadle.apps import settings as settings_page
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli import exit_codes
 from treadle.apps.cli.console import UsageError, get_current_folder, print_line, report_errors
-from treadle.apps.settings import (
-    SETTINGS,
-    Settings,
-    format_unknown_setting,
-    format_value,
-    load_settings,
-    project_config_file,
-    treadle_home,
-)
+from treadle.apps.settings import SETTINGS, Settings, treadle_home
 from treadle.core.sanitize import escape_invisible
 
 USAGE = """\
@@ -36,7 +29,7 @@ def run(arguments: list[str]) -> int:
 
 def _print_config(arguments: list[str]) -> int:
     folder = get_current_folder()
-    settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
+    settings = settings_page.load_settings(folder, is_trusted=lambda: is_trusted(folder))
     names = [setting.name for setting in SETTINGS]
     match arguments:
         case []:
@@ -50,15 +43,16 @@ def _print_config(arguments: list[str]) -> int:
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
         case [name] if name.replace("-", "_") in names:
-            print_line(format_value(getattr(settings, name.replace("-", "_"))))
+            print_line(settings_page.format_value(getattr(settings, name.replace("-", "_"))))
         case _:
-            raise UsageError(format_unknown_setting(arguments[0]))
+            raise UsageError(settings_page.format_unknown_setting(arguments[0]))
     return exit_codes.SUCCESS
 
 
 def _print_table(settings: Settings, folder: Path) -> None:
+    show, origin_of = settings_page.format_value, settings.origin
     rows = [
-        (row.name, format_value(getattr(settings, row.name)), settings.origin(row.name), row.help)
+        (row.name, show(getattr(settings, row.name)), origin_of(row.name), row.help)
         for row in SETTINGS
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -66,7 +60,7 @@ def _print_table(settings: Settings, folder: Path) -> None:
         start = f"{name:{widths[0]}}  {value:{min(widths[1], 30)}}  {origin:{widths[2]}}"
         print_line(escape_invisible(f"{start}  {text}".rstrip()))
     print_line()
-    for file in (treadle_home() / "config.toml", project_config_file(folder)):
+    for file in (treadle_home() / "config.toml", settings_page.project_config_file(folder)):
         if not file.exists():
             print_line(f"{escape_invisible(str(file))} does not exist")
     for note in settings.notes:

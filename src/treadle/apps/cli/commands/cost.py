@@ -16,14 +16,7 @@ from pathlib import Path
 from treadle.apps.cli.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.cli.options import parse_flags
-from treadle.apps.services.costs import (
-    ALL_GROUPINGS,
-    CostReport,
-    format_report,
-    format_total,
-    load_cost_report,
-    report_to_dict,
-)
+from treadle.apps.services import costs
 from treadle.core.sanitize import escape_invisible
 
 HELP = """\
@@ -54,34 +47,33 @@ def _print_cost(arguments: list[str]) -> int:
     is_json, file = "json" in flags, flags.get("html")
     if is_json and file is not None:
         raise UsageError("--json and --html cannot be combined")
-    wanted: Sequence[str] = ALL_GROUPINGS if is_json or file else DEFAULT_GROUPINGS
+    wanted: Sequence[str] = costs.ALL_GROUPINGS if is_json or file else DEFAULT_GROUPINGS
     if "by" in flags:
         wanted = (flags["by"],)
-    groupings = [grouping for grouping in ALL_GROUPINGS if grouping in wanted]
+    groupings = [grouping for grouping in costs.ALL_GROUPINGS if grouping in wanted]
     if not groupings:
-        choices = ", ".join(ALL_GROUPINGS)
+        choices = ", ".join(costs.ALL_GROUPINGS)
         raise UsageError(f"--by is {flags['by']!r}; it has to be one of {choices}")
-    report = load_cost_report(
-        groupings,
-        since=parse_since(flags.get("since", "30d"), time.time()),
-        folder=get_current_folder() if "here" in flags else None,
-    )
+    since = parse_since(flags.get("since", "30d"), time.time())
+    folder = get_current_folder() if "here" in flags else None
+    report = costs.load_cost_report(groupings, since=since, folder=folder)
     if is_json:
-        print(json.dumps(report_to_dict(report), indent=2))
+        print(json.dumps(costs.report_to_dict(report), indent=2))
         return SUCCESS
     if file is not None:
         return _write_html(Path(file), report)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    for line in format_report(report, max(20, shutil.get_terminal_size().columns), plain=plain):
+    width = max(20, shutil.get_terminal_size().columns)
+    for line in costs.format_report(report, width, plain=plain):
         print_line(escape_invisible(line.rstrip()))
     return SUCCESS
 
 
-def _write_html(file: Path, report: CostReport) -> int:
+def _write_html(file: Path, report: costs.CostReport) -> int:
     from treadle.apps.services.cost_html import render_cost_html
 
     file.write_text(render_cost_html(report), encoding="utf-8", errors="backslashreplace")
-    print_line(f"{file}: {format_total(report.total)}")
+    print_line(f"{file}: {costs.format_total(report.total)}")
     return SUCCESS
 
 

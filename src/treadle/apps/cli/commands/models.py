@@ -85,9 +85,9 @@ def _is_option(word: str) -> bool:
 
 
 async def _list_models(include_all: bool) -> int:
-    servers = find_local_servers(names=ALL_SERVERS)
-    found, default = await asyncio.gather(servers, find_default_model())
-    rows = [*_list_hosted(include_all), *_list_local(found), *_list_embedded()]
+    local = find_local_servers(names=ALL_SERVERS)
+    servers, default = await asyncio.gather(local, find_default_model())
+    rows = [*_list_hosted(include_all), *_list_local(servers), *_list_embedded()]
     rows.sort(key=lambda row: not row.usable)
     print_table(rows, default, sys.stdout)
     return exit_codes.SUCCESS

@@ -81,9 +81,10 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("files", "conversation", "both"):
         flag = f"--{name}"
         scope.add_argument(flag, dest="only", action="store_const", const=name, help="the same")
-    undo = command("undo", _undo, "undo the file changes of the last turn")
-    redo = command("redo", _redo, "redo what undo reverted")
+    undo = command("undo", _apply_last_turn, "undo the file changes of the last turn")
+    redo = command("redo", _apply_last_turn, "redo what undo reverted")
     for subparser in (undo, redo):
+        subparser.set_defaults(is_undo=subparser is undo)
         subparser.add_argument("id", nargs="?", help="default: last session of this folder")
     remove = command("remove", _remove, "delete sessions")
     remove.add_argument("id", nargs="+")
@@ -203,15 +204,8 @@ def _rewind(options: argparse.Namespace, library: Library) -> int:
     return asyncio.run(work())
 
 
-def _undo(options: argparse.Namespace, library: Library) -> int:
-    return _apply_last_turn(options, library, is_undo=True)
-
-
-def _redo(options: argparse.Namespace, library: Library) -> int:
-    return _apply_last_turn(options, library, is_undo=False)
-
-
-def _apply_last_turn(options: argparse.Namespace, library: Library, *, is_undo: bool) -> int:
+def _apply_last_turn(options: argparse.Namespace, library: Library) -> int:
+    """Undo or redo what the last turn changed."""
     import asyncio
 
     from treadle.apps.services.undo import apply_turn, list_changing_turns, open_checkpoints
@@ -230,10 +224,10 @@ def _apply_last_turn(options: argparse.Namespace, library: Library, *, is_undo: 
         try:
             folder = Path(library.get_summary(session_dir).folder)
             checkpoints = open_checkpoints(library, folder)
-            restored = await apply_turn(checkpoints, turn, is_undo=is_undo)
+            restored = await apply_turn(checkpoints, turn, is_undo=options.is_undo)
             if restored.written or restored.removed:
                 paths = ", ".join([*restored.written, *restored.removed][:MAX_LISTED_PATHS])
-                verb = "undid" if is_undo else "redid"
+                verb = "undid" if options.is_undo else "redid"
                 _append_notice(resumed, f"{verb} the file changes of turn {turn.number}: {paths}")
             return _print_restored(restored)
         finally:

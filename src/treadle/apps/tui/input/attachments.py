@@ -75,9 +75,8 @@ class Attachments:
         return UserItem(tuple(parts))
 
     def _attach(self, path: Path) -> UserContent | None:
-        attachment = attach_mention(
-            str(path), self._folder, self._list_added_folders, include_text=False
-        )
+        added = self._list_added_folders
+        attachment = attach_mention(str(path), self._folder, added, include_text=False)
         return attachment.content if attachment is not None else None
 
     def clear(self) -> None:
@@ -105,10 +104,8 @@ class Attachments:
         paths = [whole] if whole.suffix.lower() in IMAGE_SUFFIXES and _is_file(whole) else []
         paths = paths or [Path(unquote(word.removeprefix("file://"))) for word in words]
         known = IMAGE_SUFFIXES + DOCUMENT_SUFFIXES
-        are_attachable = all(
-            path.suffix.lower() in known and _is_file(self._folder / path) for path in paths
-        )
-        return paths if are_attachable else []
+        is_known = all(path.suffix.lower() in known for path in paths)
+        return paths if is_known and all(_is_file(self._folder / path) for path in paths) else []
 
 
 def _is_file(path: Path) -> bool:

@@ -50,11 +50,8 @@ async def read_clipboard(environ: Mapping[str, str] = os.environ) -> ClipboardCo
 
 def _find_programs(environ: Mapping[str, str]) -> list[str]:
     names = [name for name in _READERS if helper_programs.find_program(name, Path.cwd(), environ)]
-    has_display = {
-        "wl-paste": bool(environ.get("WAYLAND_DISPLAY")),
-        "xclip": bool(environ.get("DISPLAY")),
-    }
-    return sorted(names, key=lambda name: not has_display.get(name, True))
+    displays = {"wl-paste": environ.get("WAYLAND_DISPLAY"), "xclip": environ.get("DISPLAY")}
+    return sorted(names, key=lambda name: not displays.get(name, "any"))
 
 
 # ------------------------------------------------------------------ the programs
@@ -124,12 +121,10 @@ def _find_image_type(types: bytes) -> str:
 def _image_content(media_type: str, data: bytes, stderr: str) -> ClipboardContent:
     if len(data) > MAX_BYTES:
         size, limit = format_bytes(len(data)), format_bytes(MAX_BYTES)
-        return ClipboardContent(
-            problem=f"the image in the clipboard is too large: {size}, the limit is {limit}"
-        )
-    return (
-        ClipboardContent(Image(media_type, data)) if data else _no_content("the clipboard", stderr)
-    )
+        problem = f"the image in the clipboard is too large: {size}, the limit is {limit}"
+        return ClipboardContent(problem=problem)
+    image = Image(media_type, data)
+    return ClipboardContent(image) if data else _no_content("the clipboard", stderr)
 
 
 def _text_content(data: bytes, stderr: str) -> ClipboardContent:
@@ -139,9 +134,8 @@ def _text_content(data: bytes, stderr: str) -> ClipboardContent:
 
 def _no_content(source: str, stderr: str) -> ClipboardContent:
     error = " ".join(stderr.split())[:200]
-    return ClipboardContent(
-        problem=f"{source}: {error}" if error else "the clipboard holds no image and no text"
-    )
+    problem = f"{source}: {error}" if error else "the clipboard holds no image and no text"
+    return ClipboardContent(problem=problem)
 
 
 async def _run_program(*argv: str) -> tuple[int, bytes, str]:

@@ -23,9 +23,7 @@ from treadle.core.untrusted_files import read_text
 MAX_FILES = 50_000
 MAX_SHOWN = 8
 WALK_SECONDS = 5.0
-SKIPPED_FOLDERS = frozenset(
-    {".git", "node_modules", "__pycache__", ".venv", "venv", ".tox", "target"}
-)
+SKIPPED_FOLDERS = ("node_modules", "__pycache__", "venv", "target")  # and hidden ones
 _EXCLUDED_NAMES = (".git", ".jj", ".hg", "node_modules", "__pycache__", ".venv", ".tox")
 _RIPGREP_OPTIONS = (
     *("--files", "--null", "--hidden", "--no-config", "--no-messages", "--no-require-git"),
@@ -113,9 +111,8 @@ def _walk_files(folder: Path) -> list[str]:
     files: list[str] = []
     deadline = time.monotonic() + WALK_SECONDS
     for base, folders, names in os.walk(folder):
-        folders[:] = sorted(
-            f for f in folders if f not in SKIPPED_FOLDERS and not f.startswith(".")
-        )
+        wanted = [name for name in folders if name not in SKIPPED_FOLDERS]
+        folders[:] = sorted(name for name in wanted if not name.startswith("."))
         relative = os.path.relpath(base, folder)
         files += [name if relative == "." else f"{relative}/{name}" for name in sorted(names)]
         if len(files) > MAX_FILES or time.monotonic() > deadline:

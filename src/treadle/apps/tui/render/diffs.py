@@ -24,12 +24,10 @@ def count_changes(text: str) -> tuple[int, int]:
     return sum(row.startswith("+") for row in rows), sum(row.startswith("-") for row in rows)
 
 
-def render_diff(
-    text: str, width: int, palette: Palette, max_lines: int | None = None
-) -> list[Text]:
+def render_diff(text: str, width: int, palette: Palette, max_lines: int = 0) -> list[Text]:
     """The diff, one Text a line, truncated at the width; with `max_lines`, the rest is counted."""
     rows = list(_render_rows(text, width, palette))
-    if max_lines is None or len(rows) <= max_lines:
+    if not max_lines or len(rows) <= max_lines:
         return rows
     rest = plural(len(rows) - max_lines, "more line")
     return [*rows[:max_lines], Text(f"… {rest}", palette.faint)]
@@ -66,9 +64,8 @@ def _render_rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
 
 
 def _render_row(number: int, sign: str, text: str, width: int, palette: Palette, role: str) -> Text:
-    style = getattr(palette, role)
     prefix = styled_prefix(f"{number:>4} ", palette.faint)
-    body = Text(f"{sign} {text.expandtabs(4)}", style)
+    body = Text(f"{sign} {text.expandtabs(4)}", palette.get_style(role))
     room = max(width - prefix.cell_len, 4)
     body.truncate(room, overflow="ellipsis", pad=role != "plain")
     return prefix + body

@@ -165,7 +165,7 @@ class StatusArea:
         return self.turn_seconds > LONG_TURN_SECONDS
 
     def render(
-        self, view: ViewState, palette: Palette, size: tuple[int, int], *, is_scrolled: bool
+        self, view: ViewState, palette: Palette, size: tuple[int, int], is_scrolled: bool
     ) -> tuple[list[Text], Text]:
         """The activity lines and the status line."""
         width, height = size

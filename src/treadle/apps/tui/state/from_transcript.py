@@ -7,17 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.tui.state import markdown_stream
+from treadle.apps.tui.state import markdown_stream, view_state
 from treadle.apps.tui.state.blocks import NoteBlock, ThinkingBlock, ToolCallBlock
 from treadle.apps.tui.state.reducer import apply_tool_result
-from treadle.apps.tui.state.view_state import (
-    ViewState,
-    add_block,
-    add_call,
-    build_user_block,
-    redact_own_secrets,
-    update_todos,
-)
+from treadle.apps.tui.state.view_state import ViewState, add_block, add_call
 from treadle.core.text import plural
 from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
@@ -44,7 +37,7 @@ def apply_item(view: ViewState, item: Item) -> ViewState:
     """The view after an item that an earlier process recorded."""
     match item:
         case UserItem():
-            return add_block(view, build_user_block(item))
+            return add_block(view, view_state.build_user_block(item))
         case AssistantItem():
             return _apply_reply(view, item)
         case ToolResultItem():
@@ -62,14 +55,14 @@ def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
     for part in item.content:
         match part:
             case Text(text=text):
-                for piece in markdown_stream.split_markdown(redact_own_secrets(text)):
+                for piece in markdown_stream.split_markdown(view_state.redact_own_secrets(text)):
                     view = add_block(view, piece)
             case Thinking(text=text) if text.strip():
                 view = add_block(view, ThinkingBlock(text))
             case ToolCall():
                 raw, chars = redact_for_display(part.raw), len(part.raw)
                 call = ToolCallBlock(part.id, part.name, raw=raw, argument_chars=chars)
-                view = update_todos(add_call(view, call), part)
+                view = view_state.update_todos(add_call(view, call), part)
             case Opaque(label=label) if label:
                 view = add_block(view, NoteBlock(label))
             case _:

@@ -90,8 +90,10 @@ def _format_summary(summary: str) -> str:
 
 
 def _final_state(outcome: CallOutcome, is_error: bool) -> CallState:
-    if outcome in ("denied", "interrupted"):
-        return "denied" if outcome == "denied" else "stopped"
+    if outcome == "denied":
+        return "denied"
+    if outcome == "interrupted":
+        return "stopped"
     return "failed" if is_error else "done"
 
 

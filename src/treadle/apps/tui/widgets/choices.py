@@ -47,7 +47,6 @@ class Choices(Widget, can_focus=True):
         title: str,
         options: Sequence[ChoiceOption],
         palette: Palette,
-        *,
         body: BodyRenderer | None = None,
         filterable: bool = False,
         hint: str = "",
@@ -72,10 +71,8 @@ class Choices(Widget, can_focus=True):
         return len(self._build_lines(width, max(int(viewport.height * 0.8) - 1, 4)))
 
     def render(self) -> Text:
-        lines = [
-            make_printable(line) for line in self._build_lines(self.size.width, self.size.height)
-        ]
-        text = Text("\n").join(lines)
+        lines = self._build_lines(self.size.width, self.size.height)
+        text = Text("\n").join([make_printable(line) for line in lines])
         text.no_wrap = True
         return text
 
@@ -83,12 +80,9 @@ class Choices(Widget, can_focus=True):
         palette = self._palette
         head = wrap_text(Text(self.title, palette.bold), width)
         if self._is_filterable:
-            head.append(
-                styled_prefix("› ", palette.accent).append(
-                    self.filter_text or "type to filter",
-                    (palette.plain if self.filter_text else palette.faint),
-                )
-            )
+            style = palette.plain if self.filter_text else palette.faint
+            sign = styled_prefix("› ", palette.accent)
+            head.append(sign.append(self.filter_text or "type to filter", style))
         foot = wrap_text(Text(self._hint, palette.faint), width)[:1] if self._hint else []
         room = max(height - len(head) - len(foot), 1)
         rows = self._option_rows(width, min(room, MAX_ROWS))

@@ -66,29 +66,20 @@ class Dialogs:
         on_highlight: Callable[[Choices, str], None] | None = None,
     ) -> str | None:
         """The value of the chosen option, or None if the user closes the dialog."""
-        widget = Choices(
-            title,
-            options,
-            self._dialog_host.palette,
-            body=body,
-            filterable=filterable,
-            hint=hint,
-            current=current,
-        )
+        palette = self._dialog_host.palette
+        widget = Choices(title, options, palette, body, filterable, hint, current)
         async with self._open_dialog(widget) as answer:
             if on_highlight is not None and options:
                 self._on_highlight = lambda value: on_highlight(widget, value)
                 on_highlight(widget, options[0].value)
             return await answer
 
-    async def ask_text(
-        self, question: str, text: str = "", *, select_all: bool = False
-    ) -> str | None:
+    async def ask_text(self, prompt: str, text: str = "", select_all: bool = False) -> str | None:
         """The text of the user, or None if the user closes the dialog. With `select_all`, typing
         replaces the initial text."""
         from textual.widgets import Static
 
-        label = Static(Text(question, self._dialog_host.palette.bold))
+        label = Static(Text(prompt, self._dialog_host.palette.bold))
         entry = TextEntry(text)
         async with self._open_dialog(label, entry) as answer:
             if select_all:
@@ -123,12 +114,10 @@ class Dialogs:
     async def choose_approval(
         self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
     ) -> str | None:
-        return await self.choose(
-            title,
-            options,
-            body=lambda width: self._describe_call(approval, width),
-            hint="esc stops the turn",
-        )
+        def body(width: int) -> list[Text]:
+            return self._describe_call(approval, width)
+
+        return await self.choose(title, options, body=body, hint="esc stops the turn")
 
     def _describe_call(self, approval: PendingApproval, width: int) -> list[Text]:
         """What the call would do, complete: a diff, a command, or the arguments. Secrets are shown:
@@ -164,7 +153,4 @@ class Dialogs:
 def render_file_changes(changes: Sequence[FileChange], palette: Palette) -> list[Text]:
     """What a rewind would do to files, a line each."""
     styles = {"added": palette.good, "removed": palette.error, "changed": palette.warning}
-    return [
-        styled_prefix(f"{change.sign} ", styles[change.kind]).append(change.path)
-        for change in changes
-    ]
+    return [styled_prefix(f"{one.sign} ", styles[one.kind]).append(one.path) for one in changes]

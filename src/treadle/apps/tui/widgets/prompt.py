@@ -53,16 +53,8 @@ class PromptWidget(TextArea):
         history: PromptHistory,
         attachments: Attachments,
         list_commands: Callable[[], Sequence[tuple[str, str]]],
-        id: str | None = None,
     ) -> None:
-        super().__init__(
-            id=id,
-            soft_wrap=True,
-            show_line_numbers=False,
-            highlight_cursor_line=False,
-            compact=True,
-            tab_behavior="focus",
-        )
+        super().__init__(id="prompt", compact=True, highlight_cursor_line=False)
         self.cursor_blink = False  # less to draw, especially over ssh
         self.prompt_history = history
         self.attachments = attachments
@@ -122,9 +114,8 @@ class PromptWidget(TextArea):
 
     def submit(self) -> None:
         text = self.text
-        self.prompt_history.add(
-            self.attachments.expand_pastes(text) if len(text) < 10_000 else text
-        )
+        expanded = self.attachments.expand_pastes(text) if len(text) < 10_000 else text
+        self.prompt_history.add(expanded)
         self.set_text("")
         self.post_message(self.Submitted(text))
 
@@ -150,11 +141,9 @@ class PromptWidget(TextArea):
         before = self.document.get_line(row)[:column]
         if row and before.startswith("/"):
             before = ""
-        completions = (
-            []
-            if self.prompt_history.is_browsing
-            else find_completions(before, self.project_files, self._list_commands())
-        )
+        completions: list[Completion] = []
+        if not self.prompt_history.is_browsing:
+            completions = find_completions(before, self.project_files, self._list_commands())
         if completions != self.completions:
             self.completions, self.selected_completion = completions, 0
             self.post_message(self.CompletionsChanged())

@@ -25,7 +25,7 @@ class TextEntry(TextArea):
             self.text = text
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(text, soft_wrap=True, compact=True, highlight_cursor_line=False)
+        super().__init__(text, compact=True, highlight_cursor_line=False)
         self.cursor_blink = False
         self.move_cursor(self.document.end)
 

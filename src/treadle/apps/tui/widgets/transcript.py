@@ -141,7 +141,8 @@ class TranscriptWidget(Widget, can_focus=True):
         lines = render_block(block, width, self.palette, is_expanded=self.is_expanded(index))
         if self.search_text:
             for line in lines:
-                line.highlight_regex(_literal_pattern(self.search_text), self.palette.search_match)
+                pattern = f"(?i){re.escape(self.search_text)}"
+                line.highlight_regex(pattern, self.palette.search_match)
         strips = [_to_strip(make_printable(line), width) for line in lines]
         if lines and index and not is_tight(block, before):
             strips.insert(0, Strip.blank(0))
@@ -163,9 +164,8 @@ class TranscriptWidget(Widget, can_focus=True):
     def _layout(self) -> list[tuple[int, int]]:
         """The block and the line in it, for each row."""
         if self._visible_rows is None:
-            self._visible_rows = (
-                self._rows_from_end() if self.is_following else self._rows_from_top()
-            )
+            find_rows = self._rows_from_end if self.is_following else self._rows_from_top
+            self._visible_rows = find_rows()
             if self._visible_rows:
                 self._top = self._visible_rows[0]
         return self._visible_rows
@@ -203,9 +203,8 @@ class TranscriptWidget(Widget, can_focus=True):
             strip = Strip([Segment("▌", self.palette.accent), *strip.crop(1)])
         selection = self.text_selection
         if selection is not None:
-            strip = _highlight_selection(
-                strip, selection, y, self.screen.get_component_rich_style("screen--selection")
-            )
+            style = self.screen.get_component_rich_style("screen--selection")
+            strip = _highlight_selection(strip, selection, y, style)
         strip = strip.adjust_cell_length(width, Style.null()).apply_style(self.rich_style)
         return strip.apply_offsets(0, y)
 
@@ -363,10 +362,9 @@ class TranscriptWidget(Widget, can_focus=True):
         """Select the newest block with this text; False if there is none."""
         self.search_text = text
         self.restyle(self.palette)
-        start = len(self.view.blocks) if self.selected_index is None else self.selected_index + 1
-        return bool(text) and (
-            self._search_from(start, -1) or self._search_from(len(self.view.blocks), -1)
-        )
+        end = len(self.view.blocks)
+        start = end if self.selected_index is None else self.selected_index + 1
+        return bool(text) and (self._search_from(start, -1) or self._search_from(end, -1))
 
     def action_again(self, by: int) -> None:
         if self.search_text and self.selected_index is not None:
@@ -396,8 +394,7 @@ class TranscriptWidget(Widget, can_focus=True):
 
 def _to_strip(line: Text, width: int) -> Strip:
     line.end = ""
-    segments = list(line.render(CONSOLE))
-    return Strip(segments).crop(0, width)
+    return Strip(list(line.render(CONSOLE))).crop(0, width)
 
 
 def _highlight_selection(strip: Strip, selection: Selection, y: int, style: Style) -> Strip:
@@ -408,10 +405,6 @@ def _highlight_selection(strip: Strip, selection: Selection, y: int, style: Styl
     end = strip.cell_length if end == -1 else end
     before, middle, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end)
     return Strip.join([before, middle.apply_style(style), after])
-
-
-def _literal_pattern(text: str) -> str:
-    return f"(?i){re.escape(text)}"
 
 
 def _markdown_source(parts: Sequence[ViewBlock]) -> Iterator[str]:
