@@ -436,7 +436,7 @@ async def test_a_chain_whose_end_the_provider_lost_is_sent_whole():
         for call in reply.calls:
             transcript = transcript.append(ToolResultItem(call.id, "add", (Text("3"),)))
         # The same address, another memory.
-        server._dialects["responses"] = other._dialects["responses"]
+        server._dialects["/responses"] = other._dialects["/responses"]
         answer = await ask(model, transcript)
         bodies = [json.loads(request.body) for request in server.generation_requests]
 

@@ -14,8 +14,8 @@ from tests.models.http.raw_server import (
     serving,
 )
 from treadle.models.http.client import Client, get_shared_client
+from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.models.http.transport import (
-    DEFAULT_TIMEOUTS,
     BadRedirect,
     ConnectFailed,
     Disconnected,
@@ -23,7 +23,6 @@ from treadle.models.http.transport import (
     ProxyFailed,
     ResponseTooLarge,
     TimedOut,
-    Timeouts,
     TLSFailed,
     Transport,
 )

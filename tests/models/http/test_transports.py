@@ -10,14 +10,13 @@ import pytest
 from treadle.models.http.client import Client, get_shared_client
 from treadle.models.http.sdk_transport import as_transport
 from treadle.models.http.sse import SSEReader
+from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.models.http.transport import (
-    DEFAULT_TIMEOUTS,
     BadRedirect,
     ConnectFailed,
     Disconnected,
     ResponseTooLarge,
     TimedOut,
-    Timeouts,
 )
 from treadle.testing.provider import FakeReply, ProviderServer, unused_url
 

@@ -12,13 +12,8 @@ import pytest
 from tests.testing.provider.exchanges import HEADERS, PATHS, ask, request, said
 from treadle.models.http.client import Client
 from treadle.models.http.sse import SSEReader
-from treadle.models.http.transport import (
-    BadRedirect,
-    ConnectFailed,
-    Disconnected,
-    TimedOut,
-    Timeouts,
-)
+from treadle.models.http.timeouts import Timeouts
+from treadle.models.http.transport import BadRedirect, ConnectFailed, Disconnected, TimedOut
 from treadle.testing.provider import (
     BAD_ARGUMENTS,
     FAULTS,
