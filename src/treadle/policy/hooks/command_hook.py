@@ -177,8 +177,11 @@ class CommandHook:
 
     def _count_blocked_stop(self, hook_input: HookInput) -> None:
         turn = hook_input.session_id, hook_input.turn_id
-        self._context.blocked_stops[turn] += 1
-        if self._context.blocked_stops[turn] > MAX_BLOCKED_STOPS:
+        stops = self._context.blocked_stops
+        for earlier in [key for key in stops if key[0] == turn[0] and key != turn]:
+            del stops[earlier]  # only the running turn of a session counts
+        stops[turn] += 1
+        if stops[turn] > MAX_BLOCKED_STOPS:
             problem = f"kept the turn from ending {MAX_BLOCKED_STOPS} times; the turn ends now"
             raise HookFailed(f"{self._label} {problem}")
 

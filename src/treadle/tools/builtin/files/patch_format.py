@@ -7,7 +7,7 @@
     *** Delete File: path
     *** End Patch
 
-Strict in its headers, which the policy reads by the same rule (core/patch_headers.py); lenient in
+Strict in its headers, which name the files that the policy decides on; lenient in
 context lines: spaces at their ends, and typography. Pure; used by `apply_patch`.
 """
 
@@ -22,11 +22,12 @@ from typing import Literal
 import msgspec
 
 from treadle.core.errors import ToolError
-from treadle.core.patch_headers import FILE_HEADER, MOVE_HEADER
 from treadle.tools.builtin.files.near_match import find_nearest_lines
 from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
+FILE_HEADER = re.compile(r"\*\*\* (?P<kind>Add|Update|Delete) File: (?P<path>.+)")
+MOVE_HEADER = re.compile(r"\*\*\* Move to: (?P<path>.+)")
 Normalizer = Callable[[str], str]
 _LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")
 
