@@ -14,7 +14,8 @@ from tests.models.http.raw_server import (
     serving,
 )
 from treadle.models.http.client import Client, get_shared_client
-from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from treadle.models.http.connection import Connection
+from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker
 from treadle.models.http.transport import (
     BadRedirect,
     ConnectFailed,
@@ -178,6 +179,68 @@ async def test_a_reader_that_pauses_makes_the_sender_wait(client):
 
 
 # -- the pool
+
+
+@pytest.mark.parametrize(
+    "surplus", [plain(b"another answer"), b"HTTP/1.1 200 OK\r\ncontent-le", b"garbage", b"\0"]
+)
+async def test_bytes_after_the_answer_are_never_part_of_it_or_of_the_next(client, surplus):
+    async with answering(plain(b"one") + surplus, plain(b"two")) as server:
+        assert await fetch(client, server.url) == b"one"
+        assert await fetch(client, server.url) == b"two"
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("size", [50_000_000, 120_000])
+async def test_a_request_never_follows_a_body_that_the_server_did_not_read(client, size):
+    async def talk(reader, writer):
+        if server.connections > 1:
+            await read_request(reader)
+            writer.write(plain(b"two"))
+            await reader.read()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(plain(b"one", "413 Too large"))
+        await asyncio.Event().wait()
+
+    async with serving(talk) as server:
+        async with client.post(server.url, KEY, [b"x" * 20_000] * (size // 20_000)) as response:
+            assert await response.read() == b"one"
+        assert await fetch(client, server.url, limits=Timeouts(first_byte=5)) == b"two"
+
+
+async def test_a_connection_is_not_reused_when_its_request_was_answered_half_sent(client):
+    class Transport(asyncio.Transport):
+        def write(self, data):
+            connection.pause_writing()
+
+        def get_write_buffer_size(self):
+            return 0
+
+        def abort(self):
+            aborted.set()
+
+    loop, aborted = asyncio.get_running_loop(), asyncio.Event()
+    buffer = memoryview(bytearray(1000))
+    connection = Connection(loop, buffer)
+    connection.connection_made(Transport())
+    connection.start_exchange("here", TimeoutTracker(DEFAULT_TIMEOUTS, loop.time()), None)
+    sending = asyncio.create_task(connection.send(b"", [b"x" * 1_000_000] * 5, 5_000_000))
+    await asyncio.sleep(0)
+    answer = plain(b"one")
+    buffer[: len(answer)] = answer
+    connection.buffer_updated(len(answer))
+    connection.resume_writing()  # the socket takes more in the same moment
+    await sending
+    await connection.wait_for_headers()
+    assert not connection.finish()
+    assert aborted.is_set()
+
+
+async def test_trailers_are_not_headers(client):
+    async with answering(chunked(b"ok")[:-2] + b"x-late: 1\r\n\r\n") as server:
+        async with client.post(server.url, KEY, b"{}") as response:
+            assert await response.read() == b"ok"
+            assert "x-late" not in response.headers
 
 
 async def test_a_connection_that_went_stale_in_the_pool_costs_one_silent_retry(client):
