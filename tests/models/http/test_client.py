@@ -1,6 +1,9 @@
 import asyncio
 import gzip
+import os
+import sys
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -137,6 +140,45 @@ async def test_compressed_bodies_are_unpacked_though_not_asked_for(client):
         with pytest.raises(MalformedResponse, match="'br'"):
             await fetch(client, server.url)
         with pytest.raises(MalformedResponse, match="compressed"):
+            await fetch(client, server.url)
+
+
+@pytest.mark.parametrize("step", [1, 7, 100_000])
+async def test_every_form_of_compression_is_unpacked_in_any_chunking(client, step):
+    body = b"data: hello\n\n" * 300
+    raw = zlib.compressobj(wbits=-15)
+    forms = {
+        "gzip": gzip.compress(body[:1000]) + gzip.compress(body[1000:]) + b"\0" * 9,
+        "x-gzip": gzip.compress(body) + gzip.compress(b""),
+        "Deflate": raw.compress(body) + raw.flush(),
+        "deflate": zlib.compress(body),
+    }
+    for coding, packed in forms.items():
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n".encode()
+        pieces = [packed[at : at + step] for at in range(0, len(packed), step)]
+        async with answering(head + chunked(*pieces).split(b"\r\n", 1)[1]) as server:
+            assert await fetch(client, server.url) == body
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("cut", [1, 40, -9, -1])
+async def test_a_compressed_body_that_is_cut_is_never_taken_for_a_whole_one(client, coding, cut):
+    pack = gzip.compress if coding == "gzip" else zlib.compress
+    body = plain(pack(os.urandom(500))[:cut], "200 OK", f"content-encoding: {coding}")
+    async with answering(body) as server:
+        with pytest.raises(MalformedResponse, match="compressed data"):
+            await fetch(client, server.url)
+
+
+async def test_an_empty_compressed_body_is_empty(client):
+    async with answering(plain(b"", "200 OK", "content-encoding: gzip")) as server:
+        assert await fetch(client, server.url) == b""
+
+
+async def test_a_transfer_encoding_that_was_not_asked_for_is_named(client):
+    answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+    async with answering(answer) as server:
+        with pytest.raises(MalformedResponse, match="'gzip, chunked'"):
             await fetch(client, server.url)
 
 
@@ -345,6 +387,30 @@ async def test_leaving_early_closes_the_socket_at_once(client, no_leaks):
         async with client.post(server.url, KEY, b"{}") as response:
             assert await anext(response) == b"hello"
         await server.closed.wait()
+
+
+def test_one_client_serves_the_event_loops_of_many_threads(client, monkeypatch):
+    interval = sys.getswitchinterval()
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "is_closed", _slow_is_closed, raising=False)
+
+    async def open_pool() -> None:
+        await client.get_pool(asyncio.get_running_loop())
+
+    def work() -> None:
+        for _ in range(40):
+            asyncio.run(open_pool())
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for done in [threads.submit(work) for _ in range(8)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _slow_is_closed(loop: asyncio.BaseEventLoop) -> bool:
+    return asyncio.BaseEventLoop.is_closed(loop)
 
 
 @pytest.mark.parametrize("answer", [b"", EVER])

@@ -134,20 +134,32 @@ def _read_variable(environ: Mapping[str, str], name: str) -> str | None:
 def _parse_proxy(value: str) -> Proxy:
     from urllib.parse import unquote, urlsplit
 
-    parts = urlsplit(value if "://" in value else f"http://{value}")
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+    try:
+        parts = urlsplit(value if "://" in value else f"http://{value}")
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+    except ValueError:
+        raise _invalid_proxy_error(value) from None
+    if parts.scheme not in _DEFAULT_PORTS:
         raise ProxyFailed(
             f"the proxy in the environment is of the kind {parts.scheme!r}: only http and https "
             "proxies are supported; unset the variable or add the host to NO_PROXY"
         )
+    if not parts.hostname:
+        raise _invalid_proxy_error(value)
     authorization = None
     if parts.username is not None:
         import base64
 
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
-    port = parts.port or _DEFAULT_PORTS[parts.scheme]
     return Proxy(parts.hostname, port, parts.scheme == "https", authorization)
+
+
+def _invalid_proxy_error(value: str) -> ProxyFailed:
+    return ProxyFailed(
+        f"the proxy {_redact_url(value)!r} in the environment is not a URL such as "
+        "http://proxy.example.com:3128: correct HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or unset it"
+    )
 
 
 def _is_bypassed(host: str, port: int, no_proxy: str) -> bool:
@@ -161,12 +173,15 @@ def _is_bypassed(host: str, port: int, no_proxy: str) -> bool:
                 return True
             continue
         name, colon, entry_port = entry.rpartition(":")
-        if colon and entry_port.isdigit() and not name.endswith(":"):
+        has_port = colon and entry_port.isdigit() and (":" not in name or name.endswith("]"))
+        if has_port:
             if int(entry_port) != port:
                 continue
             entry = name
         entry = entry.strip("[]").removeprefix("*").lstrip(".")
         if host == entry or host.endswith("." + entry):
+            return True
+        if ":" in entry and _is_in_network(host, entry):
             return True
     return False
 
