@@ -233,6 +233,23 @@ async def test_bytes_after_the_answer_are_never_part_of_it_or_of_the_next(client
         assert server.connections == 2
 
 
+@pytest.mark.parametrize("surplus", [plain(b"another answer"), b"HTTP/1.1 200 OK\r\nx: "])
+async def test_bytes_that_came_just_before_a_request_are_not_its_answer(client, surplus):
+    sockets = []
+
+    async def talk(reader, writer):
+        sockets.append(writer.get_extra_info("socket"))
+        while True:
+            await read_request(reader)
+            writer.write(plain(b"own answer"))
+
+    async with serving(talk) as server:
+        assert await fetch(client, server.url) == b"own answer"
+        os.write(sockets[0].fileno(), surplus)  # the event loop has not read it yet
+        assert await fetch(client, server.url) == b"own answer"
+        assert server.connections == 2
+
+
 @pytest.mark.parametrize("size", [50_000_000, 120_000])
 async def test_a_request_never_follows_a_body_that_the_server_did_not_read(client, size):
     async def talk(reader, writer):

@@ -246,8 +246,8 @@ class HTTPExchange:
         if hops > _MAX_REDIRECTS:
             message = f"{address} redirects without end: check the base URL"
             raise BadRedirect(message, address, here.host)
-        there = urljoin(self.url, self.headers.get("location", ""))
         try:
+            there = urljoin(self.url, self.headers.get("location", ""))
             target = self._client.get_route(there)
         except ValueError:
             message = f"{address} redirects to an invalid URL: check the base URL"

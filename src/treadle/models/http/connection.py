@@ -5,6 +5,7 @@ socket. It knows no URL, pool, redirect or content coding: client.py does.
 """
 
 import asyncio
+import select
 from collections.abc import Sequence
 from typing import Final, cast
 
@@ -51,6 +52,16 @@ class Connection(asyncio.BufferedProtocol):
         self.done = False
         self.error: TransportError | None = None
         self.received = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the server neither closed the connection nor sent bytes since the last exchange,
+        also none that the event loop has not read yet."""
+        if self.is_lost or self._transport is None:
+            return False
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        return not poll.poll(0)
 
     # -- one exchange
 
