@@ -25,10 +25,11 @@ from .transport import (
     Headers,
     MalformedResponse,
     ResponseTooLarge,
+    TLSFailed,
     other_host_error,
     read_all,
 )
-from .urls import Route, make_tls_context, parse_route
+from .urls import Route, parse_route
 
 if TYPE_CHECKING:
     from treadle.core.content_encoding import ContentDecoder
@@ -99,7 +100,12 @@ class Client:
 
     def get_tls_context(self) -> ssl.SSLContext:
         if self._tls_context is None:
-            self._tls_context = make_tls_context(self._environ)
+            from treadle.core.tls_context import make_tls_context
+
+            try:
+                self._tls_context = make_tls_context(self._environ)
+            except OSError as error:
+                raise TLSFailed(str(error)) from error
         return self._tls_context
 
     async def get_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:

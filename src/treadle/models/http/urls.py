@@ -1,27 +1,17 @@
 """Parses a URL into a route: host, port, TLS, and the proxy that the environment sets.
 
-Pure functions of a URL and an environment, and the TLS context made from that environment. It
-opens nothing: connect.py does.
+Pure functions of a URL and an environment. It opens nothing: connect.py does.
 """
 
-import ssl
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from .local_hosts import is_loopback
-from .transport import ProxyFailed, TLSFailed
+from .transport import ProxyFailed
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# An interpreter built on another system may look for certificates in a folder that is not here.
-_SYSTEM_BUNDLES: Final = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-)
 
 
 class Proxy(msgspec.Struct, frozen=True):
@@ -93,34 +83,6 @@ def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) ->
     if _is_bypassed(host, port, _read_variable(environ, "no_proxy") or ""):
         return None
     return _parse_proxy(value)
-
-
-def make_tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """A verifying context. SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
-    replace the system's certificates; NODE_EXTRA_CA_CERTS adds to them."""
-    file = environ.get("SSL_CERT_FILE") or None
-    folder = environ.get("SSL_CERT_DIR") or None
-    if file is None and folder is None:
-        bundle = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or None
-        if bundle is not None:
-            file, folder = (None, bundle) if Path(bundle).is_dir() else (bundle, None)
-    try:
-        context = ssl.create_default_context(cafile=file, capath=folder)
-        extra = environ.get("NODE_EXTRA_CA_CERTS")
-        if extra:
-            context.load_verify_locations(cafile=extra)
-    except (OSError, ssl.SSLError) as error:
-        raise TLSFailed(
-            f"the certificates named by the environment cannot be read ({error}): check "
-            "SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE and NODE_EXTRA_CA_CERTS"
-        ) from error
-    if file is None and folder is None and not context.cert_store_stats()["x509_ca"]:
-        for bundle in _SYSTEM_BUNDLES:
-            if Path(bundle).exists():
-                context.load_verify_locations(cafile=bundle)
-                break
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _read_variable(environ: Mapping[str, str], name: str) -> str | None:
