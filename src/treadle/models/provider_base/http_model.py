@@ -34,6 +34,8 @@ class HTTPModel:
         self._client = client
         self._timeouts = timeouts or DEFAULT_TIMEOUTS
         self._transport: Transport | None = None
+        if client is None:
+            codec.endpoint()  # an invalid base URL is an error here, not at the first request
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         codec = self._codec
