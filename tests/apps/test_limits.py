@@ -18,8 +18,14 @@ DEAR = FakeUsage(input=1_000, output=20_000)  # 0.202 USD at 2 and 10 USD a mill
 SONNET = ("--model", "sonnet")
 
 
-def cost_of(count: int) -> float:
-    return count * (DEAR.input * 2 + (DEAR.output or 0) * 10) / 1e6
+def usage_of(request: ReceivedRequest) -> FakeUsage:
+    body: dict[str, Any] = dict(request.json)
+    return FakeUsage(input=1_000, output=min(20_000, body["max_tokens"]))
+
+
+def cost_of(requests: list[ReceivedRequest]) -> float:
+    used = [usage_of(request) for request in requests]
+    return sum(one.input * 2 + (one.output or 0) * 10 for one in used) / 1e6
 
 
 def first_words(request: ReceivedRequest) -> str:
@@ -45,12 +51,12 @@ def one_sentence(ran: Ran) -> str:
 def busy(request: ReceivedRequest) -> FakeReply:
     """A parent that starts four children at once; each of them works for ever."""
     if is_closing(request):
-        return FakeReply("Out of money; this is how far it came.", usage=DEAR)
+        return FakeReply("Out of money; this is how far it came.", usage=usage_of(request))
     if first_words(request).startswith("child"):
         call = FakeCall("bash", {"command": f"echo {request.number}"})
-        return FakeReply(calls=(call,), usage=DEAR)
+        return FakeReply(calls=(call,), usage=usage_of(request))
     work = [FakeCall("task", {"description": "a part", "prompt": f"child {n}"}) for n in range(4)]
-    return FakeReply(calls=tuple(work), usage=DEAR)
+    return FakeReply(calls=tuple(work), usage=usage_of(request))
 
 
 async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
@@ -63,7 +69,7 @@ async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
     [report] = ran.lines
     assert (ran.code, report["reason"]) == (4, "budget_exceeded")
     assert len(sent) > 8
-    assert cost_of(len(sent)) <= limit
+    assert cost_of(sent) <= limit
     assert report["text"] == "Out of money; this is how far it came."
     children = {first_words(request) for request in sent} - {"go"}
     assert children == {f"child {n}" for n in range(4)}
@@ -74,8 +80,8 @@ async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
 @pytest.mark.parametrize(
     ("flag", "reason", "code", "words"),
     [
-        ("--max-cost", "budget_exceeded", 4, "0.0000 of 0 USD are spent"),
-        ("--max-tokens", "budget_exceeded", 4, "0 of 0 tokens are used"),
+        ("--max-cost", "budget_exceeded", 4, "the next request may cost about $0."),
+        ("--max-tokens", "budget_exceeded", 4, "the next request may use about "),
         ("--max-turns", "max_turns", 3, "the limit of 0 tool rounds is reached"),
     ],
 )
@@ -85,6 +91,28 @@ async def test_a_budget_of_zero_asks_nobody_and_says_so(flag, reason, code, word
         assert server.generation_requests == []
     assert ran.code == code
     assert f"treadle: {reason}: {words}" in one_sentence(ran)
+
+
+@pytest.mark.parametrize(("flag", "limit"), [("--max-cost", "0.3"), ("--max-tokens", "25000")])
+async def test_a_small_budget_does_the_work_that_it_can_pay(flag, limit):
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", *SONNET, flag, limit)
+        [request] = server.generation_requests
+    assert (ran.code, ran.out) == (0, "Done.\n")
+    body: dict[str, Any] = dict(request.json)
+    assert 1_000 <= body["max_tokens"] < 30_000
+
+
+async def test_a_budget_for_less_than_a_request_says_what_it_needs_and_that_nothing_was_sent():
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", *SONNET, "--max-tokens", "1")
+        assert server.generation_requests == []
+    assert ran.code == 4
+    line = one_sentence(ran)
+    assert "the next request may use about " in line
+    assert (
+        "tokens, more than the 1 token left of 1 token; nothing was sent; raise the limit" in line
+    )
 
 
 async def test_no_time_at_all_is_a_wrong_setting():
@@ -174,8 +202,8 @@ async def test_a_memory_file_that_is_a_link_out_of_the_workspace_is_not_read(own
 @pytest.mark.parametrize(
     ("flag", "limit", "words"),
     [
-        ("--max-cost", "1.8", "0.6060 of 1.8 USD are spent, 0.6060 of them before this run"),
-        ("--max-tokens", "195000", "63,000 of 195,000 tokens are used, 63,000 of them before this"),
+        ("--max-cost", "0.61", "left of $0.61 ($0.61 used before this run); nothing was sent"),
+        ("--max-tokens", "64000", "left of 64,000 tokens (63,000 tokens used before this run); no"),
     ],
 )
 async def test_money_and_tokens_are_the_session_s_with_its_children_and_a_fork_begins_anew(
@@ -192,4 +220,4 @@ async def test_money_and_tokens_are_the_session_s_with_its_children_and_a_fork_b
         fork = await run(server, "-p", "more", *flags, "--resume", forked, flag, limit)
     assert (first.code, again.code, fork.code, server.violations) == (0, 4, 0, [])
     assert words in again.lines[0]["detail"]
-    assert is_closing(server.requests[3])
+    assert len(server.generation_requests) == 4  # three, and the one of the fork

@@ -382,6 +382,17 @@ def test_the_head_is_encoded_again_only_when_it_changed():
 
 
 @pytest.mark.parametrize(
+    ("limit", "budget"),
+    [(1_000, None), (1_024, None), (1_500, 1_024), (9_000, 4_500), (30_000, 24_000)],
+)
+def test_a_limit_of_tokens_is_kept_also_when_the_model_thinks(limit: int, budget: int | None):
+    options = ModelOptions(thinking=24_000, max_tokens=limit)
+    sent = body(asked(tools=(ADD,), options=options), "claude-sonnet-4-5")
+    assert sent["max_tokens"] == limit
+    assert sent.get("thinking", {}).get("budget_tokens") == budget
+
+
+@pytest.mark.parametrize(
     ("wish", "name", "thinking", "effort"),
     [
         (2000, "claude-sonnet-4-5", {"type": "enabled", "budget_tokens": 2000}, None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -57,6 +58,86 @@ async def test_a_reserve_pays_for_one_closing_summary_without_tools():
     assert isinstance(result.transcript[-1], AssistantItem)
 
 
+SONNET = ModelCard("sonnet", max_output=64_000, input_price=3.0, output_price=15.0)
+
+
+@pytest.mark.parametrize(
+    ("gate", "low", "high"),
+    [
+        (lambda: CostBudget(SharedBudget(0.3)), 18_500, 20_000),
+        (lambda: CostBudget(SharedBudget(0.02)), 1_200, 1_334),
+        (lambda: TokenBudget(5_000), 3_800, 5_000),
+    ],
+)
+async def test_a_budget_below_one_longest_reply_asks_for_a_shorter_one(gate, low, high):
+    model = Scripted([Say("done", usage=Usage(100, 500, requests=1, cost=0.008))], card=SONNET)
+    result = await Agent(model, gates=[gate()]).run("go")
+    assert (result.reason, result.text) == ("end_turn", "done")
+    asked = model.requests[0].options.max_tokens
+    assert asked is not None
+    assert low < asked < high
+
+
+async def test_with_enough_money_the_request_stays_as_it_is():
+    model = Scripted(["done"], card=SONNET)
+    await Agent(model, gates=[CostBudget(SharedBudget(5.0)), TokenBudget(500_000)]).run("go")
+    assert model.requests[0].options.max_tokens is None
+
+
+@pytest.mark.parametrize("limit", [0.02, 0.05, 0.2, 0.9, 3.0])
+async def test_no_more_is_reserved_than_the_provider_is_asked_for(limit):
+    purse = SharedBudget(limit)
+
+    def answer(request: ModelRequest) -> Say:
+        output = request.options.max_tokens or SONNET.max_output
+        output_cost = output * 15 / 1e6
+        assert output_cost <= purse.reserved < output_cost + 0.01  # the input is small
+        done = request.options.tool_choice == "none"
+        usage = Usage(100, output, requests=1, cost=purse.reserved)  # as much as is allowed
+        return Say("done", usage=usage) if done else Say(calls=[("record", {})], usage=usage)
+
+    model = Scripted(answer, card=SONNET)
+    await Agent(model, [RecordingTool()], gates=[CostBudget(purse)]).run("go")
+    assert model.requests
+    assert purse.spent <= limit
+    assert purse.reserved == pytest.approx(0.0)
+
+
+async def test_of_two_budgets_the_smaller_one_limits_the_reply():
+    model = Scripted(["done"], card=SONNET)
+    cost, tokens = CostBudget(SharedBudget(0.3)), TokenBudget(5_000)
+    await Agent(model, gates=[cost, tokens]).run("go")
+    asked = model.requests[0].options.max_tokens
+    assert asked is not None
+    assert asked < 5_000
+
+
+@pytest.mark.parametrize(
+    ("gate", "words"),
+    [
+        (CostBudget(SharedBudget(0.01)), r"may cost about \$0\.01\d?, more than the \$0\.01 left"),
+        (TokenBudget(1), r"may use about 1,\d\d\d tokens, more than the 1 token left of 1 token"),
+    ],
+)
+async def test_a_stop_says_what_the_request_needs_what_is_left_and_that_nothing_was_sent(
+    gate, words
+):
+    model = Scripted([], card=SONNET)
+    result = await Agent(model, gates=[gate]).run("go")
+    assert (result.reason, model.requests) == ("budget_exceeded", [])
+    detail = str(result.turn.metadata["detail"])
+    assert re.search(words, detail)
+    assert detail.endswith("; nothing was sent; raise the limit")
+
+
+async def test_a_stop_after_paid_requests_does_not_say_that_nothing_was_sent():
+    model = working(9, Usage(100, 1_000, requests=1, cost=0.1))
+    result = await Agent(model, [RecordingTool()], gates=[CostBudget(SharedBudget(0.52))]).run("go")
+    detail = str(result.turn.metadata["detail"])
+    assert detail.startswith("the next request and a closing reply may cost about $0.20, more than")
+    assert detail.endswith("the $0.12 left of $0.52; it was not sent; raise the limit")
+
+
 async def test_four_children_in_parallel_share_one_purse():
     purse = SharedBudget(1.0)
 
@@ -90,9 +171,9 @@ async def test_the_model_gets_one_notice_at_each_threshold():
     model = working(18, Usage(10, 10, requests=1, cost=0.1), card=CARD)
     result = await Agent(model, [RecordingTool()], gates=[CostBudget(SharedBudget(2.0))]).run("go")
     notices = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
-    assert [text.split(" USD")[0] for text in notices[:2]] == [
-        "Budget: 1.00 of 2",
-        "Budget: 0.40 of 2",
+    assert [text.split(" are")[0] for text in notices[:2]] == [
+        "Budget: $1.00 of $2.00",
+        "Budget: $0.40 of $2.00",
     ]
 
 
@@ -132,7 +213,7 @@ async def test_what_was_used_before_counts_at_a_price_if_it_had_none():
     money.add_earlier(earlier, CARD)
     tokens.add_earlier(Usage(100, 2_000))
     assert money.budget.spent == money.budget.spent_before == pytest.approx(0.401)
-    for gate, words in ((money, "0.4010 of them before"), (tokens, "2,100 of them before")):
+    for gate, words in ((money, "$0.40 used before"), (tokens, "2,100 tokens used before")):
         result = await Agent(working(1, Usage(1, 1)), [RecordingTool()], gates=[gate]).run("go")
         assert result.reason == "budget_exceeded"
         assert words in str(result.turn.metadata["detail"])

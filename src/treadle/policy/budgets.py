@@ -6,12 +6,15 @@
     RepetitionGuard  the same calls with the same results in a row
 
 Tokens and cost are reserved before the request, at its worst case: a request that could exceed the
-budget is not sent. One short closing reply without tools always stays affordable.
+budget is not sent. When little is left, the provider is asked for a shorter reply, so that every
+request can be paid; below a useful length nothing is sent. From the second request of a turn on,
+one short closing reply without tools stays affordable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
@@ -23,6 +26,7 @@ from treadle.core.transcript.usage import Usage
 # A low number of characters per token: the estimate of tokens is rather too large.
 CHARS_PER_TOKEN = 2.5
 CLOSING_TOKENS = 1_000
+MIN_OUTPUT_TOKENS = 1_000  # a shorter reply is of no use
 WARN_AT = (0.5, 0.8, 0.95)
 
 
@@ -77,6 +81,8 @@ class SharedBudget:
         self.spent = 0.0
         self.spent_before = 0.0  # the part of `spent` from before this run
         self.reserved = 0.0
+        self.owner = ""  # the first session that used it: the parent of all others
+        self.owner_closing = 0.0  # what a closing reply of the owner may cost
 
     @property
     def remaining(self) -> float:
@@ -99,36 +105,90 @@ class SharedBudget:
         self.spent += spent
 
 
-class _Reservations:
-    """Reserves the worst case of each request, and tells the model what is left."""
+# What a number of input and output tokens costs, in the unit of a budget.
+ComputePrice = Callable[[int, int], float]
 
-    def __init__(self, budget: SharedBudget) -> None:
+
+class _Reservations:
+    """Reserves what each request is allowed to use, and tells the model what is left."""
+
+    def __init__(self, budget: SharedBudget, describe: Callable[[float], str], verb: str) -> None:
         self._budget = budget
+        self._describe = describe
+        self._verb = verb
         self._reserved: dict[str, float] = {}
         self._passed_count = 0  # of the thresholds in WARN_AT
 
-    def reserve(self, estimate: RequestEstimate, amount: float) -> bool:
+    def admit(self, estimate: RequestEstimate, price: ComputePrice) -> Admit | Stop:
+        input_tokens = estimate_worst_input(estimate)
+        closing = price(input_tokens, CLOSING_TOKENS)
+        left_to_owner = self._find_share_of_owner(estimate, closing)
+        minimum = min(MIN_OUTPUT_TOKENS, estimate.max_output)
+        needed_closing = closing if estimate.rounds else 0.0  # a new turn has nothing to sum up
+        for own in dict.fromkeys((closing, needed_closing)):
+            kept = own + left_to_owner
+            output = self._find_affordable_output(estimate, price, input_tokens, kept)
+            if output >= minimum and self._reserve(estimate, price(input_tokens, output)):
+                max_output = output if output < estimate.max_output else None
+                return Admit(self._make_notice(), max_output)
+        kept = needed_closing + left_to_owner
+        detail = self._explain(price(input_tokens, minimum), kept)
+        has_room = needed_closing > 0.0 and self._budget.remaining >= kept
+        if has_room:
+            self._reserve(estimate, needed_closing)
+        return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS * has_room)
+
+    def settle(self, estimate: RequestEstimate, spent: float) -> None:
+        self._budget.settle(self._reserved.pop(estimate.session_id, 0.0), spent)
+
+    def _find_share_of_owner(self, estimate: RequestEstimate, closing: float) -> float:
+        """What a child must leave, so that its parent can report what the children did."""
+        budget = self._budget
+        budget.owner = budget.owner or estimate.session_id
+        if estimate.session_id != budget.owner:
+            return 2 * budget.owner_closing  # the results of the children make it longer
+        budget.owner_closing = closing
+        return 0.0
+
+    def _reserve(self, estimate: RequestEstimate, amount: float) -> bool:
         if not self._budget.reserve(amount):
             return False
         self._reserved[estimate.session_id] = amount
         return True
 
-    def stop(self, estimate: RequestEstimate, closing: float, detail: str, before: str) -> Stop:
-        if self._budget.spent_before:
-            detail += f", {before} of them before this run"
-        has_room = self.reserve(estimate, closing)
-        return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS * has_room)
+    def _find_affordable_output(
+        self, estimate: RequestEstimate, price: ComputePrice, input_tokens: int, kept: float
+    ) -> int:
+        room = self._budget.remaining - kept - price(input_tokens, 0)
+        token_price = price(0, 1)
+        if room >= token_price * estimate.max_output:
+            return estimate.max_output
+        return int(room / token_price) if token_price else 0
 
-    def admit(self, used: float, remaining: str) -> Admit:
-        """With a notice about the rest of the budget at each threshold, once."""
+    def _make_notice(self) -> str:
+        """About the rest of the budget, at each threshold once."""
+        limit, left = self._budget.limit, self._budget.limit - self._budget.spent
+        used = 1 - max(0.0, left) / (limit or 1.0)
         passed = sum(used >= threshold for threshold in WARN_AT)
         if passed <= self._passed_count:
-            return Admit()
+            return ""
         self._passed_count = passed
-        return Admit(f"Budget: {remaining} are left. Plan the rest of the work accordingly.")
+        left_text, limit_text = self._describe(left), self._describe(limit)
+        return f"Budget: {left_text} of {limit_text} are left. Plan the rest accordingly."
 
-    def settle(self, estimate: RequestEstimate, spent: float) -> None:
-        self._budget.settle(self._reserved.pop(estimate.session_id, 0.0), spent)
+    def _explain(self, needed: float, kept: float) -> str:
+        budget, describe = self._budget, self._describe
+        left, limit = describe(max(0.0, budget.remaining)), describe(budget.limit)
+        before = ""
+        if budget.spent_before:
+            before = f" ({describe(budget.spent_before)} used before this run)"
+        is_first = budget.spent == budget.spent_before
+        sent = "nothing was sent" if is_first else "it was not sent"
+        what = "the next request and a closing reply" if kept else "the next request"
+        needs = describe(needed + kept)
+        more = "slightly more" if needs == left else "more"
+        needs = f"{what} may {self._verb} about {needs}, {more} than the {left} left of {limit}"
+        return f"{needs}{before}; {sent}; raise the limit"
 
 
 class TokenBudget:
@@ -137,18 +197,10 @@ class TokenBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._budget = SharedBudget(limit)
-        self._reservations = _Reservations(self._budget)
+        self._reservations = _Reservations(self._budget, _format_tokens, "use")
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        budget = self._budget
-        input_tokens, output_tokens = estimate_worst_tokens(estimate)
-        closing = input_tokens + CLOSING_TOKENS
-        if not self._reservations.reserve(estimate, input_tokens + output_tokens + closing):
-            detail = f"{budget.spent:,.0f} of {self.limit:,} tokens are used"
-            return self._reservations.stop(estimate, closing, detail, f"{budget.spent_before:,.0f}")
-        left = self.limit - budget.spent
-        used = 1 - left / self.limit
-        return self._reservations.admit(used, f"{left:,.0f} of {self.limit:,} tokens")
+        return self._reservations.admit(estimate, lambda given, returned: given + returned)
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
         self._reservations.settle(estimate, usage.total)
@@ -159,7 +211,7 @@ class TokenBudget:
 
 
 class CostBudget:
-    """Limits the cost. The worst case of every request is reserved before it is sent.
+    """Limits the cost. What a request may cost is reserved before it is sent.
 
     For a model without a known price, `assumed_prices` are used (input and output, USD per million
     tokens); without them the request is not sent.
@@ -170,25 +222,18 @@ class CostBudget:
     ) -> None:
         self.budget = budget
         self._assumed_prices = assumed_prices
-        self._reservations = _Reservations(budget)
+        self._reservations = _Reservations(budget, _format_cost, "cost")
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         prices = get_worst_prices(estimate.card) or self._assumed_prices
         if prices is None:
             name = estimate.card.name
             detail = f"the price of {name} is not known, so the cost cannot be limited; "
-            detail += "set its price in the settings, or a limit in tokens instead"
+            detail += (
+                "nothing was sent; set its price in the settings, or a limit in tokens instead"
+            )
             return Stop("budget_exceeded", detail)
-        input_tokens, output_tokens = estimate_worst_tokens(estimate)
-        worst = _compute_cost(prices, input_tokens, output_tokens)
-        closing = _compute_cost(prices, input_tokens, CLOSING_TOKENS)
-        budget = self.budget
-        if not self._reservations.reserve(estimate, worst + closing):
-            detail = f"{budget.spent:.4f} of {budget.limit:g} USD are spent"
-            return self._reservations.stop(estimate, closing, detail, f"{budget.spent_before:.4f}")
-        left = budget.limit - budget.spent
-        used = 1 - max(0.0, left) / (budget.limit or 1.0)
-        return self._reservations.admit(used, f"{left:.2f} of {budget.limit:g} USD")
+        return self._reservations.admit(estimate, partial(_compute_cost, prices))
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
         self._reservations.settle(estimate, self._compute_cost(usage, estimate.card))
@@ -230,10 +275,10 @@ class RepetitionGuard(BaseGate):
         return Admit()
 
 
-def estimate_worst_tokens(estimate: RequestEstimate) -> tuple[int, int]:
-    """The highest number of input and output tokens that the next request can use."""
+def estimate_worst_input(estimate: RequestEstimate) -> int:
+    """The highest number of input tokens that the next request can have."""
     input_tokens = int(estimate.request_chars / CHARS_PER_TOKEN) + 1
-    return min(input_tokens, estimate.card.window), estimate.max_output
+    return min(input_tokens, estimate.card.window)
 
 
 def get_worst_prices(card: ModelCard) -> tuple[float, float] | None:
@@ -245,6 +290,18 @@ def get_worst_prices(card: ModelCard) -> tuple[float, float] | None:
 
 def _compute_cost(prices: tuple[float, float], input_tokens: int, output_tokens: int) -> float:
     return (input_tokens * prices[0] + output_tokens * prices[1]) / 1e6
+
+
+def _format_tokens(count: float) -> str:
+    return plural(round(count), "token")
+
+
+def _format_cost(amount: float) -> str:
+    """`$12.35`, `$0.02`, `$0.0047`: cents, or two digits that are not zero."""
+    if amount >= 0.1:
+        return f"${amount:.2f}"
+    whole, _, decimals = f"{float(f'{amount:.2g}'):.6f}".partition(".")
+    return f"${whole}.{decimals.rstrip('0'):0<2}"
 
 
 def _find_last_round(transcript: Sequence[Item]) -> object | None:

@@ -32,9 +32,14 @@ class RequestEstimate(msgspec.Struct, frozen=True):
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """The call may be made. `notice` is shown to the model, for example how much is left."""
+    """The call may be made. `notice` is shown to the model, for example how much is left.
+
+    `max_output` limits the tokens of the reply to what was reserved; None: the request stays as
+    it is.
+    """
 
     notice: str = ""
+    max_output: int | None = None
 
 
 class Stop(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
 class ModelOptions(msgspec.Struct, frozen=True):
     """Options for any model. A model ignores the options that it does not support."""
 
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # of the whole reply, with its thinking
     temperature: float | None = None
     thinking: int | str | None = None  # a budget in tokens, or an effort: low, medium, high
     stop: tuple[str, ...] = ()
@@ -65,6 +65,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     abilities: frozenset[str] = frozenset()
     note: str = ""  # one line for the user: what to expect of this model
     is_assumed: bool = False  # the limits are a guess: the catalog does not list this model
+    default_output: int | None = None  # asked for without max_tokens or thinking; None: max_output
 
 
 class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):

@@ -170,7 +170,10 @@ class Driver:
                 return handle_stop(stop, self._session)
             self._tool_round.eager.reset()
             cache = self._next_cache or self._config.cache
-            request = build_request(self._session, system, self._toolbox, self._config, cache)
+            limit = self._gates.max_output
+            request = build_request(
+                self._session, system, self._toolbox, self._config, cache, limit
+            )
             reply = await self._model_caller.call(request)
             if isinstance(reply, RetryWithBudget):
                 self._gates.settle()

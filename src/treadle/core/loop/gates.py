@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.core.contracts.gate import Gate, RequestEstimate, Stop
+from treadle.core.contracts.model import ModelCard, ModelOptions
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
@@ -34,16 +35,19 @@ class GateRunner:
         self._toolbox = toolbox
         self._model_caller = model_caller
         self._gates = Gates(config.gates)
+        self.max_output: int | None = None  # of the reply to the admitted request; None: no limit
 
     def admit(self, system: str) -> Stop | None:
         """None if the next request may be sent, else why not."""
+        self.max_output = None
         is_closing = self._session.turn.closing_stop is not None
         if not self._config.gates or (is_closing and self._gates.has_reservations):
             return None  # the closing reply is reserved already
         card = self._model_caller.model.card
         chars = self._session.state.chars + len(system) + self._toolbox.spec_chars
-        max_output = self._config.options.max_tokens or card.max_output
-        stop, notices = self._gates.admit(self._session.estimate_request(card, chars, max_output))
+        max_output = _find_max_output(self._config.options, card)
+        estimate = self._session.estimate_request(card, chars, max_output)
+        stop, notices, self.max_output = self._gates.admit(estimate)
         for text in notices:
             self._session.append(NoticeItem(text, kind="budget"))
         return None if is_closing and stop is not None and stop.closing_tokens else stop
@@ -69,13 +73,14 @@ class Gates:
         """Whether an admitted call is not settled yet."""
         return bool(self._admitted)
 
-    def admit(self, estimate: RequestEstimate) -> tuple[Stop | None, list[str]]:
-        """Whether to stop, and notices of the gates for the model.
+    def admit(self, estimate: RequestEstimate) -> tuple[Stop | None, list[str], int | None]:
+        """Whether to stop, notices of the gates for the model, and a limit for the reply.
 
         Every gate is asked, so that each reserves what a closing reply costs. An `end_turn` stop
         wins over a budget stop. A closing reply is allowed only if every gate allows one.
         """
         notices: list[str] = []
+        limits: list[int] = []
         stops: list[Stop] = []
         for gate in self._gates:
             answer = gate.admit(estimate)
@@ -83,18 +88,28 @@ class Gates:
                 stops.append(answer)
                 if not answer.closing_tokens:
                     continue
-            elif answer.notice:
-                notices.append(answer.notice)
+            else:
+                notices += [answer.notice] if answer.notice else []
+                limits += [answer.max_output] if answer.max_output is not None else []
             self._admitted.append((gate, estimate))
         if not stops:
-            return None, notices
+            return None, notices, min(limits, default=None)
         first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])
         closing = min(stop.closing_tokens for stop in stops)
         if not closing:
             self.settle(Usage())
-        return msgspec.structs.replace(first, closing_tokens=closing), notices
+        return msgspec.structs.replace(first, closing_tokens=closing), notices, None
 
     def settle(self, used: Usage) -> None:
         for gate, estimate in self._admitted:
             gate.settle(estimate, used)
         self._admitted.clear()
+
+
+def _find_max_output(options: ModelOptions, card: ModelCard) -> int:
+    """The most tokens that a model may use for a reply to a request with these options."""
+    if options.max_tokens is not None:
+        return options.max_tokens
+    if options.thinking is None and card.default_output is not None:
+        return card.default_output
+    return card.max_output

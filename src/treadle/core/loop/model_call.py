@@ -256,9 +256,12 @@ def build_request(
     toolbox: Toolbox,
     config: DriverConfig,
     cache: CacheRequest,
+    max_output: int | None = None,
 ) -> ModelRequest:
-    """The request for the next reply, from the view as it is."""
+    """The request for the next reply, from the view as it is. `max_output` is what gates allow."""
     state, turn, options = session.state, session.turn, config.options
+    if max_output is not None:
+        options = msgspec.structs.replace(options, max_tokens=max_output)
     if turn.closing_stop:
         # The tools stay in the request, so that its cached prefix stays valid.
         options = msgspec.structs.replace(

@@ -85,10 +85,11 @@ class MutatorRunner:
     ) -> Callable[[Usage], None] | None:
         """Reserve a model call of a mutator with the gates."""
         gates = Gates(self._config.gates)
-        stop, notices = gates.admit(self._session.estimate_request(card, chars, max_output))
+        estimate = self._session.estimate_request(card, chars, max_output)
+        stop, notices, limit = gates.admit(estimate)
         for text in notices:
             self._inbox.put(NoticeItem(text, kind="budget"))
-        if stop is not None:
+        if stop is not None or limit is not None:  # a mutator needs its whole reply
             gates.settle(Usage())
             return None
 

@@ -177,9 +177,13 @@ def build_thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, A
         }
     budget = thinking if isinstance(thinking, int) else _THINKING_BUDGETS.get(thinking, 24_000)
     budget = max(MIN_THINKING_BUDGET, budget)
-    if options.max_tokens is None or limit <= budget:
-        # The budget counts towards the limit; the answer needs its own room.
+    # The budget counts towards the limit; the answer needs its own room.
+    if options.max_tokens is None:
         limit = max(limit, min(card.max_output, budget + limit), MIN_THINKING_BUDGET + 1)
+    elif limit <= MIN_THINKING_BUDGET:
+        return {"max_tokens": limit}  # a limit that was set is kept
+    elif limit <= budget:
+        budget = limit // 2
     budget = max(MIN_THINKING_BUDGET, min(budget, limit - 1))
     return {"max_tokens": limit, "thinking": {"type": "enabled", "budget_tokens": budget}}
 

@@ -16,6 +16,7 @@ from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
+    DEFAULT_MAX_TOKENS,
     ORIGIN,
     AnthropicEncoder,
     RequestHead,
@@ -171,6 +172,9 @@ class Anthropic(HTTPModel):
         timeouts: Timeouts | None = None,
     ) -> None:
         card = card or card_for(f"anthropic/{model}")
+        if card.default_output is None:
+            default_output = min(card.max_output, DEFAULT_MAX_TOKENS)
+            card = msgspec.structs.replace(card, default_output=default_output)
         codec = self._messages_codec = AnthropicCodec(
             model, card, api_key, base_url, headers=headers, beta=beta, version=version
         )
