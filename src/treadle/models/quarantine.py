@@ -12,7 +12,6 @@ too long is left to compaction.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Iterator
 
 import msgspec
@@ -27,6 +26,7 @@ from treadle.core.contracts.model import (
 )
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.errors import BadRequest, ContextTooLong
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item
 from treadle.core.transcript.usage import Usage
@@ -38,7 +38,7 @@ MAX_NAMED_PARTS = 4  # refusals in a row that are solved by the part that the er
 MAX_CULPRITS = 3  # refusals in a row that are solved by bisection
 
 # The error names a setting of the request, so no part of the history is to blame.
-_SETTING = re.compile(
+_SETTING = compile_lazily(
     r"['`\"]?(tools|tool_choice|system|model|max_tokens|max_completion_tokens|temperature|top_p|"
     r"top_k|thinking|reasoning|output_config|response_format|text\.format|stop_sequences|stop|"
     r"metadata|stream|betas?)\b"

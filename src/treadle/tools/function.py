@@ -25,6 +25,7 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.errors import ConfigError
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.core.transcript.entries import EffectClass
 
@@ -247,8 +248,8 @@ def _struct_default(value: Any) -> Any:
     return value
 
 
-_ARGS_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$", re.MULTILINE)
-_ARG_LINE = re.compile(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+_ARGS_HEADING = compile_lazily(r"^(?:Args|Arguments|Parameters):\s*$", re.MULTILINE)
+_ARG_LINE = compile_lazily(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:

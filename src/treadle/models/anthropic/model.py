@@ -7,13 +7,13 @@ client as `client`; then its endpoint and its authorization are used.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
+from treadle.core.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
     ORIGIN,
@@ -39,7 +39,7 @@ KEY_VARIABLE = "ANTHROPIC_API_KEY"
 TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"
 URL_VARIABLE = "ANTHROPIC_BASE_URL"
 
-_PART_REFERENCE = re.compile(
+_PART_REFERENCE = compile_lazily(
     r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
 )
 

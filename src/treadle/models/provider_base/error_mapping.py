@@ -25,6 +25,7 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
+from treadle.core.lazy_regex import compile_lazily
 from treadle.models.http.transport import (
     BadRedirect,
     ConnectFailed,
@@ -132,18 +133,18 @@ def _parse_number(value: str | None) -> float | None:
 
 # ------------------------------------------------------------------ responses with a status
 
-_CONTEXT_TOO_LONG = re.compile(
+_CONTEXT_TOO_LONG = compile_lazily(
     r"prompt is too long|context.{0,12}(length|window|limit|size)|maximum context|"
     r"too many (input )?tokens|exceeds? the (maximum|available|model'?s?) (context|input|number)|"
     r"input is too long|reduce the length|max_tokens.{0,40}exceed context|tokens? exceed",
     re.IGNORECASE,
 )
-_OUT_OF_CREDIT = re.compile(
+_OUT_OF_CREDIT = compile_lazily(
     r"insufficient.{0,2}(quota|credit|balance|funds)|credit balance|billing|payment required|"
     r"exceeded your current quota|spend(ing)? limit|out of credits",
     re.IGNORECASE,
 )
-_PREVIOUS_RESPONSE = re.compile(r"previous.?response", re.IGNORECASE)
+_PREVIOUS_RESPONSE = compile_lazily(r"previous.?response", re.IGNORECASE)
 
 
 def map_response_error(

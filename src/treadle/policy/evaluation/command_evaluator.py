@@ -7,6 +7,7 @@ by `permission_evaluator.py`.
 import re
 from collections.abc import Iterator, Sequence
 
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.text import plural
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
@@ -39,9 +40,9 @@ _MAX_CHARS = 200_000
 _PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
 # A carriage return asks instead: text from other systems contains them.
-_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL_CHARS = compile_lazily(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # Blanks at which bash does not split, invisible characters, and marks that change direction.
-_INVISIBLE_CHARS = re.compile(
+_INVISIBLE_CHARS = compile_lazily(
     r"[\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
     r"\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )

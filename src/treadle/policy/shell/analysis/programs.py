@@ -10,6 +10,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from treadle.core.lazy_regex import compile_lazily
 from treadle.policy.shell.analysis.awk import analyze_awk
 from treadle.policy.shell.analysis.builtins import analyze_builtin
 from treadle.policy.shell.analysis.date import analyze_date
@@ -242,10 +243,10 @@ _INLINE_CODE_OPTIONS: dict[str, frozenset[str]] = {
     }.items()
     for name in names.split()
 }
-_JQ_UNSAFE = re.compile(r"""(?<![.\w"'-])env\b|\$ENV|\b(?:import|include|modulemeta)\b""")
+_JQ_UNSAFE = compile_lazily(r"""(?<![.\w"'-])env\b|\$ENV|\b(?:import|include|modulemeta)\b""")
 # Options of otherwise unknown programs that name a program to run, or a file.
 _RISKY_OPTIONS: dict[str, re.Pattern[str]] = {
-    name: re.compile(pattern)
+    name: compile_lazily(pattern)
     for names, pattern in {
         "gcc g++ cc c++ clang clang++": r"-wrapper|-fplugin|-B|-specs|-fuse-ld=.*/|-Xclang|-load|@",
         "rustc": r"-C|--codegen|-Z|@",
@@ -273,7 +274,7 @@ _RISKY_OPTIONS: dict[str, re.Pattern[str]] = {
     }.items()
     for name in names.split()
 }
-_GREP_RECURSIVE = re.compile(r"^rec|d(?:irectories=)?rec")  # all spellings of `-d recurse`
+_GREP_RECURSIVE = compile_lazily(r"^rec|d(?:irectories=)?rec")  # all spellings of `-d recurse`
 _DATABASE_PROGRAMS = word_set("sqlite3 duckdb")  # their first operand is a file
 _PLUS_COMMAND_PROGRAMS = word_set("less more most vi vim nvim view gvim emacs nano")
 _SCHEDULERS = word_set("at batch crontab systemd-run launchctl schtasks atd")
