@@ -324,7 +324,7 @@ async def test_continuing_without_a_prompt_where_nothing_is_left_to_do_is_said()
         await run(server, "-p", "hi")
         ran = await run(server, "-p", "--continue")
     assert ran.code == exit_codes.USAGE_ERROR
-    assert "nothing to do" in ran.err
+    assert "nothing to answer" in ran.err
 
 
 async def test_fault_81_a_second_sigint_leaves_at_once():

@@ -222,7 +222,7 @@ async def test_files_that_are_not_kept_are_named_once():
 async def suspended(server: ProviderServer, *arguments: str) -> tuple[Ran, str]:
     ran = await run(server, "-p", "go", "--suspend", "--output-format", "json", *arguments)
     [report] = ran.lines
-    assert (ran.code, report["reason"], report["exit_code"]) == (75, "parked", 75)
+    assert (ran.code, report["reason"], report["exit_code"]) == (75, "suspended", 75)
     assert "treadle: suspended: " in ran.err
     return ran, report["session_id"]
 

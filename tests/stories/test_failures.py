@@ -339,7 +339,7 @@ async def test_a_background_task_whose_intent_cannot_be_written_fails_and_says_s
 @pytest.mark.parametrize("said", ["", " \n\t", ()])
 async def test_an_empty_message_is_no_message(said: Any):
     model = Scripted([])
-    with pytest.raises(LoopError, match="nothing to do"):
+    with pytest.raises(LoopError, match="nothing to answer"):
         await Agent(model).run(said)
     assert model.requests == []
 

@@ -390,7 +390,7 @@ async def test_next_while_next_runs_is_a_typed_error():
 
 
 async def test_chat_without_anything_to_answer_says_so():
-    with pytest.raises(LoopError, match="nothing to do"):
+    with pytest.raises(LoopError, match="nothing to answer"):
         await Agent(Scripted([])).chat([])
 
 

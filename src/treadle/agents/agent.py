@@ -237,7 +237,10 @@ class Agent:
                 case Finished(result=result):
                     return result
                 case AwaitingInput():
-                    raise LoopError("nothing to do: the input is empty or a hook blocked it")
+                    raise LoopError(
+                        "there is nothing to answer: the last turn is finished, or a hook blocked "
+                        "the input; give a prompt"
+                    )
                 case _:
                     pass
 

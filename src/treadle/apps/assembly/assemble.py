@@ -160,6 +160,7 @@ async def build_agent(
     can_ask = options.interactive or options.suspend  # the user answers now, or when resuming
 
     # Rules, model, session: what can be invalid fails here.
+    _check_added_folders(settings, folder)
     rules, rule_notes = load_rules(folder, options.allow, options.deny)
     model, model_summary = await choose_model(settings)
     is_small = _is_small(model)
@@ -385,6 +386,12 @@ def _wrap_policy(policy: LazyPolicy, store: Store, *, suspend: bool) -> Policy:
 
 
 # ------------------------------------------------------------------ workspace, tools, subagents
+
+
+def _check_added_folders(settings: Settings, folder: Path) -> None:
+    for added in settings.add_dir:
+        if not Path(folder, added).expanduser().is_dir():
+            raise ConfigError(f"{settings.origin('add_dir')}: there is no folder {added}")
 
 
 def _make_workspace_options(

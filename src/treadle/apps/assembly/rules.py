@@ -85,7 +85,8 @@ def _read_rules(folder: Path, files: Sequence[RulesFile]) -> tuple[RuleSet, list
     accepted = open_trust_store().has_accepted_rules(folder, project)
     if project.allow and not accepted:
         which = f"{plural(len(project.allow), 'allow rule')} of {folder / '.treadle'}"
-        notes.append(f"{which} not in force: run `treadle trust` to accept")
+        are = "is" if len(project.allow) == 1 else "are"
+        notes.append(f"{which} {are} not used; to accept: treadle trust")
     return user + filter_project_rules(project, is_accepted=accepted), notes
 
 

@@ -171,7 +171,7 @@ class HeadlessRun:
                 self._suspended = suspended
                 await self._suspend(suspended, session, driver)
                 code, detail = exit_codes.SUSPENDED, suspended.detail
-                return RunReport(reason="parked", exit_code=code, detail=detail)
+                return RunReport(reason="suspended", exit_code=code, detail=detail)
             finally:
                 await driver.aclose()
         except TreadleError as error:

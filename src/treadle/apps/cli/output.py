@@ -165,13 +165,14 @@ class ProgressPrinter:
                 self.print_line(f"  {text}")
             case events.UsageUpdated(turn=turn) if self._verbose:
                 self.print_line(f"  {format_usage(turn)}")
-            case events.LoopContinued(transition=transition) if self._verbose:
-                self.print_line(f"  continues: {transition}")
+            case events.LoopContinued(transition=why) if self._verbose and why != "tool_use":
+                self.print_line(f"  another request: {why.replace('_', ' ')}")
             case _:
                 pass
 
     def on_item(self, position: int, item: Item) -> None:
-        if self._verbose and isinstance(item, AssistantItem) and item.text.strip():
+        # The last reply has no calls: it is the answer, which stdout shows.
+        if self._verbose and isinstance(item, AssistantItem) and item.calls and item.text.strip():
             self.print_line(item.text.strip().splitlines()[0][:200])
 
 

@@ -20,10 +20,13 @@ from treadle.core.transcript import AssistantItem, Text
 def read_schema(file: str) -> dict[str, object]:
     try:
         schema = json.loads(Path(file).read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--output-schema {file}: {error}") from error
+    except OSError as error:
+        problem = error.strerror or error
+        raise UsageError(f"--output-schema: cannot read {file}: {problem}") from error
+    except ValueError as error:
+        raise UsageError(f"--output-schema: {file} is not JSON: {error}") from error
     if not isinstance(schema, dict):
-        raise UsageError(f"--output-schema {file}: not a JSON object")
+        raise UsageError(f"--output-schema: {file} is not a JSON schema: it must be an object")
     return schema
 
 

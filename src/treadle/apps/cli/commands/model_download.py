@@ -5,6 +5,7 @@ The download itself and its verification are in treadle.models.embedded. Used by
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -58,7 +59,8 @@ class ProgressBar:
             self._stage = (progress.phase, progress.source)
             self._start, self._tenth = (self._clock(), progress.done), -1
         if self._is_terminal:
-            self._redraw(self._format_line(progress))
+            width = shutil.get_terminal_size().columns - 1
+            self._redraw(self._format_line(progress, width)[:width])
         elif progress.total and (tenth := progress.done * 10 // progress.total) > self._tenth:
             self._tenth = tenth
             print(self._format_line(progress), file=self._out, flush=True)
@@ -74,13 +76,16 @@ class ProgressBar:
             self._out.flush()
             self._last_line = line
 
-    def _format_line(self, progress: DownloadProgress) -> str:
+    def _format_line(self, progress: DownloadProgress, width: int = 200) -> str:
+        """The bar takes the room that the figures leave: a longer line could not be redrawn."""
         share = min(1.0, progress.done / progress.total) if progress.total else 0.0
-        filled = round(share * BAR_WIDTH)
-        bar = "#" * filled + "." * (BAR_WIDTH - filled)
         size = f"{format_bytes(progress.done)} of {format_bytes(progress.total)}"
         speed = self._format_speed(progress.done, progress.total)
-        return f"{progress.phase} [{bar}] {share:4.0%}  {size}{speed}"
+        figures = f"{share:4.0%}  {size}{speed}"
+        room = max(0, min(BAR_WIDTH, width - len(progress.phase) - len(figures) - 4))
+        filled = round(share * room)
+        bar = f"[{'#' * filled}{'.' * (room - filled)}] " if room else ""
+        return f"{progress.phase} {bar}{figures}"
 
     def _format_speed(self, done: int, total: int) -> str:
         start_time, start_bytes = self._start
