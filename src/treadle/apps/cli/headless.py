@@ -197,6 +197,7 @@ class HeadlessRun:
         self._stdout.write_json(redact_for_display(header))
 
     async def _build_session(self, stream_json: StreamJsonWriter | None) -> AgentSession:
+        await self._prepare_embedded_model()
         line, observers = self._command_line, list[Observer]([self._totals])
         if stream_json is not None:
             observers.append(stream_json)
@@ -222,6 +223,8 @@ class HeadlessRun:
         )
         for note in session.notes:
             self._print_note(note)
+        if self._progress is None and not self._settings.model:
+            self._name_embedded_model(session)
         if self._resume_input is None or not self._resume_input.answers:
             return session
         from treadle.apps.cli.resume_answers import record_answers
@@ -232,6 +235,17 @@ class HeadlessRun:
             await session.store.aclose()
             await session.aclose()
             raise
+
+    async def _prepare_embedded_model(self) -> None:
+        from treadle.apps.services import embedded_setup
+
+        if embedded_setup.is_maybe_needed(self._settings):
+            await embedded_setup.download_named(self._settings)
+
+    def _name_embedded_model(self, session: AgentSession) -> None:
+        """A tiny model is often wrong: the user learns which model it was, even in a script."""
+        if session.model.name.startswith("embedded/"):
+            print_error(f"treadle: {session.notes[0]}")
 
     def _prepare_resume(self, view: View, driver: Driver) -> None:
         """Prepare for open calls of an earlier process."""

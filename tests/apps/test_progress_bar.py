@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from treadle.apps.cli.commands.model_download import ProgressBar
+from treadle.apps.services.progress_bar import ProgressBar
 from treadle.models.embedded import DownloadProgress
 
 

@@ -1,42 +1,18 @@
-"""`treadle models get`: downloads an embedded model and shows the progress.
-
-The download itself and its verification are in treadle.models.embedded. Used by models.py.
-"""
+"""Shows the progress of a download. Used by embedded_setup.py."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from treadle.apps.cli import exit_codes
 from treadle.core.text import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from treadle.models.embedded import DownloadProgress
 
 BAR_WIDTH = 30
-
-
-async def download_model(name: str) -> int:
-    from treadle.models.embedded import download_weights, find_weights, locate_weights
-
-    weights = find_weights(name)
-    present = locate_weights(weights)
-    if present is not None:
-        print(f"{weights.title} is already downloaded: {present}")
-        return exit_codes.SUCCESS
-    print(f"Downloading {weights.title}, {format_bytes(weights.size)}, {weights.license}.")
-    bar = ProgressBar(sys.stderr)
-    try:
-        path = await download_weights(weights.name, bar.update)
-    finally:
-        bar.finish()
-    print(f"Downloaded {weights.title}: {path}")
-    print(f"The model name `embedded` now means this one. {weights.note}")
-    return exit_codes.SUCCESS
 
 
 class ProgressBar:
