@@ -160,14 +160,14 @@ async def build_agent(
     can_ask = options.interactive or options.suspend  # the user answers now, or when resuming
 
     # Rules, model, session: what can be invalid fails here.
-    _check_added_folders(settings, folder)
+    folder_notes = _check_added_folders(settings, folder)
     rules, rule_notes = load_rules(folder, options.allow, options.deny)
     model, model_summary = await choose_model(settings)
     is_small = _is_small(model)
     small_model = _create_small_model(settings)
     _check_prompt_length(options.prompt_chars, model)
     store, view, session_notes = open_session(options.resume, folder)
-    notes = [model_summary, *settings.notes, *rule_notes, *session_notes]
+    notes = [model_summary, *settings.notes, *folder_notes, *rule_notes, *session_notes]
 
     async with AsyncExitStack() as on_error:
         on_error.push_async_callback(store.aclose)
@@ -388,10 +388,13 @@ def _wrap_policy(policy: LazyPolicy, store: Store, *, suspend: bool) -> Policy:
 # ------------------------------------------------------------------ workspace, tools, subagents
 
 
-def _check_added_folders(settings: Settings, folder: Path) -> None:
-    for added in settings.add_dir:
-        if not Path(folder, added).expanduser().is_dir():
-            raise ConfigError(f"{settings.origin('add_dir')}: there is no folder {added}")
+def _check_added_folders(settings: Settings, folder: Path) -> list[str]:
+    """Notes on folders that do not exist; one that the command line names is an error."""
+    origin = settings.origin("add_dir")
+    missing = [one for one in settings.add_dir if not Path(folder, one).expanduser().is_dir()]
+    if missing and origin.startswith("--"):
+        raise ConfigError(f"{origin}: there is no folder {missing[0]}")
+    return [f"{origin}: there is no folder {one}" for one in missing]
 
 
 def _make_workspace_options(
