@@ -60,30 +60,30 @@ async def test_an_embedded_model_that_is_needed_and_missing_is_downloaded(better
     assert "Downloading Better, 7.0 KB, MIT." in capsys.readouterr().err
 
 
-async def test_the_better_model_is_offered_once_and_yes_is_the_default(better, capsys):
+def test_the_better_model_is_offered_once_and_yes_is_the_default(better, capsys):
     questions: list[str] = []
 
     def ask(question: str) -> str:
         questions.append(question)
         return ""
 
-    await embedded_setup.offer_better(ask)
+    embedded_setup.offer_better(ask)
     assert questions == ["Download Better now (7.0 KB)? [Y/n] "]
     assert locate_weights(better) is not None
     assert "No key of a provider is set" in capsys.readouterr().out
-    await embedded_setup.offer_better(ask)
+    embedded_setup.offer_better(ask)
     assert len(questions) == 1
 
 
-async def test_who_says_no_is_not_asked_again(better, capsys):
-    await embedded_setup.offer_better(lambda _: "n")
+def test_who_says_no_is_not_asked_again(better, capsys):
+    embedded_setup.offer_better(lambda _: "n")
     assert locate_weights(better) is None
     assert "Later: treadle models get better" in capsys.readouterr().out
 
     def ask(_: str) -> str:
         raise AssertionError("asked twice")
 
-    await embedded_setup.offer_better(ask)
+    embedded_setup.offer_better(ask)
 
 
 async def test_without_a_key_the_tiny_model_answers_and_stderr_names_it_and_the_better_one():

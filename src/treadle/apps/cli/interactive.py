@@ -47,5 +47,5 @@ def _prepare_embedded_model(folder: Path, command_line: CommandLine) -> None:
     if not embedded_setup.is_maybe_needed(settings):
         return
     if not settings.model and sys.stdin.isatty() and sys.stdout.isatty():
-        asyncio.run(embedded_setup.offer_better())
+        embedded_setup.offer_better()
     asyncio.run(embedded_setup.download_named(settings))

@@ -76,8 +76,11 @@ async def download_with_progress(weights: Weights) -> None:
         bar.finish()
 
 
-async def offer_better(ask: Callable[[str], str] = input) -> None:
-    """Ask once whether to download the better embedded model; yes by default."""
+def offer_better(ask: Callable[[str], str] = input) -> None:
+    """Ask once whether to download the better embedded model; yes by default.
+
+    Not async: Ctrl-C at the question has to end the program.
+    """
     from treadle.models.embedded import locate_weights
     from treadle.models.embedded.weights import QWEN_CODER, get_weights_dir, has_engine
     from treadle.models.registry.default_model import find_default_model
@@ -85,20 +88,20 @@ async def offer_better(ask: Callable[[str], str] = input) -> None:
     asked = get_weights_dir() / "asked"
     if not has_engine() or locate_weights(QWEN_CODER) is not None or asked.exists():
         return
-    default = await find_default_model()
+    default = asyncio.run(find_default_model())
     if default.is_available and not default.model.startswith("embedded"):
         return
     print(_describe_choice(default))
     question = f"Download {QWEN_CODER.title} now ({format_bytes(QWEN_CODER.size)})? [Y/n] "
     try:
-        answer = await asyncio.to_thread(ask, question)
+        answer = ask(question)
     except EOFError:
         return
     asked.parent.mkdir(parents=True, exist_ok=True)
     asked.touch()
     if answer.strip().lower() in ("", "y", "yes"):
         try:
-            await download_with_progress(QWEN_CODER)
+            asyncio.run(download_with_progress(QWEN_CODER))
         except TreadleError as error:
             print(f"treadle: {error}", file=sys.stderr)
     else:
@@ -106,10 +109,11 @@ async def offer_better(ask: Callable[[str], str] = input) -> None:
 
 
 def _describe_choice(default: DefaultModel) -> str:
-    here = "The tiny SmolLM2 135M can answer, but it is often wrong."
+    here = "The tiny SmolLM2 135M is on this machine; it is often wrong."
     if not default.is_available:
         here = "There is no model on this machine yet."
     return (
-        "No key of a provider is set (such as ANTHROPIC_API_KEY), and no local server answers.\n"
-        f"{here} A better one, which needs no key and no network, can be downloaded."
+        "No provider's key is set (such as ANTHROPIC_API_KEY) and no local server answers.\n"
+        f"{here}\n"
+        "A better model that needs no key can be downloaded; it then works offline."
     )
