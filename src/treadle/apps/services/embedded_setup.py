@@ -113,7 +113,7 @@ def _describe_choice(default: DefaultModel) -> str:
     if not default.is_available:
         here = "There is no model on this machine yet."
     return (
-        "No provider's key is set (such as ANTHROPIC_API_KEY) and no local server answers.\n"
+        "No key of a provider is set, such as ANTHROPIC_API_KEY; no local server answers.\n"
         f"{here}\n"
         "A better model that needs no key can be downloaded; it then works offline."
     )
