@@ -163,6 +163,22 @@ def test_a_wrong_command_line_is_told_with_what_to_do(words: list[str], hint: st
     assert hint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("true", "it must be an object"),
+        ("{", "is not JSON: "),
+        ('{"type": "strnig"}', "type cannot be 'strnig'"),
+        ('{"properties": {"a": {"items": {"type": "x"}}}}', "$.properties.a.items: type cannot"),
+        ('{"type": "object", "required": "a"}', "$.required must be a list"),
+    ],
+)
+def test_a_wrong_schema_is_told_before_anything_is_sent(text: str, problem: str, capsys):
+    Path("schema.json").write_text(text)
+    assert main.run(["-p", "x", "--output-schema", "schema.json"]) == exit_codes.USAGE_ERROR
+    assert problem in capsys.readouterr().err
+
+
 def test_help_of_a_command_is_that_of_the_command(capsys):
     assert main.run(["help", "config"]) == 0
     assert capsys.readouterr().out == config.USAGE + "\n"

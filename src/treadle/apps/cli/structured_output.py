@@ -15,6 +15,7 @@ from treadle.apps.cli.console import UsageError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript import AssistantItem, Text
+from treadle.models.output_schema import find_schema_problem
 
 
 def read_schema(file: str) -> dict[str, object]:
@@ -25,8 +26,10 @@ def read_schema(file: str) -> dict[str, object]:
         raise UsageError(f"--output-schema: cannot read {file}: {problem}") from error
     except ValueError as error:
         raise UsageError(f"--output-schema: {file} is not JSON: {error}") from error
-    if not isinstance(schema, dict):
-        raise UsageError(f"--output-schema: {file} is not a JSON schema: it must be an object")
+    problem = find_schema_problem(schema)
+    if problem or not isinstance(schema, dict):
+        problem = problem or "it must be an object"
+        raise UsageError(f"--output-schema: {file} is not a JSON schema: {problem}")
     return schema
 
 
