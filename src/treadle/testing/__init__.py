@@ -4,6 +4,7 @@
     tools         tools that record and wait         chaos       a model that fails
     observers     one that records, one that fails   provider    a provider server on loopback
     faulty_files  a file system that fails           conformance suites for the contracts
+    http_behaviors  what HTTP servers and proxies do, played on loopback
 
 The model that follows a script is treadle.models.Scripted.
 """

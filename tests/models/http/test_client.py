@@ -1,6 +1,9 @@
 import asyncio
 import gzip
+import os
+import sys
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,7 +17,8 @@ from tests.models.http.raw_server import (
     serving,
 )
 from treadle.models.http.client import Client, get_shared_client
-from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from treadle.models.http.connection import Connection
+from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker
 from treadle.models.http.transport import (
     BadRedirect,
     ConnectFailed,
@@ -139,6 +143,45 @@ async def test_compressed_bodies_are_unpacked_though_not_asked_for(client):
             await fetch(client, server.url)
 
 
+@pytest.mark.parametrize("step", [1, 7, 100_000])
+async def test_every_form_of_compression_is_unpacked_in_any_chunking(client, step):
+    body = b"data: hello\n\n" * 300
+    raw = zlib.compressobj(wbits=-15)
+    forms = {
+        "gzip": gzip.compress(body[:1000]) + gzip.compress(body[1000:]) + b"\0" * 9,
+        "x-gzip": gzip.compress(body) + gzip.compress(b""),
+        "Deflate": raw.compress(body) + raw.flush(),
+        "deflate": zlib.compress(body),
+    }
+    for coding, packed in forms.items():
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n".encode()
+        pieces = [packed[at : at + step] for at in range(0, len(packed), step)]
+        async with answering(head + chunked(*pieces).split(b"\r\n", 1)[1]) as server:
+            assert await fetch(client, server.url) == body
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("cut", [1, 40, -9, -1])
+async def test_a_compressed_body_that_is_cut_is_never_taken_for_a_whole_one(client, coding, cut):
+    pack = gzip.compress if coding == "gzip" else zlib.compress
+    body = plain(pack(os.urandom(500))[:cut], "200 OK", f"content-encoding: {coding}")
+    async with answering(body) as server:
+        with pytest.raises(MalformedResponse, match="compressed data"):
+            await fetch(client, server.url)
+
+
+async def test_an_empty_compressed_body_is_empty(client):
+    async with answering(plain(b"", "200 OK", "content-encoding: gzip")) as server:
+        assert await fetch(client, server.url) == b""
+
+
+async def test_a_transfer_encoding_that_was_not_asked_for_is_named(client):
+    answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+    async with answering(answer) as server:
+        with pytest.raises(MalformedResponse, match="'gzip, chunked'"):
+            await fetch(client, server.url)
+
+
 async def test_fault_50_a_small_body_that_unpacks_to_a_huge_one_is_stopped(client):
     bomb = gzip.compress(b"\0" * 5_000_000)
     async with answering(plain(bomb, "200 OK", "content-encoding: gzip")) as server:
@@ -178,6 +221,85 @@ async def test_a_reader_that_pauses_makes_the_sender_wait(client):
 
 
 # -- the pool
+
+
+@pytest.mark.parametrize(
+    "surplus", [plain(b"another answer"), b"HTTP/1.1 200 OK\r\ncontent-le", b"garbage", b"\0"]
+)
+async def test_bytes_after_the_answer_are_never_part_of_it_or_of_the_next(client, surplus):
+    async with answering(plain(b"one") + surplus, plain(b"two")) as server:
+        assert await fetch(client, server.url) == b"one"
+        assert await fetch(client, server.url) == b"two"
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("surplus", [plain(b"another answer"), b"HTTP/1.1 200 OK\r\nx: "])
+async def test_bytes_that_came_just_before_a_request_are_not_its_answer(client, surplus):
+    sockets = []
+
+    async def talk(reader, writer):
+        sockets.append(writer.get_extra_info("socket"))
+        while True:
+            await read_request(reader)
+            writer.write(plain(b"own answer"))
+
+    async with serving(talk) as server:
+        assert await fetch(client, server.url) == b"own answer"
+        os.write(sockets[0].fileno(), surplus)  # the event loop has not read it yet
+        assert await fetch(client, server.url) == b"own answer"
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("size", [50_000_000, 120_000])
+async def test_a_request_never_follows_a_body_that_the_server_did_not_read(client, size):
+    async def talk(reader, writer):
+        if server.connections > 1:
+            await read_request(reader)
+            writer.write(plain(b"two"))
+            await reader.read()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(plain(b"one", "413 Too large"))
+        await asyncio.Event().wait()
+
+    async with serving(talk) as server:
+        async with client.post(server.url, KEY, [b"x" * 20_000] * (size // 20_000)) as response:
+            assert await response.read() == b"one"
+        assert await fetch(client, server.url, limits=Timeouts(first_byte=5)) == b"two"
+
+
+async def test_a_connection_is_not_reused_when_its_request_was_answered_half_sent(client):
+    class Transport(asyncio.Transport):
+        def write(self, data):
+            connection.pause_writing()
+
+        def get_write_buffer_size(self):
+            return 0
+
+        def abort(self):
+            aborted.set()
+
+    loop, aborted = asyncio.get_running_loop(), asyncio.Event()
+    buffer = memoryview(bytearray(1000))
+    connection = Connection(loop, buffer)
+    connection.connection_made(Transport())
+    connection.start_exchange("here", TimeoutTracker(DEFAULT_TIMEOUTS, loop.time()), None)
+    sending = asyncio.create_task(connection.send(b"", [b"x" * 1_000_000] * 5, 5_000_000))
+    await asyncio.sleep(0)
+    answer = plain(b"one")
+    buffer[: len(answer)] = answer
+    connection.buffer_updated(len(answer))
+    connection.resume_writing()  # the socket takes more in the same moment
+    await sending
+    await connection.wait_for_headers()
+    assert not connection.finish()
+    assert aborted.is_set()
+
+
+async def test_trailers_are_not_headers(client):
+    async with answering(chunked(b"ok")[:-2] + b"x-late: 1\r\n\r\n") as server:
+        async with client.post(server.url, KEY, b"{}") as response:
+            assert await response.read() == b"ok"
+            assert "x-late" not in response.headers
 
 
 async def test_a_connection_that_went_stale_in_the_pool_costs_one_silent_retry(client):
@@ -282,6 +404,30 @@ async def test_leaving_early_closes_the_socket_at_once(client, no_leaks):
         async with client.post(server.url, KEY, b"{}") as response:
             assert await anext(response) == b"hello"
         await server.closed.wait()
+
+
+def test_one_client_serves_the_event_loops_of_many_threads(client, monkeypatch):
+    interval = sys.getswitchinterval()
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "is_closed", _slow_is_closed, raising=False)
+
+    async def open_pool() -> None:
+        await client.get_pool(asyncio.get_running_loop())
+
+    def work() -> None:
+        for _ in range(40):
+            asyncio.run(open_pool())
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for done in [threads.submit(work) for _ in range(8)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _slow_is_closed(loop: asyncio.BaseEventLoop) -> bool:
+    return asyncio.BaseEventLoop.is_closed(loop)
 
 
 @pytest.mark.parametrize("answer", [b"", EVER])

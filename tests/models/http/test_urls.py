@@ -3,8 +3,9 @@ import ssl
 
 import pytest
 
-from treadle.models.http.transport import ProxyFailed, TLSFailed
-from treadle.models.http.urls import find_proxy, make_tls_context, parse_route
+from treadle.core.tls_context import make_tls_context
+from treadle.models.http.transport import ProxyFailed
+from treadle.models.http.urls import find_proxy, parse_route
 
 PROXY = {"HTTPS_PROXY": "http://proxy.test:3128", "HTTP_PROXY": "http://proxy.test:3128"}
 
@@ -74,6 +75,27 @@ def test_no_proxy_names_hosts_domains_ports_networks_or_all():
     assert not proxied("anything", no_proxy="*")
 
 
+def test_no_proxy_takes_ipv6_addresses_in_every_spelling():
+    whole = "2001:db8:0:0:0:0:0:1"
+    assert not proxied("2001:db8::1", NO_PROXY="2001:db8::1")
+    assert not proxied("2001:db8::1", NO_PROXY=whole)
+    assert not proxied(whole, NO_PROXY="[2001:DB8::1]")
+    assert not proxied("2001:db8::1", 8443, NO_PROXY="[2001:db8::1]:8443")
+    assert proxied("2001:db8::1", 443, NO_PROXY="[2001:db8::1]:8443")
+    assert proxied("2001:db8:0:0:0:0:0:2", 1, NO_PROXY=whole)
+    assert not proxied("2001:db8::9", NO_PROXY="2001:db8::/32")
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://proxy:99999", "http://proxy:port", "http://[::1", "http://:3128", "http://"]
+)
+def test_a_proxy_that_is_no_url_is_named_without_its_password(proxy):
+    value = proxy.replace("://", "://me:secret@")
+    with pytest.raises(ProxyFailed, match="HTTPS_PROXY") as caught:
+        find_proxy("https", "example.com", 443, {"https_proxy": value})
+    assert "secret" not in str(caught.value)
+
+
 def test_loopback_is_never_behind_a_proxy():
     assert not proxied("localhost")
     assert not proxied("127.0.0.1")
@@ -86,5 +108,5 @@ def test_the_tls_context_verifies_and_reads_the_certificates_that_the_environmen
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"):
-        with pytest.raises(TLSFailed, match="SSL_CERT_FILE"):
+        with pytest.raises(OSError, match="SSL_CERT_FILE"):
             make_tls_context({name: str(tmp_path / "missing.pem")})

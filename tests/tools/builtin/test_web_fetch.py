@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.http.raw_server import CA, answering
+from tests.models.http.raw_server import plain as raw_plain
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Image
+from treadle.testing.http_behaviors import (
+    HTTP_BEHAVIORS,
+    NEXT_BODY,
+    BehaviorServer,
+    HTTPBehavior,
+)
 from treadle.tools.builtin import HttpFetcher
 from treadle.tools.builtin.web import http_fetch
 from treadle.tools.builtin.web.http_fetch import is_public
@@ -84,6 +92,7 @@ async def test_a_page_comes_as_markdown_in_parts(folder: Path) -> None:
         ("http://other.test:PORT/x", "redirects to another host. If you want that page, call"),
         ("/loop", "more than 5 redirects"),
         ("file:///etc/passwd", "only http and https"),
+        ("http://[x", "not a URL"),
         ("http://u:p@site.test:PORT/", "user name"),
     ],
 )
@@ -148,6 +157,19 @@ async def test_a_name_that_leads_to_one_private_address_is_refused_whole() -> No
         ("64:ff9b::7f00:1", False),
         ("2002:7f00:1::", False),
         ("64:ff9b::5db8:d70e", True),
+        ("192.0.0.192", False),
+        ("168.63.129.16", False),
+        ("192.88.99.1", False),
+        ("::ffff:168.63.129.16", False),
+        ("64:ff9b:1::a00:1", False),
+        ("64:ff9b:1::5db8:d70e", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("2606:4700::5efe:10.0.0.1", False),
+        ("2606:4700::200:5efe:10.0.0.1", False),
+        ("2606:4700::5efe:93.184.215.14", True),
+        ("fec0::1", False),
+        ("3fff::1", False),
+        ("5f00::1", False),
     ],
 )
 def test_an_address_is_public_or_not_also_in_disguise(address: str, public: bool) -> None:
@@ -171,6 +193,56 @@ def test_an_address_is_public_or_not_also_in_disguise(address: str, public: bool
 async def test_what_cannot_be_shown_is_said(folder: Path, raw: bytes, words: str) -> None:
     async with server(lambda _: raw) as port, hands(folder, fetch=near()) as agent:
         assert words in failed(await agent.one("web_fetch", url=f"http://site.test:{port}/"))
+
+
+# Without redirects, which the tool follows, and long headers, which have another limit here.
+FETCHED = [
+    behavior
+    for behavior in HTTP_BEHAVIORS
+    if behavior.role == "server"
+    and behavior.outcome in ("whole", "disconnected", "malformed")
+    and behavior.body != NEXT_BODY
+    and behavior.name != "a header of 100,000 bytes"
+]
+
+
+@pytest.mark.parametrize("behavior", FETCHED, ids=lambda behavior: behavior.name)
+async def test_a_page_is_fetched_whole_or_not_at_all(behavior: HTTPBehavior) -> None:
+    async with BehaviorServer(behavior, delivery="one_packet") as listening:
+        fetching = near()(f"http://site.test:{listening.port}/")
+        if behavior.outcome == "whole":
+            page = await fetching
+            assert (page.status, page.body) == (behavior.status, behavior.body)
+            assert not page.is_truncated
+        else:
+            with pytest.raises(ToolError):
+                await fetching
+
+
+async def test_early_hints_leave_no_trace(folder: Path) -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\ncontent-type: video/mp4\r\nlink: </a>\r\n\r\n"
+    raw = hints + answer(body=b"the page", X_Kind="page")
+    async with server(lambda _: raw) as port:
+        page = await near()(f"http://site.test:{port}/")
+    assert (page.status, page.body) == (200, b"the page")
+    assert page.headers == {"content-length": "8", "x-kind": "page"}
+
+
+@pytest.mark.parametrize(
+    "variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"]
+)
+async def test_a_page_behind_a_company_certificate_is_fetched(variable: str) -> None:
+    async with answering(raw_plain(b"inside"), tls=True) as listening:
+        url = f"https://localhost:{listening.port}/"
+        named = frozenset({"localhost"})
+        environ = {variable: str(CA)}
+        fetch = HttpFetcher(private_hosts=named, resolve=loopback, environ=environ)
+        assert (await fetch(url)).body == b"inside"
+        with pytest.raises(ToolError, match="certificate"):
+            await HttpFetcher(private_hosts=named, resolve=loopback, environ={})(url)
+        missing = HttpFetcher(private_hosts=named, resolve=loopback, environ={variable: "/no"})
+        with pytest.raises(ToolError, match="SSL_CERT_FILE"):
+            await missing(url)
 
 
 async def test_a_bomb_is_unpacked_only_to_the_limit(folder: Path) -> None:

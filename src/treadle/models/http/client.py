@@ -8,8 +8,9 @@ transport.py has its promises; urls.py, connect.py, connection.py and pool.py ar
 import asyncio
 import os
 import ssl
+import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 import msgspec
 
@@ -24,21 +25,21 @@ from .transport import (
     Headers,
     MalformedResponse,
     ResponseTooLarge,
+    TLSFailed,
     other_host_error,
     read_all,
 )
-from .urls import Route, make_tls_context, parse_route
+from .urls import Route, parse_route
 
 if TYPE_CHECKING:
-    import zlib
+    from treadle.core.content_encoding import ContentDecoder
 
 _MAX_REDIRECTS: Final = 5
 _MAX_ROUTES: Final = 256
-_DECOMPRESS_STEP: Final = 1024 * 1024
 
 
 class Client:
-    """A Transport. One can serve many agents, and several event loops, each with its own pool.
+    """A Transport. One can serve many agents, threads and event loops; each loop has its own pool.
 
     Proxies and certificates come from `environ` (of the process by default). With `socket_path`,
     every request goes to that unix socket.
@@ -59,6 +60,7 @@ class Client:
         self._routes: dict[str, Route] = {}
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._tls_context: ssl.SSLContext | None = None
+        self._lock = threading.Lock()  # for pools of several threads
 
     @property
     def base_url(self) -> None:
@@ -80,7 +82,8 @@ class Client:
         return HTTPExchange(self, "GET", url, headers, (), timeouts)
 
     async def aclose(self) -> None:
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        with self._lock:
+            pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.aclose()
 
@@ -97,15 +100,22 @@ class Client:
 
     def get_tls_context(self) -> ssl.SSLContext:
         if self._tls_context is None:
-            self._tls_context = make_tls_context(self._environ)
+            from treadle.core.tls_context import make_tls_context
+
+            try:
+                self._tls_context = make_tls_context(self._environ)
+            except OSError as error:
+                raise TLSFailed(str(error)) from error
         return self._tls_context
 
     async def get_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         pool = self._pools.get(loop)
         if pool is None:
-            for old in [old for old in self._pools if old.is_closed()]:
-                del self._pools[old]
-            pool = self._pools[loop] = Pool(loop, self._max_idle, self._idle_seconds)
+            pool = Pool(loop, self._max_idle, self._idle_seconds)
+            with self._lock:
+                for old in [old for old in self._pools if old.is_closed()]:
+                    del self._pools[old]
+                self._pools[loop] = pool
             await pool.open()
         return pool
 
@@ -129,7 +139,7 @@ class HTTPExchange:
         self._timeouts = timeouts
         self._headers: Headers | None = None
         self._connection: Connection | None = None
-        self._decompressor: zlib._Decompress | None = None
+        self._decoder: ContentDecoder | None = None
         self._decoded_bytes = 0
         self.status = 0
         self.url = url
@@ -154,8 +164,11 @@ class HTTPExchange:
             self._release()
             hops += 1
             self._follow_redirect(hops)
-        if b"content-encoding" in [name.lower() for name, _ in connection.raw_headers]:
-            self._set_decompressor(self._headers["content-encoding"])
+        names = [name.lower() for name, _ in connection.raw_headers]
+        if b"transfer-encoding" in names:
+            self._check_transfer_encoding(self._headers["transfer-encoding"])
+        if b"content-encoding" in names:
+            self._set_decoder(self._headers["content-encoding"])
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -174,13 +187,14 @@ class HTTPExchange:
                 raise StopAsyncIteration
             if connection.has_data:
                 data = connection.take_body()
-                if self._decompressor is not None:
-                    data = self._decompress(self._decompressor, data)
+                if self._decoder is not None:
+                    data = self._decode(self._decoder, data)
                 if data:
                     return data
             elif connection.error is not None:
                 raise connection.error
             elif connection.done:
+                self._check_end()
                 raise StopAsyncIteration
             else:
                 await connection.wait()
@@ -238,8 +252,8 @@ class HTTPExchange:
         if hops > _MAX_REDIRECTS:
             message = f"{address} redirects without end: check the base URL"
             raise BadRedirect(message, address, here.host)
-        there = urljoin(self.url, self.headers.get("location", ""))
         try:
+            there = urljoin(self.url, self.headers.get("location", ""))
             target = self._client.get_route(there)
         except ValueError:
             message = f"{address} redirects to an invalid URL: check the base URL"
@@ -255,30 +269,27 @@ class HTTPExchange:
         self.url = there
         self._route = target
 
-    def _set_decompressor(self, coding: str) -> None:
+    def _set_decoder(self, encoding: str) -> None:
         """For servers that send gzip or deflate although we accept only identity."""
-        import zlib
+        from treadle.core.content_encoding import DECODABLE, ContentDecoder
 
-        coding = coding.strip().lower()
-        if coding in ("gzip", "x-gzip", "deflate"):
-            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        elif coding not in ("", "identity"):
-            self._release()
-            address = self._route.address
-            raise MalformedResponse(
-                f"{address} sent the content encoding {coding!r}, which we do not accept: "
-                "check the proxy",
-                address,
-            )
+        encoding = encoding.strip().lower()
+        if encoding in DECODABLE:
+            self._decoder = ContentDecoder(encoding)
+        elif encoding not in ("", "identity"):
+            self._raise_malformed(f"sent the content encoding {encoding!r}", "check the proxy")
 
-    def _decompress(self, decompressor: "zlib._Decompress", data: bytes) -> bytes:
-        import zlib
+    def _check_transfer_encoding(self, encoding: str) -> None:
+        if encoding.strip().lower() not in ("chunked", "identity"):
+            self._raise_malformed(f"sent the transfer encoding {encoding!r}", "check the proxy")
+
+    def _decode(self, decoder: "ContentDecoder", data: bytes) -> bytes:
+        from treadle.core.content_encoding import BrokenEncoding
 
         address, limit = self._route.address, self._timeouts.max_bytes
         parts: list[bytes] = []
         try:
-            while data:
-                part = decompressor.decompress(data, _DECOMPRESS_STEP)
+            for part in decoder.feed(data):
                 parts.append(part)
                 self._decoded_bytes += len(part)
                 if limit is not None and self._decoded_bytes > limit:
@@ -287,12 +298,25 @@ class HTTPExchange:
                         "raise the max_bytes limit if that is expected",
                         address,
                     )
-                data = decompressor.unconsumed_tail
-        except zlib.error as error:
-            raise MalformedResponse(
-                f"{address} sent broken compressed data ({error}): try again"
-            ) from error
+        except BrokenEncoding as error:
+            self._raise_malformed(f"sent broken compressed data ({error})", "try again")
         return b"".join(parts)
+
+    def _check_end(self) -> None:
+        """A compressed body can be cut although its framing is whole."""
+        if self._decoder is None:
+            return
+        from treadle.core.content_encoding import BrokenEncoding
+
+        try:
+            self._decoder.finish()
+        except BrokenEncoding as error:
+            self._raise_malformed(f"sent a part of compressed data ({error})", "try again")
+
+    def _raise_malformed(self, problem: str, remedy: str) -> NoReturn:
+        self._release()
+        address = self._route.address
+        raise MalformedResponse(f"{address} {problem}: {remedy}", address)
 
     def _release(self) -> None:
         connection, self._connection = self._connection, None

@@ -93,17 +93,24 @@ async def _open_through_proxy(
 
 
 class _ProxyTunnel(asyncio.Protocol):
-    """The CONNECT exchange with a proxy, up to the blank line after its answer."""
+    """The CONNECT exchange with a proxy, up to the blank line after its final answer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._answer: asyncio.Future[bytes] = loop.create_future()
-        self._head = b""
+        self._answer: asyncio.Future[bytes] = loop.create_future()  # the status; empty: none
+        self._received = b""
 
     def data_received(self, data: bytes) -> None:
-        self._head += data
-        end = self._head.find(b"\r\n\r\n")
-        if not self._answer.done() and (end >= 0 or len(self._head) > _MAX_PROXY_HEAD):
-            self._answer.set_result(self._head[: max(end, 0)])
+        self._received += data
+        while not self._answer.done():
+            head, blank_line, rest = self._received.partition(b"\r\n\r\n")
+            if not blank_line:
+                if len(head) > _MAX_PROXY_HEAD:
+                    self._answer.set_result(b"")
+                return
+            self._received = rest
+            status = _parse_status(head)
+            if not status.startswith(b"1"):  # after 1xx the final answer follows
+                self._answer.set_result(status)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._answer.done():
@@ -118,10 +125,15 @@ class _ProxyTunnel(asyncio.Protocol):
         if proxy.authorization is not None:
             lines.append(f"proxy-authorization: {proxy.authorization}")
         transport.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-        words = (await self._answer).split(b"\r\n", 1)[0].split(b" ", 2)
-        status = words[1] if len(words) > 1 and words[0].startswith(b"HTTP/") else b""
-        if not (len(status) == 3 and status.startswith(b"2")):
+        status = await self._answer
+        if not status.startswith(b"2") or self._received:  # in a tunnel the client speaks first
             raise ProxyFailed(_refusal_message(route, proxy, status), route.address)
+
+
+def _parse_status(head: bytes) -> bytes:
+    words = head.split(b"\r\n", 1)[0].split(b" ", 2)
+    is_status = len(words) > 1 and words[0].startswith(b"HTTP/") and len(words[1]) == 3
+    return words[1] if is_status else b""
 
 
 def _refusal_message(route: Route, proxy: Proxy, status: bytes) -> str:

@@ -5,6 +5,7 @@ socket. It knows no URL, pool, redirect or content coding: client.py does.
 """
 
 import asyncio
+import select
 from collections.abc import Sequence
 from typing import Final, cast
 
@@ -16,6 +17,8 @@ from .transport import Disconnected, MalformedResponse, TimedOut, TransportError
 _MAX_QUEUED_BYTES: Final = 512 * 1024
 _MAX_SINGLE_WRITE: Final = 4 * 1024 * 1024
 _WRITE_BLOCK: Final = 256 * 1024
+_MAX_HEAD_BYTES: Final = 512 * 1024
+_MAX_UNREAD_BYTES: Final = 16 * 1024
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -39,6 +42,8 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = httptools.HttpResponseParser(self)
         self._address = ""
         self._busy = False
+        self._is_sent = False
+        self._request_size = 0
         self._is_reusable = True
         self.is_lost = False
         self.idle_since = 0.0
@@ -47,6 +52,16 @@ class Connection(asyncio.BufferedProtocol):
         self.done = False
         self.error: TransportError | None = None
         self.received = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the server neither closed the connection nor sent bytes since the last exchange,
+        also none that the event loop has not read yet."""
+        if self.is_lost or self._transport is None:
+            return False
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        return not poll.poll(0)
 
     # -- one exchange
 
@@ -58,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = True
         self.status = self.received = self._queued = 0
         self.raw_headers = []
-        self.done = False
+        self.done = self._is_sent = False
         tracker.on_request_sent(self._loop.time())
         self._timer.start(self._loop, tracker)
 
@@ -68,8 +83,10 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or self.is_lost:
             self._handle_lost(None)
             return
+        self._request_size = size
         if size <= _MAX_SINGLE_WRITE:
             transport.write(b"".join((head, *body)))
+            self._is_sent = True
             return
         block = [head]
         block_bytes = 0
@@ -83,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._drain_waiter is not None and not await self._wait_drained():
                     return
         transport.write(b"".join(block))
+        self._is_sent = True
 
     async def wait_for_headers(self) -> None:
         """Wait for the final status and the headers."""
@@ -90,8 +108,6 @@ class Connection(asyncio.BufferedProtocol):
             if self.error is not None:
                 raise self.error
             await self.wait()
-        if self._drain_waiter is not None:
-            self._is_reusable = False  # the server answered before it read the whole request
 
     def take_body(self) -> bytes:
         """Every body byte that has arrived; empty if there is none."""
@@ -117,12 +133,13 @@ class Connection(asyncio.BufferedProtocol):
             self._waiter = None
 
     def finish(self) -> bool:
-        """End the exchange; true if the connection can be reused."""
+        """End the exchange; true if the connection can be reused: both directions are at rest."""
         self._busy = False
         self._tracker = None
         self._timer.stop()
         self._chunks.clear()
         reusable = self.done and self._is_reusable and not self.is_lost and self.error is None
+        reusable = reusable and self._is_request_read()
         if not reusable:
             self.abort()
         return reusable
@@ -161,9 +178,12 @@ class Connection(asyncio.BufferedProtocol):
             message = f"{self._address} asks to switch protocols: check the URL"
             self._fail(MalformedResponse(message))
         except httptools.HttpParserError as error:
-            if not self.done:
-                problem = f"did not answer in HTTP/1.1 ({error}): check the URL and port"
-                self._fail(MalformedResponse(f"{self._address} {problem}", self._address))
+            self._is_reusable = False
+            if not self.done:  # else: more bytes than this response has
+                problem = error.__context__ or error  # the context: what a callback raised
+                self._fail(_not_http_error(self._address, str(problem)))
+        if not self.status and self.received > _MAX_HEAD_BYTES:
+            self._fail(_not_http_error(self._address, f"{_MAX_HEAD_BYTES} bytes without a body"))
         if self._max_bytes is not None and self.received > self._max_bytes:
             self._fail(too_large_error(self._address, self._max_bytes))
         elif self._queued > _MAX_QUEUED_BYTES and not self._reading_paused and not self.done:
@@ -185,11 +205,18 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- called by the parser
 
+    def on_message_begin(self) -> None:
+        if self.done:
+            raise ValueError("a second response")  # stops the parser
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.raw_headers.append((name, value))
+        if not self.status:  # later ones are trailers
+            self.raw_headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if status < 100:
+            raise ValueError(f"the status {status}")
         if status >= 200:
             self.status = status
             if self._tracker is not None:
@@ -203,6 +230,14 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reusable = self._is_reusable and self._parser.should_keep_alive()
 
     # -- inside
+
+    def _is_request_read(self) -> bool:
+        # A server may answer before it has read the request: the next one would be read as the
+        # rest of its body, or not at all. An error in answer to a large body is often such a case.
+        if self.status >= 400 and self._request_size > _MAX_UNREAD_BYTES:
+            return False
+        transport = self._transport
+        return self._is_sent and transport is not None and not transport.get_write_buffer_size()
 
     def _on_expired(self, kind: TimeoutKind) -> None:
         if self._tracker is not None and not self.done:
@@ -246,3 +281,8 @@ class Connection(asyncio.BufferedProtocol):
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+
+
+def _not_http_error(address: str, problem: str) -> MalformedResponse:
+    message = f"{address} did not answer in HTTP/1.1 ({problem}): check the URL and port"
+    return MalformedResponse(message, address)

@@ -45,7 +45,7 @@ class Pool:
         while connections:
             connection = connections.pop()
             self._count -= 1
-            if not connection.is_lost and connection.idle_since >= oldest:
+            if connection.idle_since >= oldest and connection.is_idle:
                 return connection
             connection.abort()
         return None

@@ -1,27 +1,17 @@
 """Parses a URL into a route: host, port, TLS, and the proxy that the environment sets.
 
-Pure functions of a URL and an environment, and the TLS context made from that environment. It
-opens nothing: connect.py does.
+Pure functions of a URL and an environment. It opens nothing: connect.py does.
 """
 
-import ssl
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from .local_hosts import is_loopback
-from .transport import ProxyFailed, TLSFailed
+from .transport import ProxyFailed
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# An interpreter built on another system may look for certificates in a folder that is not here.
-_SYSTEM_BUNDLES: Final = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-)
 
 
 class Proxy(msgspec.Struct, frozen=True):
@@ -95,34 +85,6 @@ def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) ->
     return _parse_proxy(value)
 
 
-def make_tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """A verifying context. SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
-    replace the system's certificates; NODE_EXTRA_CA_CERTS adds to them."""
-    file = environ.get("SSL_CERT_FILE") or None
-    folder = environ.get("SSL_CERT_DIR") or None
-    if file is None and folder is None:
-        bundle = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or None
-        if bundle is not None:
-            file, folder = (None, bundle) if Path(bundle).is_dir() else (bundle, None)
-    try:
-        context = ssl.create_default_context(cafile=file, capath=folder)
-        extra = environ.get("NODE_EXTRA_CA_CERTS")
-        if extra:
-            context.load_verify_locations(cafile=extra)
-    except (OSError, ssl.SSLError) as error:
-        raise TLSFailed(
-            f"the certificates named by the environment cannot be read ({error}): check "
-            "SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE and NODE_EXTRA_CA_CERTS"
-        ) from error
-    if file is None and folder is None and not context.cert_store_stats()["x509_ca"]:
-        for bundle in _SYSTEM_BUNDLES:
-            if Path(bundle).exists():
-                context.load_verify_locations(cafile=bundle)
-                break
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
 def _read_variable(environ: Mapping[str, str], name: str) -> str | None:
     value = environ.get(name)
     if value is None and not (name == "http_proxy" and "REQUEST_METHOD" in environ):
@@ -134,20 +96,32 @@ def _read_variable(environ: Mapping[str, str], name: str) -> str | None:
 def _parse_proxy(value: str) -> Proxy:
     from urllib.parse import unquote, urlsplit
 
-    parts = urlsplit(value if "://" in value else f"http://{value}")
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+    try:
+        parts = urlsplit(value if "://" in value else f"http://{value}")
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+    except ValueError:
+        raise _invalid_proxy_error(value) from None
+    if parts.scheme not in _DEFAULT_PORTS:
         raise ProxyFailed(
             f"the proxy in the environment is of the kind {parts.scheme!r}: only http and https "
             "proxies are supported; unset the variable or add the host to NO_PROXY"
         )
+    if not parts.hostname:
+        raise _invalid_proxy_error(value)
     authorization = None
     if parts.username is not None:
         import base64
 
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
-    port = parts.port or _DEFAULT_PORTS[parts.scheme]
     return Proxy(parts.hostname, port, parts.scheme == "https", authorization)
+
+
+def _invalid_proxy_error(value: str) -> ProxyFailed:
+    return ProxyFailed(
+        f"the proxy {_redact_url(value)!r} in the environment is not a URL such as "
+        "http://proxy.example.com:3128: correct HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or unset it"
+    )
 
 
 def _is_bypassed(host: str, port: int, no_proxy: str) -> bool:
@@ -161,12 +135,15 @@ def _is_bypassed(host: str, port: int, no_proxy: str) -> bool:
                 return True
             continue
         name, colon, entry_port = entry.rpartition(":")
-        if colon and entry_port.isdigit() and not name.endswith(":"):
+        has_port = colon and entry_port.isdigit() and (":" not in name or name.endswith("]"))
+        if has_port:
             if int(entry_port) != port:
                 continue
             entry = name
         entry = entry.strip("[]").removeprefix("*").lstrip(".")
         if host == entry or host.endswith("." + entry):
+            return True
+        if ":" in entry and _is_in_network(host, entry):
             return True
     return False
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
-import zlib
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from treadle._version import __version__
 from treadle.core.errors import ToolError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from treadle.core.content_encoding import ContentDecoder
 
 MAX_BODY_BYTES = 5 << 20
 MAX_HEADER_BYTES = 64 << 10
@@ -47,10 +52,16 @@ class HttpFetcher:
     allowed; no other private address is connected to."""
 
     def __init__(
-        self, *, private_hosts: frozenset[str] = frozenset(), resolve: ResolveHost | None = None
+        self,
+        *,
+        private_hosts: frozenset[str] = frozenset(),
+        resolve: ResolveHost | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._private_hosts = private_hosts
         self._resolve = resolve or _resolve_host
+        self._environ: Mapping[str, str] = os.environ if environ is None else environ
+        self._tls_context: SSLContext | None = None
 
     async def __call__(self, url: str) -> FetchedPage:
         parts = urlsplit(url)
@@ -60,7 +71,8 @@ class HttpFetcher:
         addresses = await self._resolve_public(host, port)
         try:
             async with asyncio.timeout(TOTAL_TIMEOUT):
-                reader, writer = await _connect(addresses, host, port, secure)
+                context = self._get_tls_context() if secure else None
+                reader, writer = await _connect(addresses, host, port, context)
                 try:
                     writer.write(_encode_request(parts.path, parts.query, host, port, secure))
                     await writer.drain()
@@ -87,19 +99,52 @@ class HttpFetcher:
                     )
         return addresses[:MAX_ADDRESSES]
 
+    def _get_tls_context(self) -> SSLContext:
+        if self._tls_context is None:
+            from treadle.core.tls_context import make_tls_context
+
+            self._tls_context = make_tls_context(self._environ)
+        return self._tls_context
+
+
+# Not public, although Python counts them as global or does not know them.
+_INTERNAL_NETWORKS: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "168.63.129.16/32",  # the host of a virtual machine in Azure
+            "192.0.0.0/24",  # assigned to protocols; metadata of a virtual machine at Oracle
+            "192.88.99.0/24",  # relays of 6to4
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
 
 def is_public(address: str) -> bool:
     """Whether an address is on the public internet, also if it is embedded in an IPv6 address."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
-        if inner is None and ip in ipaddress.ip_network("64:ff9b::/96"):
-            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        if inner is None and int(ip) >> 32 == 0:
-            inner = ipaddress.IPv4Address(int(ip))
-        if inner is not None:
-            return inner.is_global and not inner.is_multicast
-    return ip.is_global and not ip.is_multicast
+        embedded = _find_embedded(ip)
+        if embedded is not None:
+            return is_public(str(embedded))
+        if ip not in _GLOBAL_UNICAST:
+            return False
+    is_internal = any(ip in network for network in _INTERNAL_NETWORKS)
+    return ip.is_global and not ip.is_multicast and not is_internal
+
+
+def _find_embedded(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that a packet to this one may end at."""
+    known = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
+    if known is not None:
+        return known
+    is_isatap = (int(ip) >> 32) & 0xFDFFFFFF == 0x5EFE
+    if is_isatap or ip in _NAT64 or int(ip) >> 32 == 0:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return None
 
 
 async def _resolve_host(host: str, port: int) -> list[str]:
@@ -109,13 +154,11 @@ async def _resolve_host(host: str, port: int) -> list[str]:
 
 
 async def _connect(
-    addresses: list[str], host: str, port: int, secure: bool
+    addresses: list[str], host: str, port: int, context: SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     options: dict[str, Any] = {"limit": MAX_HEADER_BYTES}
-    if secure:
-        import ssl
-
-        options |= {"ssl": ssl.create_default_context(), "server_hostname": host}
+    if context is not None:
+        options |= {"ssl": context, "server_hostname": host}
     last: OSError = OSError("the host has no address")
     for address in addresses:
         try:
@@ -143,59 +186,106 @@ def _encode_request(path: str, query: str, host: str, port: int, secure: bool) -
 
 
 async def _read_response(reader: asyncio.StreamReader, url: str) -> FetchedPage:
-    import httptools
-
     response = _ResponseBuilder()
-    parser = httptools.HttpResponseParser(response)
-    try:
-        while not response.is_complete and (data := await reader.read(1 << 16)):
-            parser.feed_data(data)
-    except httptools.HttpParserError as error:
-        raise OSError(response.problem or f"the response is not valid HTTP: {error}") from error
-    status = parser.get_status_code() if response.has_headers else 0
-    if not status:
-        raise EOFError("the connection was closed without a response")
-    return FetchedPage(url, status, response.headers, bytes(response.body), response.is_truncated)
+    while not response.is_complete and (data := await reader.read(1 << 16)):
+        response.feed(data)
+    response.finish()
+    body = bytes(response.body)
+    return FetchedPage(url, response.status, response.headers, body, response.is_truncated)
 
 
 class _ResponseBuilder:
-    """Collects what the parser reports; the body is decompressed as it arrives, up to the limit."""
+    """Collects what the parser reports; the body is decoded as it arrives, up to the limit."""
 
     def __init__(self) -> None:
+        import httptools
+
+        self.status = 0
         self.headers: dict[str, str] = {}
         self.body = bytearray()
-        self.has_headers = self.is_complete = self.is_truncated = False
-        self.problem = ""  # the parser hides exceptions that its callbacks raise
-        self._header_bytes = 0
-        self._decompressor: zlib._Decompress | None = None
+        self.is_complete = self.is_truncated = False
+        self._errors = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+        self._parser = httptools.HttpResponseParser(self)
+        self._problem = ""  # the parser hides exceptions that its callbacks raise
+        self._head_bytes = 0
+        self._decoder: ContentDecoder | None = None
+
+    def feed(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except self._errors as error:
+            if not self.is_complete:  # else: more bytes than this response has
+                problem = self._problem or f"the response is not valid HTTP: {error}"
+                raise OSError(problem) from error
+        if not self.status:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEADER_BYTES:
+                raise OSError("the response headers are too long")
+
+    def finish(self) -> None:
+        """Check that the response is whole, at its end or at the end of the connection."""
+        if not self.status:
+            raise EOFError("the connection was closed without a response")
+        if self.is_truncated:
+            return
+        is_framed = "content-length" in self.headers or "transfer-encoding" in self.headers
+        if is_framed and not self.is_complete:
+            raise EOFError("the connection was closed in the middle of the page; try again")
+        if self._decoder is not None:
+            from treadle.core.content_encoding import BrokenEncoding
+
+            try:
+                self._decoder.finish()
+            except BrokenEncoding as error:
+                raise EOFError(f"the compressed page is not whole ({error}); try again") from error
+
+    # -- called by the parser
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            raise ValueError("a second response")  # stops the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MAX_HEADER_BYTES:
-            self.problem = "the response headers are too long"
-            raise ValueError(self.problem)
+        if self.status:
+            return  # a trailer
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
-        self.has_headers = True
+        status = self._parser.get_status_code()
+        if status < 200:
+            if status < 100:
+                self._stop(f"the response has the status {status}")
+            return
+        self.status = status
+        from treadle.core.content_encoding import DECODABLE, ContentDecoder
+
+        if self.headers.get("transfer-encoding", "chunked").lower() not in ("chunked", "identity"):
+            self._stop("the response has an unsupported transfer encoding")
         encoding = self.headers.get("content-encoding", "").lower()
-        if encoding in ("gzip", "x-gzip", "deflate"):
-            self._decompressor = zlib.decompressobj(wbits=47)  # detects gzip or zlib
+        if encoding in DECODABLE:
+            self._decoder = ContentDecoder(encoding)
         elif encoding not in ("", "identity"):
-            self.problem = f"the response has the unsupported encoding {encoding[:40]!r}"
-            raise ValueError(self.problem)
+            self._stop(f"the response has the unsupported encoding {encoding[:40]!r}")
 
     def on_body(self, data: bytes) -> None:
-        room = MAX_BODY_BYTES - len(self.body)
+        from treadle.core.content_encoding import BrokenEncoding
+
         try:
-            unzip = self._decompressor
-            more = data if unzip is None else unzip.decompress(data, room + 1)
-        except zlib.error as error:
-            self.problem = f"the response cannot be decompressed: {error}"
-            raise
-        self.body += more[:room]
-        if len(more) > room:
-            self.is_truncated = self.is_complete = True
+            for part in (data,) if self._decoder is None else self._decoder.feed(data):
+                room = MAX_BODY_BYTES - len(self.body)
+                self.body += part[:room]
+                if len(part) > room:
+                    self.is_truncated = self.is_complete = True
+                    return
+        except BrokenEncoding as error:
+            self._stop(f"the response cannot be decompressed: {error}")
 
     def on_message_complete(self) -> None:
-        self.is_complete = True
+        if self.status:
+            self.is_complete = True
+        else:
+            self.headers = {}  # of an interim response (1xx): the final one follows
+
+    def _stop(self, problem: str) -> None:
+        self._problem = problem
+        raise ValueError(problem)

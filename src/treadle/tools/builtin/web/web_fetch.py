@@ -86,8 +86,11 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
             target = page.headers.get("location")
             if page.status not in (301, 302, 303, 307, 308) or not target:
                 return page
-            target = urldefrag(urljoin(url, target)).url
-            problem = _check_url(target)
+            try:
+                target = urldefrag(urljoin(url, target)).url
+                problem = _check_url(target)
+            except ValueError as error:
+                problem = f"not a URL: {error}"
             if problem is not None:
                 raise ToolError(f"{url} redirects to {target[:200]!r}: {problem}")
             if not _is_same_site(url, target):
