@@ -74,6 +74,8 @@ class CallExecutor:
         """What became of a call that an earlier process was about to run; None if it did not."""
         arguments = f" with {preview(intent.raw)}" if intent.raw is not None else ""
         evidence = f"{intent.tool} was about to run{arguments} (key {intent.idempotency_key})"
+        if intent.is_assumed:
+            evidence = f"the session log is damaged at this call; {intent.tool} may have run"
         if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
             try:
                 probe = await self._probe(prepared.tool, prepared, intent)
@@ -150,7 +152,10 @@ class CallExecutor:
         arguments = prepared.arguments if intent.raw is None else parse_arguments(intent.raw)
         if isinstance(arguments, str):
             return ProbeResult("unknown", f"its arguments cannot be read: {arguments}")
-        return await tool.probe(arguments, intent.evidence, self.make_context(prepared))
+        context, evidence = self.make_context(prepared), intent.evidence
+        if intent.is_assumed:
+            evidence = await tool.evidence(arguments, context)
+        return await tool.probe(arguments, evidence, context)
 
     async def _run_post_hooks(self, prepared: PreparedCall, result: RunResult) -> RunResult:
         output = result.output

@@ -25,7 +25,6 @@ from treadle._version import __version__
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry, TurnEnded, View
-from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.pending import Rest, pending
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.files import Files, LocalFiles, write_all
@@ -301,7 +300,7 @@ def _resume_locked(
     reader: JournalReader, lock: int, take_over: bool, files: Files, clock: Callable[[], float]
 ) -> ResumedSession:
     loader = ViewLoader(reader)
-    view = loader.load()
+    view, repair = loader.load_repaired()
     session_dir = reader.session_dir
     journal = Journal(
         session_dir,
@@ -315,8 +314,8 @@ def _resume_locked(
         clock=clock,
         has_writer_record=take_over,
     )
-    if reader.damage or loader.lost_blobs:
-        view = msgspec.structs.replace(view, transcript=repaired(view.transcript))
+    for entry in repair:
+        journal.append(entry)
     if view.open_turn is not None and isinstance(pending(view.transcript), Rest):
         # The process ended between the last reply and the end of the turn.
         journal.append(TurnEnded(view.open_turn, "end_turn", "the process ended before it"))

@@ -52,6 +52,7 @@ class JournalReader:
         self.session_dir = session_dir
         self.header = read_header(session_dir)
         self.damage: list[Damage] = []
+        self.damaged_after = -1  # the number of the entry before the last damage
         self.duplicate_count = 0
         self.seq = 0
         self.epoch = 0
@@ -128,6 +129,7 @@ class JournalReader:
 
     def _add_damage(self, path: Path, line: int, size: int, problem: str) -> None:
         self.damage.append(Damage(str(path), line, size, problem))
+        self.damaged_after = self.seq
 
 
 def _find_record(raw: bytes) -> Record | None:

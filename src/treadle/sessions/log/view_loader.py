@@ -16,9 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.core.transcript.content import Text
+from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded, View, fold_entries
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.files import LocalFiles
@@ -34,6 +35,7 @@ _RESULT_PATTERN = re.compile(
     rb'"call_id":"([^"\\]*)","name":"([^"\\]*)","content":'
 )
 _REPLY_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
+_CALL_PATTERN = re.compile(rb'\{"type":"tool_call","id":"([^"\\]*)"')  # not inside a JSON string
 _MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
 
 
@@ -66,6 +68,7 @@ class ViewLoader:
         self.unknown_kinds: dict[str, int] = {}  # of a newer version, with counts
         self.lost_blobs: list[str] = []
         self.truncated_count = 0
+        self.last_reply_seq = 0
 
     def load(self) -> View:
         """The view of the session."""
@@ -77,6 +80,15 @@ class ViewLoader:
         finally:
             if was_on:
                 gc.enable()
+
+    def load_repaired(self) -> tuple[View, list[Entry]]:
+        """The view with every law kept, and the entries of the repair, for the log."""
+        view, reader = self.load(), self._reader
+        if not reader.damage and not self.lost_blobs:
+            return view, []
+        lacks_intents = reader.damaged_after >= self.last_reply_seq
+        entries = repair_entries(view, lacks_intents=lacks_intents)
+        return fold_entries(entries, view), entries
 
     def _load(self) -> View:
         folded = fold_entries(self._read_entries(self._reader.records()))
@@ -110,6 +122,8 @@ class ViewLoader:
 
     def _read_entries(self, lines: Iterable[tuple[Record, Path]]) -> Iterator[Entry]:
         for line, session_dir in lines:
+            if line.kind == "item" and _REPLY_PATTERN.match(line.raw) is not None:
+                self.last_reply_seq = line.seq
             if line.kind == "item" and (len(line.raw) > _MIN_DEFERRED_BYTES or line.blob):
                 yield self._make_placeholder(line, session_dir)
             elif (entry := self._decode_entry(line, session_dir)) is not None:
@@ -122,7 +136,7 @@ class ViewLoader:
         if (result := _RESULT_PATTERN.match(line.raw)) is not None:
             item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
         elif _REPLY_PATTERN.match(line.raw) is not None:
-            item = AssistantItem(())
+            item = AssistantItem(self._find_calls(line, session_dir))
         elif self._has_queued_messages or _MESSAGE_PATTERN.match(line.raw) is None:
             # The fold compares a queued message by its value, and needs the id of a result: a
             # placeholder has neither.
@@ -138,6 +152,15 @@ class ViewLoader:
         while self._recent_bytes > self._max_bytes:
             self._release_bytes(self._recent.popleft())
         return ItemAdded(item)
+
+    def _find_calls(self, line: Record, session_dir: Path) -> tuple[ToolCall, ...]:
+        """The calls of a reply by their ids: the fold counts a round when all have results."""
+        if line.blob:
+            entry = load_content(decode_entry(line.raw), line.blob, session_dir)
+            item = entry.item if isinstance(entry, ItemAdded) else None
+            return item.calls if isinstance(item, AssistantItem) else ()
+        ids = [match.decode() for match in _CALL_PATTERN.findall(line.raw)]
+        return tuple([ToolCall(call_id, "", "") for call_id in ids])
 
     def _decode_entry(self, line: Record, session_dir: Path) -> Entry | None:
         try:
