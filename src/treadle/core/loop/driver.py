@@ -87,6 +87,7 @@ class Driver:
             config.model,
             emitter,
             config.clock,
+            is_taken_id=session.has_call_id,
             on_call=self._tool_round.eager.schedule,
             on_quarantine=session.quarantine_part,
             is_interrupted=self._interruption.is_requested,

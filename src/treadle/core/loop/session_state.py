@@ -254,6 +254,11 @@ class SessionState:
         """Every item, also those that compaction took out of the view."""
         return self._history if self._history is not None else self.state.transcript
 
+    def has_call_id(self, call_id: str) -> bool:
+        """Whether a call of this session has the id, also one that is out of the view: the keys
+        of two effects must differ."""
+        return self.state.transcript.has_call_id(call_id) or self.history.has_call_id(call_id)
+
     def replace_view(self, mutator: str, new: Transcript) -> None:
         """Take over the view of a mutator. Items that it only added are appended."""
         old = self.state.transcript
