@@ -25,7 +25,7 @@ from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.prepare import PreparedCall, hook_data
 from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
-from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.content import parse_arguments, to_json_object
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
 
@@ -132,7 +132,7 @@ class CallExecutor:
             if prepared.arguments != prepared.call.arguments:
                 raw = msgspec.json.encode(prepared.arguments).decode()
             if tool.spec.effect == "verifiable":
-                evidence = await tool.evidence(prepared.arguments, context)
+                evidence = to_json_object(await tool.evidence(prepared.arguments, context))
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return error_text(error)
         await self._session.record_intent(

@@ -44,10 +44,11 @@ from treadle.sessions.log.records import (
     Record,
     WriterOpened,
     decode_entry,
-    encode_large_content,
+    encode_entry,
     encode_record,
     format_blob_reference,
-    without_content,
+    format_record,
+    to_json,
 )
 from treadle.sessions.log.segment import Segment, to_store_error
 from treadle.sessions.log.view_loader import ViewLoader, load_content, mark_lost_content
@@ -61,6 +62,8 @@ class _QueuedEntry(msgspec.Struct, frozen=True):
     seq: int
     time: float
     entry: Entry | WriterOpened
+    body: bytes
+    content: bytes | None = None  # too long for a line
 
 
 class Journal:
@@ -135,11 +138,18 @@ class Journal:
     def append(self, entry: Entry) -> None:
         if self._is_closed:
             raise StoreError(f"session {self.session_id} is closed; resume it first")
+        # Encoded here: one entry that cannot be must not stop the writing of all the others.
+        try:
+            body, content = encode_entry(entry)
+        except (TypeError, ValueError, RecursionError) as error:
+            name = type(entry).__name__
+            raise StoreError(f"{name} cannot be written to the session: {error}") from error
         if not self._has_writer_record:
             self._has_writer_record = True
-            self._queue.append(_QueuedEntry(self._seq, self._clock(), make_writer_record()))
+            opened = make_writer_record()
+            self._queue.append(_QueuedEntry(self._seq, self._clock(), opened, to_json(opened)))
         self._seq += 1
-        self._queue.append(_QueuedEntry(self._seq, self._clock(), entry))
+        self._queue.append(_QueuedEntry(self._seq, self._clock(), entry, body, content))
         self._schedule_write()
 
     async def flush(self) -> None:
@@ -222,18 +232,16 @@ class Journal:
 
     def _write_batch(self, batch: tuple[_QueuedEntry, ...]) -> None:
         """Runs in a thread; must not touch state that the event loop's thread changes."""
-        self._segment.append(b"".join([self._encode_queued(queued) for queued in batch]))
+        self._segment.append(b"".join([self._format_queued(queued) for queued in batch]))
 
-    def _encode_queued(self, queued: _QueuedEntry) -> bytes:
-        entry, blob_reference = queued.entry, ""
-        content = encode_large_content(entry)
+    def _format_queued(self, queued: _QueuedEntry) -> bytes:
+        blob_reference, content = "", queued.content
         if content is not None:
             try:
                 blob_reference = format_blob_reference(self._blobs.put(content), len(content))
             except OSError as error:
                 raise to_store_error(error, self.session_dir / "blobs") from error
-            entry = without_content(entry)
-        return encode_record(entry, queued.seq, self._epoch, queued.time, blob_reference)
+        return format_record(queued.body, queued.seq, self._epoch, queued.time, blob_reference)
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:

@@ -24,7 +24,13 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.files import LocalFiles
 from treadle.sessions.log.reader import JournalReader
-from treadle.sessions.log.records import Record, decode_content, decode_entry, with_content
+from treadle.sessions.log.records import (
+    ENTRY_KINDS,
+    Record,
+    decode_content,
+    decode_entry,
+    with_content,
+)
 
 MAX_VIEW_BYTES = 96 << 20
 PREVIEW_CHARS = 400
@@ -125,12 +131,14 @@ class ViewLoader:
             if line.kind == "item" and _REPLY_PATTERN.match(line.raw) is not None:
                 self.last_reply_seq = line.seq
             if line.kind == "item" and (len(line.raw) > _MIN_DEFERRED_BYTES or line.blob):
-                yield self._make_placeholder(line, session_dir)
-            elif (entry := self._decode_entry(line, session_dir)) is not None:
+                entry = self._make_placeholder(line, session_dir)
+            else:
+                entry = self._decode_entry(line, session_dir)
+            if entry is not None:
                 self._has_queued_messages |= type(entry) is InputQueued
                 yield entry
 
-    def _make_placeholder(self, line: Record, session_dir: Path) -> Entry:
+    def _make_placeholder(self, line: Record, session_dir: Path) -> Entry | None:
         """An entry that the fold treats like the real one."""
         item: Item
         if (result := _RESULT_PATTERN.match(line.raw)) is not None:
@@ -140,9 +148,7 @@ class ViewLoader:
         elif self._has_queued_messages or _MESSAGE_PATTERN.match(line.raw) is None:
             # The fold compares a queued message by its value, and needs the id of a result: a
             # placeholder has neither.
-            entry = self._decode_entry(line, session_dir)
-            assert entry is not None, "the kind of this line is known"
-            return entry
+            return self._decode_entry(line, session_dir)
         else:
             item = UserItem(())
         deferred = _DeferredItem(line, session_dir)
@@ -165,9 +171,18 @@ class ViewLoader:
     def _decode_entry(self, line: Record, session_dir: Path) -> Entry | None:
         try:
             return self._load_content(decode_entry(line.raw), line.blob, session_dir)
-        except msgspec.DecodeError:
-            self.unknown_kinds[line.kind] = self.unknown_kinds.get(line.kind, 0) + 1
+        except msgspec.DecodeError as error:
+            if line.kind in ENTRY_KINDS:
+                self._report_undecodable(session_dir, line.seq, len(line.raw), error)
+            else:
+                self.unknown_kinds[line.kind] = self.unknown_kinds.get(line.kind, 0) + 1
             return None
+
+    def _report_undecodable(
+        self, session_dir: Path, seq: int, size: int, error: msgspec.DecodeError
+    ) -> None:
+        """The line is intact, but what was written is not an entry."""
+        self._reader.add_damage(session_dir, 0, size, f"entry {seq} cannot be decoded: {error}")
 
     # --- when it has been read ---------------------------------------------------------------
 
@@ -206,10 +221,14 @@ class ViewLoader:
                 self._items[line.seq] = self._decode_item(line.raw, deferred, whole=True)
 
     def _decode_item(self, raw: bytes, deferred: _DeferredItem, *, whole: bool) -> Item:
-        entry = decode_entry(raw)
-        # A reply needs its calls, even if its text is truncated.
-        if whole or _REPLY_PATTERN.match(raw) is not None:
-            entry = self._load_content(entry, deferred.blob, deferred.session_dir)
+        try:
+            entry = decode_entry(raw)
+            # A reply needs its calls, even if its text is truncated.
+            if whole or _REPLY_PATTERN.match(raw) is not None:
+                entry = self._load_content(entry, deferred.blob, deferred.session_dir)
+        except msgspec.DecodeError as error:
+            self._report_undecodable(deferred.session_dir, deferred.seq, len(raw), error)
+            return _make_undecodable_item(raw)
         assert isinstance(entry, ItemAdded), "only items have placeholders"
         return entry.item
 
@@ -241,6 +260,13 @@ def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:
 def mark_lost_content(entry: Entry, blob: str) -> Entry:
     """The entry with a note in place of its content."""
     return with_content(entry, (Text(f"[This content is lost: blob {blob}.]"),))
+
+
+def _make_undecodable_item(raw: bytes) -> Item:
+    content = (Text("[This content cannot be read; the session log has it.]"),)
+    if (result := _RESULT_PATTERN.match(raw)) is not None:
+        return ToolResultItem(result.group(1).decode(), result.group(2).decode(), content)
+    return AssistantItem(content) if _REPLY_PATTERN.match(raw) is not None else UserItem(content)
 
 
 def _deferred_item(item: Item) -> _DeferredItem | None:
