@@ -180,7 +180,10 @@ class Driver:
             self._gates.settle(reply.usage)
             self._session.add_reply_usage(reply)
             self._next_cache = None
-            return handle_reply(reply, self._session, self._config.max_continuations)
+            end = handle_reply(reply, self._session, self._config.max_continuations)
+            if not reply.calls:  # no call of this reply will use what a failed attempt started
+                await self._tool_round.eager.cancel_started()
+            return end
         except Exception as error:
             self._gates.settle()
             if not isinstance(error, ModelError):
