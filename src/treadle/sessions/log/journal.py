@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -81,6 +82,7 @@ class Journal:
         epoch: int = 1,
         tail: JournalTail | None = None,
         has_writer_record: bool = False,
+        unsynced_folders: Sequence[Path] = (),
     ) -> None:
         self.session_dir = session_dir
         self.header = header
@@ -88,14 +90,15 @@ class Journal:
         self._clock = clock
         self._lock = lock
         self._epoch = epoch
-        self._segment = Segment(session_dir, header, files, tail)
+        self._segment = Segment(session_dir, header, files, tail, unsynced_folders)
         self._blobs = Blobs(session_dir / "blobs", files)
         self._queue: list[_QueuedEntry] = []
         self._seq = self._durable_seq = seq
         self._write_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._has_writer_record = has_writer_record
-        self._is_closed = False
+        self._write_lock = threading.Lock()
+        self._is_closed = self._is_released = False
         self.write_error: StoreError | None = None
 
     @classmethod
@@ -110,6 +113,7 @@ class Journal:
     ) -> Journal:
         """A new session; its file appears with the first entries that are flushed."""
         files = files or LocalFiles()
+        unsynced = [folder.parent for folder in session_dir.parents if not folder.is_dir()]
         try:
             files.make_folder(session_dir)
             lock = acquire_lock(session_dir, files)
@@ -117,7 +121,15 @@ class Journal:
             raise to_store_error(error, session_dir) from error
         name, seq = session_dir.name, parent.seq if parent is not None else 0
         header = JournalHeader(FORMAT_VERSION, name, clock(), folder, parent, writer=__version__)
-        return cls(session_dir, header, lock=lock, files=files, clock=clock, seq=seq)
+        return cls(
+            session_dir,
+            header,
+            lock=lock,
+            files=files,
+            clock=clock,
+            seq=seq,
+            unsynced_folders=unsynced,
+        )
 
     # --- the contract --------------------------------------------------------------------
 
@@ -153,6 +165,11 @@ class Journal:
         self._schedule_write()
 
     async def flush(self) -> None:
+        if self._is_released and self._durable_seq < self._seq:
+            raise StoreError(
+                f"session {self.session_id} is closed, and its last entries are not written; "
+                "another process may write to it now"
+            )
         wanted = self._seq
         while self._durable_seq < wanted:
             writing = self._write_task
@@ -171,18 +188,31 @@ class Journal:
         return read_entries(parent_dir, last_seq=parent.seq)
 
     async def aclose(self) -> None:
+        """Flush and release the session; a cancellation takes effect when that is done."""
         if self._is_closed:
             return
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        closing = asyncio.get_running_loop().create_task(self._close())
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _close(self) -> None:
         try:
             await self.flush()
         finally:
-            if self._write_task is not None:
-                await asyncio.wait([self._write_task])
-            self._segment.close()
-            self._files.close(self._lock)
+            self._is_released = True
+            with self._write_lock:  # a write of a cancelled task continues in its thread
+                self._segment.close()
+                self._files.close(self._lock)
 
     @property
     def unwritten_entries(self) -> tuple[Entry, ...]:
@@ -232,7 +262,10 @@ class Journal:
 
     def _write_batch(self, batch: tuple[_QueuedEntry, ...]) -> None:
         """Runs in a thread; must not touch state that the event loop's thread changes."""
-        self._segment.append(b"".join([self._format_queued(queued) for queued in batch]))
+        with self._write_lock:
+            if self._is_released:
+                raise StoreError(f"session {self.session_id} is closed; nothing more is written")
+            self._segment.append(b"".join([self._format_queued(queued) for queued in batch]))
 
     def _format_queued(self, queued: _QueuedEntry) -> bytes:
         blob_reference, content = "", queued.content
