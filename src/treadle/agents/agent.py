@@ -43,8 +43,8 @@ from treadle.core.steps import (
     UserInput,
 )
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.items import Item
+from treadle.core.transcript.repair import repair_view
 from treadle.core.transcript.transcript import Transcript
 from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
@@ -150,7 +150,7 @@ class Agent:
         used as it is.
         """
         if transcript is not None:
-            view = View(transcript=repaired(Transcript(transcript)))
+            view = repair_view(View(transcript=Transcript(transcript)))
         driver = Driver(self.config, session_id=session_id, view=view, store=store)
         if input is not None:
             driver.submit(input)

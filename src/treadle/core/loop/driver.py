@@ -87,6 +87,7 @@ class Driver:
             config.model,
             emitter,
             config.clock,
+            is_taken_id=session.has_call_id,
             on_call=self._tool_round.eager.schedule,
             on_quarantine=session.quarantine_part,
             is_interrupted=self._interruption.is_requested,
@@ -179,7 +180,10 @@ class Driver:
             self._gates.settle(reply.usage)
             self._session.add_reply_usage(reply)
             self._next_cache = None
-            return handle_reply(reply, self._session, self._config.max_continuations)
+            end = handle_reply(reply, self._session, self._config.max_continuations)
+            if not reply.calls:  # no call of this reply will use what a failed attempt started
+                await self._tool_round.eager.cancel_started()
+            return end
         except Exception as error:
             self._gates.settle()
             if not isinstance(error, ModelError):

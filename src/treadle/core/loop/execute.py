@@ -25,7 +25,7 @@ from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.prepare import PreparedCall, hook_data
 from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
-from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.content import parse_arguments, to_json_object
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
 
@@ -74,6 +74,8 @@ class CallExecutor:
         """What became of a call that an earlier process was about to run; None if it did not."""
         arguments = f" with {preview(intent.raw)}" if intent.raw is not None else ""
         evidence = f"{intent.tool} was about to run{arguments} (key {intent.idempotency_key})"
+        if intent.is_assumed:
+            evidence = f"the session log is damaged at this call; {intent.tool} may have run"
         if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
             try:
                 probe = await self._probe(prepared.tool, prepared, intent)
@@ -130,7 +132,7 @@ class CallExecutor:
             if prepared.arguments != prepared.call.arguments:
                 raw = msgspec.json.encode(prepared.arguments).decode()
             if tool.spec.effect == "verifiable":
-                evidence = await tool.evidence(prepared.arguments, context)
+                evidence = to_json_object(await tool.evidence(prepared.arguments, context))
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return error_text(error)
         await self._session.record_intent(
@@ -150,7 +152,10 @@ class CallExecutor:
         arguments = prepared.arguments if intent.raw is None else parse_arguments(intent.raw)
         if isinstance(arguments, str):
             return ProbeResult("unknown", f"its arguments cannot be read: {arguments}")
-        return await tool.probe(arguments, intent.evidence, self.make_context(prepared))
+        context, evidence = self.make_context(prepared), intent.evidence
+        if intent.is_assumed:
+            evidence = await tool.evidence(arguments, context)
+        return await tool.probe(arguments, evidence, context)
 
     async def _run_post_hooks(self, prepared: PreparedCall, result: RunResult) -> RunResult:
         output = result.output

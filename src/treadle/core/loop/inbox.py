@@ -29,9 +29,9 @@ class Inbox:
     def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> None:
         """Add an item. It is logged while it waits; an idle agent accepts it at once."""
         must_log = is_busy or any(is_logged for _, is_logged in self._queue)
-        self._queue.append((item, must_log))
         if must_log:
             self._write_entry(InputQueued(item))
+        self._queue.append((item, must_log))
 
     def accept_first(self) -> None:
         """The first item has entered the transcript."""

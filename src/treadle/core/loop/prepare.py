@@ -120,6 +120,8 @@ class CallPreparer:
                 continue
             decision, intent = state.decisions.get(call.id), state.intents.get(call.id)
             ready = self.validate(call, decision)
+            if intent is not None and intent.is_assumed and ready.tool is not None:
+                intent = _assume_effect(intent, ready.tool.spec)
             if intent is not None:
                 ready = msgspec.structs.replace(ready, intent=intent)
             if ready.refusal is None and intent is None:
@@ -247,6 +249,11 @@ class CallPreparer:
             prepared.summary,
             prepared.access,
         )
+
+
+def _assume_effect(intent: Intent, spec: ToolSpec) -> Intent | None:
+    """An assumed intent with the effect of its tool; None if the call may be repeated."""
+    return None if spec.effect == "pure" else msgspec.structs.replace(intent, effect=spec.effect)
 
 
 def _pending_approval(prepared: PreparedCall, ask: Ask) -> PendingApproval:

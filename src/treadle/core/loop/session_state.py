@@ -37,8 +37,10 @@ from treadle.core.transcript.entries import (
     Uncompacted,
     UsageRecorded,
     View,
+    ViewRewritten,
     apply_rewrite,
     diff_views,
+    make_turn_id,
 )
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -46,6 +48,8 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
+from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.size_estimate import estimate_item_chars
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
@@ -55,14 +59,19 @@ TRACE_LENGTH = 1_000
 
 class SessionState:
     def __init__(self, view: View, emitter: Emitter, log: DurableLog) -> None:
+        move = pending(view.transcript)
+        open_ids = {call.id for call in move.calls} if isinstance(move, RunTools) else frozenset()
         self.state = LoopState(
             transcript=view.transcript,
             turns=view.turns,
             usage=view.usage,
             chars=sum(map(estimate_item_chars, view.transcript)),
-            decisions=view.decisions,
-            intents=view.intents,
-            early_results=view.early_results,
+            # A damaged log may have some of calls that are lost, and their ids may come again.
+            decisions={key: view.decisions[key] for key in view.decisions if key in open_ids},
+            intents={key: view.intents[key] for key in view.intents if key in open_ids},
+            early_results={
+                key: view.early_results[key] for key in view.early_results if key in open_ids
+            },
             quarantine=view.quarantine,
         )
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
@@ -132,7 +141,7 @@ class SessionState:
         """Begin a turn, or resume the one that an earlier process left open."""
         state = self.state
         resumed, self._open_turn = self._open_turn, None
-        turn_id = resumed or f"turn-{state.turns + 1}"
+        turn_id = resumed or make_turn_id(state.turns + 1)
         self._emitter.turn_id = turn_id
         self._turn_items = []
         turn = TurnState(turn_id)
@@ -245,6 +254,11 @@ class SessionState:
         """Every item, also those that compaction took out of the view."""
         return self._history if self._history is not None else self.state.transcript
 
+    def has_call_id(self, call_id: str) -> bool:
+        """Whether a call of this session has the id, also one that is out of the view: the keys
+        of two effects must differ."""
+        return self.state.transcript.has_call_id(call_id) or self.history.has_call_id(call_id)
+
     def replace_view(self, mutator: str, new: Transcript) -> None:
         """Take over the view of a mutator. Items that it only added are appended."""
         old = self.state.transcript
@@ -268,6 +282,12 @@ class SessionState:
         self._log.write(Uncompacted())
         whole, self._history = self._history, None
         self._set_view(whole)
+        for entry in repair_entries(View(whole, early_results=self.state.early_results)):
+            if isinstance(entry, ViewRewritten):
+                self._log.write(entry)
+                self._set_view(apply_rewrite(whole, entry))
+            elif isinstance(entry, EarlyResult):
+                self.record_early_result(entry.result)
         return True
 
     def _set_view(self, transcript: Transcript) -> None:

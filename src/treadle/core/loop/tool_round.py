@@ -87,12 +87,13 @@ class ToolRound:
             results.append(result)
             self._session.append(result)
 
+        reusable = self.eager.find_reusable([ready.call for ready in prepared])
         if len(prepared) == 1:
-            add_result(await self._answer(prepared[0]))
+            add_result(await self._answer(prepared[0], reusable))
         else:
             calls = [
                 ScheduledCall(
-                    partial(self._answer, ready),
+                    partial(self._answer, ready, reusable),
                     _is_concurrent(ready),
                     ready.access.reads,
                     ready.access.writes,
@@ -120,7 +121,7 @@ class ToolRound:
 
     # --- one call ------------------------------------------------------------------------
 
-    async def _answer(self, prepared: PreparedCall) -> ToolResultItem:
+    async def _answer(self, prepared: PreparedCall, reusable: frozenset[str]) -> ToolResultItem:
         if prepared.early_result is not None:
             return prepared.early_result
         intent = prepared.intent
@@ -135,7 +136,9 @@ class ToolRound:
                 )
             prepared = await self._preparer.recheck(prepared)
         if prepared.refusal is None:
-            started = await self.eager.take_result(prepared.call)
+            started: ToolResultItem | None = None
+            if prepared.call.id in reusable:
+                started = await self.eager.take_result(prepared.call)
             if started is not None:
                 return self._with_call_id(started, prepared)
             if self._hooks.has("pre_tool_use"):

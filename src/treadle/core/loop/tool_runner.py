@@ -16,7 +16,7 @@ from treadle.core.errors import error_text
 from treadle.core.events import Notified, WarningRaised, preview
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.emitter import Emitter
-from treadle.core.transcript.content import Arguments, Text
+from treadle.core.transcript.content import Arguments, Text, check_parts, to_json_object
 from treadle.core.transcript.items import CallOutcome
 
 INTERRUPT_GRACE_SECONDS = 0.15  # the user is waiting
@@ -121,7 +121,25 @@ async def _call_tool(
     if not isinstance(output, ToolOutput):
         kind = type(output).__name__
         return ToolOutput(f"error: the tool returned {kind}, not a ToolOutput", is_error=True)
-    return output
+    try:
+        return _to_storable(output)
+    except (TypeError, ValueError) as error:
+        problem = f"error: the tool ran, but its output cannot be stored: {error}"
+        return ToolOutput(problem, is_error=True)
+
+
+def _to_storable(output: ToolOutput) -> ToolOutput:
+    """The output as the log can hold it; a TypeError says what it cannot hold."""
+    content = output.content
+    if not isinstance(content, str):
+        check_parts(content := tuple(content))
+    return ToolOutput(
+        content,
+        str(output.display),
+        bool(output.is_error),
+        str(output.full_output),
+        None if output.data is None else to_json_object(output.data),
+    )
 
 
 def _mark_done(done: asyncio.Future[None]) -> None:
