@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -49,6 +49,9 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 from treadle.tools.function import FunctionTool
+
+if TYPE_CHECKING:
+    from treadle.agents.structured_output import StructuredOutput
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
 # True approves the call; False, a reason or a Denial denies it.
@@ -93,22 +96,29 @@ class Agent:
         open_store: OpenStore | None = None,
         depth: int = 0,
         role: str = "",
+        structured_output: StructuredOutput | None = None,
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
         if max_turns < 0:
             raise ConfigError(f"max_turns is {max_turns}; it must be 0 or more")
         self._approve = approve
         self._owns_model = isinstance(model, str)
-        self._own_tools = source = Federation(_collect_sources(tools), collision)
+        self._own_tools = Federation(_collect_sources(tools), collision)
+        sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
         if subagents is not None:
             runner = SubagentRunner(self._make_child, depth=depth, open_store=open_store)
-            task = StaticSource([TaskTool(runner, subagents)], "subagents")
-            source = Federation([self._own_tools, task], collision)
+            sources.append(StaticSource([TaskTool(runner, subagents)], "subagents"))
+        options = options or ModelOptions()
+        if structured_output is not None:
+            options = structured_output.add_schema(options)
+            if structured_output.final_answer is not None:
+                sources.append(StaticSource([structured_output.final_answer], "structured_output"))
+                gates = [*gates, structured_output.final_answer]
         self.config = DriverConfig(
             model=_resolve_model(model),
-            source=source,
+            source=Federation(sources, collision) if len(sources) > 1 else self._own_tools,
             instructions=instructions,
-            options=options or ModelOptions(),
+            options=options,
             cache=cache or CacheRequest(),
             policy=policy or AllowAll(),
             hooks=tuple(hooks),
@@ -233,7 +243,7 @@ class Agent:
         while True:
             match await driver.next():
                 case ApprovalRequest() as request:
-                    await decide(request)
+                    await driver.resolve(request, decide)
                 case Finished(result=result):
                     return result
                 case AwaitingInput():
@@ -259,13 +269,10 @@ class Agent:
     ) -> Result:
         from treadle.agents.structured_output import StructuredOutput
 
-        output = StructuredOutput(output_type, self.config.model)
-        added = [output.final_answer] if output.final_answer is not None else []
-        agent = self.replace(
-            options=output.add_schema(self.config.options),
-            tools=[*self._settings["tools"], *added],
-            gates=[*self._settings["gates"], *added],
-        )
+        model = self.config.model
+        output = StructuredOutput(output_type, model)
+        # The copy uses this agent's model and open tools, which it does not close.
+        agent = self.replace(model=model, tools=[self._own_tools], structured_output=output)
         driver = agent.start(input=prompt, store=store)
         try:
             answer = await output.run(driver, agent.finish_turn, retries + 1)

@@ -81,7 +81,6 @@ class Stream(BaseObserver):
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         self.driver.interrupt(reason)
-        self._approval_resolved.set()
         if not self._has_started:  # the task has not run its first step yet
             asyncio.get_running_loop().call_soon(self.driver.interrupt, reason)
 
@@ -133,7 +132,7 @@ class Stream(BaseObserver):
 
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         """Wait until the reader of the events has answered; see ApprovalRequired."""
-        while request.unresolved and not self.driver.is_interrupted:
+        while request.unresolved:
             self._approval_resolved.clear()
             await self._approval_resolved.wait()
 

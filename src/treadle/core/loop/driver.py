@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -43,6 +44,7 @@ from treadle.core.loop.session_state import DurableLog, SessionState, Transition
 from treadle.core.loop.tool_round import ToolRound
 from treadle.core.steps import (
     AfterToolResult,
+    ApprovalRequest,
     AwaitingInput,
     DriverSnapshot,
     Finished,
@@ -274,6 +276,21 @@ class Driver:
 
     def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
         return self._approvals.deny(call_id, reason)
+
+    async def resolve(
+        self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
+    ) -> None:
+        """Let `decide` answer. An interruption cancels it, and next() then ends the turn."""
+        if self._interruption.reason is not None:
+            return
+        self._interruption.enter()
+        try:
+            await decide(request)
+        except asyncio.CancelledError:
+            if not self._interruption.is_only_interruption:
+                raise
+        finally:
+            self._interruption.leave(is_handled=False)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""

@@ -36,12 +36,15 @@ class Interruption:
             False,
         )
 
-    def leave(self) -> None:
-        """End of `next()`: take back our own cancellations of the task."""
+    def leave(self, *, is_handled: bool = True) -> None:
+        """End of `next()`: take back our own cancellations of the task. An interruption that is
+        not handled yet waits for the next `next()`."""
         if self._task is not None:
             for _ in range(self._own_cancellations):
                 self._task.uncancel()
-        self._task = self.reason = None
+        self._task = None
+        if is_handled:
+            self.reason = None
 
     def request(self, reason: str) -> None:
         self.reason = reason

@@ -77,6 +77,10 @@ def handle_reply(
 def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
     """A gate stopped the call: the turn ends, now or after one last reply without tools."""
     if not stop.closing_tokens:
+        if stop.reason == "end_turn":
+            # In the transcript, so that a resumed session does not make the call after all.
+            text = stop.detail or "The turn has ended."
+            session.append(NoticeItem(text, kind="end_turn", next_move="rest"))
         return TurnEnd(stop.reason, metadata={"detail": stop.detail})
     session.append(
         NoticeItem(CLOSING_NOTICE.format(detail=stop.detail), kind="budget", next_move="ask")
