@@ -340,6 +340,23 @@ async def test_an_empty_reply_is_nudged_once_and_then_a_typed_error():
         await Agent(Scripted([Say(), Say()])).run("Hi")
 
 
+async def test_a_reply_that_only_thinks_is_nudged_once_and_then_a_typed_error():
+    model = Scripted([Say(thinking="Well..."), "Here I am."])
+    result = await Agent(model).run("Hi")
+    assert result.text == "Here I am."
+    kinds = [item.kind for item in result.transcript if isinstance(item, NoticeItem)]
+    assert kinds == ["nudge"]
+    with pytest.raises(EmptyReply):
+        await Agent(Scripted([Say(thinking="Hm"), Say("  ", thinking="Hm")])).run("Hi")
+
+
+async def test_a_paused_reply_that_only_thinks_is_sent_back_as_it_is():
+    model = Scripted([Say(thinking="Searching", stop="pause"), "Found."])
+    result = await Agent(model).run("x")
+    assert result.text == "Found."
+    assert not [item for item in result.transcript if isinstance(item, NoticeItem)]
+
+
 async def test_a_refusal_ends_the_turn_with_its_own_reason():
     result = await Agent(Scripted([Say("I can't.", stop="refusal")])).run("x")
     assert (result.reason, result.text) == ("refused", "I can't.")
