@@ -156,12 +156,14 @@ class Agent:
     ) -> Driver:
         """The loop itself: call `next()` on it.
 
-        A `transcript` from elsewhere is repaired first; `view`, loaded from a session's log, is
-        used as it is.
+        A `transcript` from elsewhere is repaired first, and logged as a new session if there is a
+        `store`; `view`, loaded from a session's log, is used as it is.
         """
         if transcript is not None:
             view = View(transcript=repaired(Transcript(transcript)))
         driver = Driver(self.config, session_id=session_id, view=view, store=store)
+        if transcript is not None:
+            driver.log_transcript()
         if input is not None:
             driver.submit(input)
         return driver
@@ -202,16 +204,20 @@ class Agent:
         A failure arrives as RunFailed. Without an approver, the reader of the events answers
         ApprovalRequired with `events.approve(...)` or `events.deny(...)`.
         """
-        driver = self.start(input=prompt, transcript=transcript, store=store)
+
+        async def open_driver() -> Driver:
+            driver = await self._start_from(transcript, store)
+            driver.submit(prompt)
+            return driver
 
         async def drive(driver: Driver, wait: DecideApprovals) -> TurnResult:
             return await self._drive(driver, wait if self._approve is None else self._ask_approver)
 
-        return Stream(driver, drive)
+        return Stream(open_driver, drive)
 
     async def chat(self, messages: list[Item], *, store: Store | None = None) -> Result:
         """Continue a history that the caller owns; the new items are added to it."""
-        driver = self.start(transcript=messages, store=store)
+        driver = await self._start_from(messages, store)
         try:
             return _make_result(driver, await self.finish_turn(driver))
         finally:
@@ -238,6 +244,17 @@ class Agent:
         return Agent(**{**settings, "depth": depth})
 
     # --- shared --------------------------------------------------------------------------
+
+    async def _start_from(
+        self, transcript: Transcript | Sequence[Item] | None, store: Store | None
+    ) -> Driver:
+        """A driver that continues the caller's history; the store gets what it does not have."""
+        if transcript is None or store is None:
+            return self.start(transcript=transcript, store=store)
+        from treadle.agents.caller_history import log_history
+
+        view = await log_history(store, repaired(Transcript(transcript)))
+        return self.start(view=view, store=store)
 
     async def _drive(self, driver: Driver, decide: DecideApprovals) -> TurnResult:
         while True:

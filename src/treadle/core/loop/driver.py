@@ -257,6 +257,11 @@ class Driver:
 
     # --- for the host --------------------------------------------------------------------
 
+    def log_transcript(self) -> None:
+        """Log the items that the driver began with: they are new to its store."""
+        for item in self.transcript:
+            self._log.write_item(item)
+
     def submit(self, user_input: UserInput) -> None:
         """Queue a message; it enters at the next legal point. An empty one is ignored."""
         if not is_empty(item := to_user_item(user_input)):
