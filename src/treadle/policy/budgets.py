@@ -104,13 +104,15 @@ class _Reservations:
 
     def __init__(self, budget: SharedBudget) -> None:
         self._budget = budget
-        self._reserved: dict[str, float] = {}
+        # By the id of the estimate, which is the value's first part: of one session several calls
+        # may be reserved at once, its closing reply and the summary of a mutator.
+        self._reserved: dict[int, tuple[RequestEstimate, float]] = {}
         self._passed_count = 0  # of the thresholds in WARN_AT
 
     def reserve(self, estimate: RequestEstimate, amount: float) -> bool:
         if not self._budget.reserve(amount):
             return False
-        self._reserved[estimate.session_id] = amount
+        self._reserved[id(estimate)] = (estimate, amount)
         return True
 
     def stop(self, estimate: RequestEstimate, closing: float, detail: str, before: str) -> Stop:
@@ -128,7 +130,8 @@ class _Reservations:
         return Admit(f"Budget: {remaining} are left. Plan the rest of the work accordingly.")
 
     def settle(self, estimate: RequestEstimate, spent: float) -> None:
-        self._budget.settle(self._reserved.pop(estimate.session_id, 0.0), spent)
+        _, reserved = self._reserved.pop(id(estimate), (estimate, 0.0))
+        self._budget.settle(reserved, spent)
 
 
 class TokenBudget:
