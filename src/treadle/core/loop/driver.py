@@ -52,7 +52,15 @@ from treadle.core.steps import (
     Step,
     UserInput,
 )
-from treadle.core.transcript import Arguments, NoticeItem, ToolCall, Transcript, Usage, to_user_item
+from treadle.core.transcript import (
+    Arguments,
+    AssistantItem,
+    NoticeItem,
+    ToolCall,
+    Transcript,
+    Usage,
+    to_user_item,
+)
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
@@ -99,7 +107,7 @@ class Driver:
         )
         self._next_cache: CacheRequest | None = None
         self._last_result: TurnResult | None = None
-        self._has_started = self._has_ended = False
+        self._has_started = self._has_run_start_hooks = self._has_ended = False
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
@@ -134,8 +142,7 @@ class Driver:
                 case RunTools(calls=calls):
                     return await self._run_tools(calls)
                 case Rest(reply=reply) if not self._inbox.has_message:
-                    agent_type = self._config.agent_type
-                    end = await run_stop_hooks(reply, self._session, self._hooks, agent_type)
+                    end = await self._run_stop_hooks(reply)
                 case _:
                     end = await self._call_model()
             if end is not None:
@@ -187,6 +194,11 @@ class Driver:
             if not isinstance(error, ModelError):
                 raise
             return await handle_model_error(error, self._session, self._mutators.run)
+
+    async def _run_stop_hooks(self, reply: AssistantItem | None) -> TurnEnd | None:
+        agent_type = self._config.agent_type
+        end = await run_stop_hooks(reply, self._session, self._hooks, agent_type)
+        return None if self._inbox.has_message else end  # a message that arrived meanwhile
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
         """One tool round, or the approvals that it needs first."""
@@ -244,16 +256,18 @@ class Driver:
         self._last_result = None
 
     async def _start_once(self) -> None:
-        if self._has_started:
-            return
-        await self._config.source.open()
-        self._has_started = True
-        self._emitter.emit(RunStarted)
-        if self._may_resume:
-            self.tasks.report_lost((*self._session.history, *self._inbox.queued))
-        for answer in await self._hooks.run("session_start", {}):
-            if isinstance(answer, AddContext):
-                self._inbox.put(NoticeItem(answer.text, kind="hook"))
+        if not self._has_started:
+            await self._config.source.open()
+            self._has_started = True
+            self._emitter.emit(RunStarted)
+            if self._may_resume:
+                self.tasks.report_lost((*self._session.history, *self._inbox.queued))
+        if not self._has_run_start_hooks:
+            answers = await self._hooks.run("session_start", {})
+            self._has_run_start_hooks = True  # an interrupted one is asked again
+            for answer in answers:
+                if isinstance(answer, AddContext):
+                    self._inbox.put(NoticeItem(answer.text, kind="hook"))
 
     # --- for the host --------------------------------------------------------------------
 

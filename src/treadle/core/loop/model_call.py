@@ -152,6 +152,8 @@ class ModelCaller:
         emit, streamed, ready = self._emitter.emit, self._streamed_text, _AnnouncedCalls(request)
         streamed.clear()
         reply: AssistantItem | None = None
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task is not None else 0
         stream = self.model.stream(request)
         try:
             async for event in stream:
@@ -168,6 +170,12 @@ class ModelCaller:
                     self._handle_event(event, ready)
                 if self._is_interrupted():
                     raise asyncio.CancelledError
+        except asyncio.CancelledError as error:
+            is_ours = task is None or task.cancelling() > cancellations or self._is_interrupted()
+            if is_ours:
+                raise
+            problem = f"{self.model.name} was cancelled from inside"
+            raise StreamBroken(problem, provider=self.model.name) from error
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:

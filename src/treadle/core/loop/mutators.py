@@ -21,6 +21,7 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import Gates
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
@@ -114,7 +115,7 @@ async def run_mutators(
             continue
         emitter.emit(MutationStarted, mutator.name, context.point)
         try:
-            new = await mutator.mutate(context)
+            new = await await_contained(mutator.mutate(context))
         except TreadleError:
             raise
         except Exception as error:  # noqa: BLE001 - a mutator is somebody else's code
