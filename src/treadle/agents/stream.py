@@ -20,13 +20,16 @@ from treadle.core.transcript.content import Arguments
 
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 DriveTurn = Callable[[Driver, DecideApprovals], Awaitable[TurnResult]]
+OpenDriver = Callable[[], Awaitable[Driver]]
 
 
 class Stream(BaseObserver):
-    """One run and the queue of its events."""
+    """One run and the queue of its events. `driver` is there once the block is entered."""
 
-    def __init__(self, driver: Driver, drive: DriveTurn) -> None:
-        self.driver = driver
+    driver: Driver
+
+    def __init__(self, open_driver: OpenDriver, drive: DriveTurn) -> None:
+        self._open_driver = open_driver
         self._drive = drive
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
@@ -37,6 +40,7 @@ class Stream(BaseObserver):
         self._is_finished = False
 
     async def __aenter__(self) -> Stream:
+        self.driver = await self._open_driver()
         self.driver.watch(self)
         self._run_task = asyncio.create_task(self._run())
         return self
@@ -81,7 +85,6 @@ class Stream(BaseObserver):
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         self.driver.interrupt(reason)
-        self._approval_resolved.set()
         if not self._has_started:  # the task has not run its first step yet
             asyncio.get_running_loop().call_soon(self.driver.interrupt, reason)
 
@@ -133,7 +136,7 @@ class Stream(BaseObserver):
 
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         """Wait until the reader of the events has answered; see ApprovalRequired."""
-        while request.unresolved and not self.driver.is_interrupted:
+        while request.unresolved:
             self._approval_resolved.clear()
             await self._approval_resolved.wait()
 

@@ -236,5 +236,6 @@ def make_child_settings(
         "policy": ReadOnlyPolicy(policy) if definition.mode == "plan" else policy,
         "observers": (),
         "role": definition.name,
+        "structured_output": None,  # the child answers its parent in text
         **({"model": definition.model} if definition.model else {}),
     }

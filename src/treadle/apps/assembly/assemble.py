@@ -290,10 +290,6 @@ async def build_agent(
             from treadle.agents.structured_output import StructuredOutput
 
             structured_output = StructuredOutput(options.output_schema, model)
-            model_options = structured_output.add_schema(model_options)
-            if structured_output.final_answer is not None:
-                gates.append(structured_output.final_answer)
-                tools.append(structured_output.final_answer)
 
         agent = Agent(
             _wrap_model(model, store, secrets, suspend=options.suspend),
@@ -309,6 +305,7 @@ async def build_agent(
             workspace=workspace,
             options=model_options,
             keep_output=make_output_saver(outputs_dir),
+            structured_output=structured_output,
             **({} if is_small else _make_subagent_options(folder, trusted, store, notes)),
         )
         session = AgentSession(

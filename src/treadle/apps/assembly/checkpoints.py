@@ -79,6 +79,7 @@ class TurnCheckpoints(BaseObserver):
 
 class _BeforeEffect:
     points: frozenset[HookPoint] = frozenset({"before_effect"})
+    timeout: float | None = None  # a large folder takes its time
 
     def __init__(self, record: Callable[[], Awaitable[None]]) -> None:
         self._record = record

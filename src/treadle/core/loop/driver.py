@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -43,6 +44,7 @@ from treadle.core.loop.session_state import DurableLog, SessionState, Transition
 from treadle.core.loop.tool_round import ToolRound
 from treadle.core.steps import (
     AfterToolResult,
+    ApprovalRequest,
     AwaitingInput,
     DriverSnapshot,
     Finished,
@@ -50,7 +52,15 @@ from treadle.core.steps import (
     Step,
     UserInput,
 )
-from treadle.core.transcript import Arguments, NoticeItem, ToolCall, Transcript, Usage, to_user_item
+from treadle.core.transcript import (
+    Arguments,
+    AssistantItem,
+    NoticeItem,
+    ToolCall,
+    Transcript,
+    Usage,
+    to_user_item,
+)
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
@@ -98,7 +108,7 @@ class Driver:
         )
         self._next_cache: CacheRequest | None = None
         self._last_result: TurnResult | None = None
-        self._has_started = self._has_ended = False
+        self._has_started = self._has_run_start_hooks = self._has_ended = False
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
@@ -133,8 +143,7 @@ class Driver:
                 case RunTools(calls=calls):
                     return await self._run_tools(calls)
                 case Rest(reply=reply) if not self._inbox.has_message:
-                    agent_type = self._config.agent_type
-                    end = await run_stop_hooks(reply, self._session, self._hooks, agent_type)
+                    end = await self._run_stop_hooks(reply)
                 case _:
                     end = await self._call_model()
             if end is not None:
@@ -189,6 +198,11 @@ class Driver:
             if not isinstance(error, ModelError):
                 raise
             return await handle_model_error(error, self._session, self._mutators.run)
+
+    async def _run_stop_hooks(self, reply: AssistantItem | None) -> TurnEnd | None:
+        agent_type = self._config.agent_type
+        end = await run_stop_hooks(reply, self._session, self._hooks, agent_type)
+        return None if self._inbox.has_message else end  # a message that arrived meanwhile
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
         """One tool round, or the approvals that it needs first."""
@@ -246,18 +260,25 @@ class Driver:
         self._last_result = None
 
     async def _start_once(self) -> None:
-        if self._has_started:
-            return
-        await self._config.source.open()
-        self._has_started = True
-        self._emitter.emit(RunStarted)
-        if self._may_resume:
-            self.tasks.report_lost((*self._session.history, *self._inbox.queued))
-        for answer in await self._hooks.run("session_start", {}):
-            if isinstance(answer, AddContext):
-                self._inbox.put(NoticeItem(answer.text, kind="hook"))
+        if not self._has_started:
+            await self._config.source.open()
+            self._has_started = True
+            self._emitter.emit(RunStarted)
+            if self._may_resume:
+                self.tasks.report_lost((*self._session.history, *self._inbox.queued))
+        if not self._has_run_start_hooks:
+            answers = await self._hooks.run("session_start", {})
+            self._has_run_start_hooks = True  # an interrupted one is asked again
+            for answer in answers:
+                if isinstance(answer, AddContext):
+                    self._inbox.put(NoticeItem(answer.text, kind="hook"))
 
     # --- for the host --------------------------------------------------------------------
+
+    def log_transcript(self) -> None:
+        """Log the items that the driver began with: they are new to its store."""
+        for item in self.transcript:
+            self._log.write_item(item)
 
     def submit(self, user_input: UserInput) -> None:
         """Queue a message; it enters at the next legal point. An empty one is ignored."""
@@ -278,6 +299,21 @@ class Driver:
 
     def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
         return self._approvals.deny(call_id, reason)
+
+    async def resolve(
+        self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
+    ) -> None:
+        """Let `decide` answer. An interruption cancels it, and next() then ends the turn."""
+        if self._interruption.reason is not None:
+            return
+        self._interruption.enter()
+        try:
+            await decide(request)
+        except asyncio.CancelledError:
+            if not self._interruption.is_only_interruption:
+                raise
+        finally:
+            self._interruption.leave(is_handled=False)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""

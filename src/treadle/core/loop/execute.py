@@ -22,6 +22,7 @@ from treadle.core.loop.background import BackgroundTasks
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.prepare import PreparedCall, hook_data
 from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
@@ -78,7 +79,7 @@ class CallExecutor:
             evidence = f"the session log is damaged at this call; {intent.tool} may have run"
         if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
             try:
-                probe = await self._probe(prepared.tool, prepared, intent)
+                probe = await await_contained(self._probe(prepared.tool, prepared, intent))
             except Exception as error:  # noqa: BLE001 - becomes the call's result
                 probe = ProbeResult("unknown", f"the check failed: {error_text(error)}")
             if probe.outcome == "not_done":
@@ -132,7 +133,9 @@ class CallExecutor:
             if prepared.arguments != prepared.call.arguments:
                 raw = msgspec.json.encode(prepared.arguments).decode()
             if tool.spec.effect == "verifiable":
-                evidence = to_json_object(await tool.evidence(prepared.arguments, context))
+                evidence = to_json_object(
+                    await await_contained(tool.evidence(prepared.arguments, context))
+                )
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return error_text(error)
         await self._session.record_intent(

@@ -158,6 +158,8 @@ class ModelCaller:
         )
         streamed.clear()
         reply: AssistantItem | None = None
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task is not None else 0
         stream = self.model.stream(request)
         try:
             async for event in stream:
@@ -174,6 +176,12 @@ class ModelCaller:
                     self._handle_event(event, ready)
                 if self._is_interrupted():
                     raise asyncio.CancelledError
+        except asyncio.CancelledError as error:
+            is_ours = task is None or task.cancelling() > cancellations or self._is_interrupted()
+            if is_ours:
+                raise
+            problem = f"{self.model.name} was cancelled from inside"
+            raise StreamBroken(problem, provider=self.model.name) from error
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:

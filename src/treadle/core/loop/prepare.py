@@ -21,6 +21,7 @@ from treadle.core.errors import error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.session_state import LoopState
 from treadle.core.steps import PendingApproval
 from treadle.core.text import suggest
@@ -150,7 +151,7 @@ class CallPreparer:
     async def decide(self, prepared: PreparedCall) -> Verdict:
         """The policy's verdict. A policy that fails denies."""
         try:
-            return await self._policy.decide(self._permission_request(prepared))
+            return await await_contained(self._policy.decide(self._permission_request(prepared)))
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return Deny(f"the policy failed ({error_text(error)})")
 
@@ -235,7 +236,8 @@ class CallPreparer:
             self._emitter.emit(Notified, text)
             return
         try:
-            await self._policy.save_rules(self._permission_request(prepared), rules)
+            request = self._permission_request(prepared)
+            await await_contained(self._policy.save_rules(request, rules))
         except Exception as error:  # noqa: BLE001 - the call is allowed all the same
             self._emitter.emit(WarningRaised, f"the rule could not be saved: {error_text(error)}")
 

@@ -26,6 +26,7 @@ from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.execute import CallExecutor, ignore_detach
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.prepare import CallPreparer, PreparedCall, Toolbox
 from treadle.core.loop.scheduler import ScheduledCall, run_calls
 from treadle.core.loop.session_state import SessionState
@@ -199,7 +200,7 @@ class ToolRound:
         assert prepared.tool is not None, "only calls of known tools need an approval"
         context = self._executor.make_context(prepared)
         try:
-            shown = await prepared.tool.preview(prepared.arguments, context)
+            shown = await await_contained(prepared.tool.preview(prepared.arguments, context))
         except Exception as error:  # noqa: BLE001 - the user decides without it
             shown = Preview("text", f"no preview: {error_text(error)}")
         return msgspec.structs.replace(approval, preview=shown, access=prepared.access)

@@ -58,6 +58,7 @@ class BeforeTurnHook:
     """A Hook."""
 
     points: frozenset[HookPoint] = frozenset({"user_prompt_submit"})
+    timeout: float | None = None  # a large folder takes its time
 
     def __init__(self, recorder: CheckpointRecorder) -> None:
         self._recorder = recorder
