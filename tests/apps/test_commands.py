@@ -166,7 +166,7 @@ def test_a_wrong_command_line_is_told_with_what_to_do(words: list[str], hint: st
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("true", "it must be an object"),
+        ("true", "$ must be an object"),
         ("{", "is not JSON: "),
         ('{"type": "strnig"}', "type cannot be 'strnig'"),
         ('{"properties": {"a": {"items": {"type": "x"}}}}', "$.properties.a.items: type cannot"),

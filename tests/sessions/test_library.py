@@ -197,7 +197,7 @@ async def test_a_parked_turn_waits_and_the_next_process_goes_on_there(
         "rate_limit",
     )
     assert list_suspended(library, now=1000.0)[0].is_due
-    assert library.describe_state(one.summary) == "parked (rate_limit)"
+    assert library.describe_state(one.summary) == "suspended (rate_limit)"
     resumed = library.resume(journal.session_id)
     assert resumed.view.open_turn == "turn-1"
     assert resumed.view.suspended is not None

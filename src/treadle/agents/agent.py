@@ -253,7 +253,7 @@ class Agent:
             return self.start(transcript=transcript, store=store)
         from treadle.agents.caller_history import log_history
 
-        view = await log_history(store, repaired(Transcript(transcript)))
+        view = await log_history(store, Transcript(transcript))
         return self.start(view=view, store=store)
 
     async def _drive(self, driver: Driver, decide: DecideApprovals) -> TurnResult:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry, ItemAdded, View, ViewRewritten, fold_entries
+from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.transcript import Transcript
 
 
 async def log_history(store: Store, given: Transcript) -> View:
-    """Log the history as far as the store does not have it; the view of the log is then that
-    history."""
+    """Log what the store does not have of the history, and its repair; the view of the log."""
     view = fold_entries(await store.load())
     known = view.transcript
     same = 0
@@ -22,6 +22,7 @@ async def log_history(store: Store, given: Transcript) -> View:
     entries: list[Entry] = [ItemAdded(item) for item in given[same:]]
     if same < len(known):
         entries.insert(0, ViewRewritten("caller", same, len(known), ()))
+    entries += repair_entries(fold_entries(entries, view))
     for entry in entries:
         store.append(entry)
     if entries:

@@ -256,7 +256,7 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 def find_schema_problem(schema: object, path: str = "$") -> str:
     """What is wrong with a schema itself, and where; empty if nothing is."""
-    if isinstance(schema, bool):
+    if isinstance(schema, bool) and path != "$":
         return ""
     if not isinstance(schema, dict):
         return f"{path} must be an object"

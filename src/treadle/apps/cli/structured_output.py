@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -22,15 +23,13 @@ def read_schema(file: str) -> dict[str, object]:
     try:
         schema = json.loads(Path(file).read_bytes())
     except OSError as error:
-        problem = error.strerror or error
-        raise UsageError(f"--output-schema: cannot read {file}: {problem}") from error
+        raise UsageError(f"--output-schema: cannot read {file}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"--output-schema: {file} is not JSON: {error}") from error
     problem = find_schema_problem(schema)
-    if problem or not isinstance(schema, dict):
-        problem = problem or "it must be an object"
+    if problem:
         raise UsageError(f"--output-schema: {file} is not a JSON schema: {problem}")
-    return schema
+    return cast(dict[str, object], schema)
 
 
 async def run_structured_turn(session: AgentSession, driver: Driver) -> tuple[TurnResult, object]:
