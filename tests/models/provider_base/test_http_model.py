@@ -17,7 +17,6 @@ from treadle.core.errors import (
     Overloaded,
     QuotaExhausted,
     RateLimited,
-    StreamBroken,
     UnknownModel,
     Unreachable,
 )
@@ -179,19 +178,6 @@ async def test_connections_are_used_again_after_a_whole_reply():
         for _ in range(3):
             await ask(who)
         assert server.connections == 1
-
-
-async def test_an_answer_in_one_piece_is_not_taken_for_a_stream():
-    async with ProviderServer([]) as server:
-        who = Anthropic("m", base_url=server.url, api_key="k")
-        prepared = who._messages_codec.encode_request(REQUEST)  # the server streams only on request
-        whole = [b"".join(prepared.body).replace(b'"stream":true', b'"stream":false')]
-        who._messages_codec.encode_request = lambda request: type(prepared)(  # type: ignore[method-assign]
-            prepared.path, prepared.headers, whole
-        )
-        server._script = provider.ReplyScript((provider.FakeReply("a"),))
-        with pytest.raises(StreamBroken, match="in one piece"):
-            await ask(who)
 
 
 def test_a_refusal_keeps_the_fields_of_the_provider_without_the_key():

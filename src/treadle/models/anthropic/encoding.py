@@ -36,7 +36,12 @@ from treadle.models.provider_base.encoding import (
     ResultParts,
     encode_json_string,
 )
-from treadle.models.provider_base.request_limits import MIB, RequestLimits
+from treadle.models.provider_base.request_limits import (
+    MIB,
+    RequestLimits,
+    make_provider_tool_name,
+)
+from treadle.models.provider_base.tool_schema import adapt_tool_schema
 
 ORIGIN = "anthropic"
 ATTACHED_LABEL = "attached"  # of an Opaque whose fields belong to the block before it
@@ -138,9 +143,10 @@ def encode_cache_mark(cache: CacheRequest) -> bytes:
 def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
     encoded: list[bytes] = []
     for tool in tools:
-        names = (encode_json_string(tool.name), encode_json_string(tool.description))
+        name = make_provider_tool_name(tool.name)
+        names = (encode_json_string(name), encode_json_string(tool.description))
         strict = b',"strict":true' if tool.strict else b""
-        values = (*names, msgspec.json.encode(tool.schema), strict)
+        values = (*names, msgspec.json.encode(adapt_tool_schema(tool.schema)), strict)
         encoded.append(b'{"name":%b,"description":%b,"input_schema":%b%b}' % values)
     encoded[-1] = encoded[-1][:-1] + cache_mark + b"}"
     return b"[%b]" % b",".join(encoded)
@@ -151,7 +157,8 @@ def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:
         return {"type": "none"}
     if choice == "auto" or is_thinking:  # a thinking model cannot be forced to call
         return None
-    return {"type": "any"} if choice == "any" else {"type": "tool", "name": choice}
+    named = {"type": "tool", "name": make_provider_tool_name(choice)}
+    return {"type": "any"} if choice == "any" else named
 
 
 def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:

@@ -29,6 +29,7 @@ from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
 from treadle.models.provider_base.error_mapping import (
     ProviderInfo,
+    has_field,
     map_response_error,
     validate_key,
 )
@@ -114,6 +115,12 @@ class AnthropicCodec:
 
     def create_decoder(self, request: ModelRequest) -> AnthropicDecoder:
         return AnthropicDecoder(self.provider, self.card, request)
+
+    def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
+        if not has_field(body, "content"):
+            return []
+        start = b'{"type":"message_start","message":' + body + b"}"
+        return [(b"", start), (b"", b'{"type":"message_stop"}')]
 
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return map_response_error(self.provider, status, headers, body)

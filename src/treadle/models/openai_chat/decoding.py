@@ -38,8 +38,7 @@ from treadle.models.provider_base.codec import make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
     ProviderInfo,
     incomplete_stream_error,
-    map_error_body,
-    parse_error_body,
+    map_stream_error,
     unreadable_event_error,
 )
 from treadle.models.provider_base.openai_common import (
@@ -48,6 +47,7 @@ from treadle.models.provider_base.openai_common import (
     OutputTokenDetails,
     convert_usage,
 )
+from treadle.models.provider_base.request_limits import map_tool_names
 
 # The label of an Opaque that belongs to the call after it, and is sent back with it.
 CALL_EXTRA_LABEL = "call_extra"
@@ -99,6 +99,7 @@ class _Usage(OpenAIUsage):
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
+    message: _Delta | None = None  # instead of the delta, in a reply in one piece
     finish_reason: str | None = None
     usage: _Usage | None = None
 
@@ -150,6 +151,7 @@ class ChatDecoder:
         self.progress = 0
         self.done = False
         self._transcript = request.transcript
+        self._tool_names = map_tool_names(request.tools)
         self._card = card
         self._provider = provider
         self._origin = origin
@@ -180,7 +182,7 @@ class ChatDecoder:
             choices = chunk.choices
             if choices:
                 choice = choices[0]
-                delta = choice.delta
+                delta = choice.delta or choice.message
                 if delta is not None:
                     text = delta.content
                     if isinstance(text, str):
@@ -283,7 +285,7 @@ class ChatDecoder:
             if call_delta.id and not partial.provider_id:
                 partial.provider_id = call_delta.id
             if function.name and not partial.name:
-                partial.name = function.name
+                partial.name = self._tool_names.get(function.name, function.name)
                 partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
                 out.append(ModelToolCallBegan(partial.id, partial.name))
                 if partial.arguments:
@@ -386,9 +388,7 @@ class ChatDecoder:
     def _raise_stream_error(self, chunk: _Chunk, data: bytes) -> None:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
-        error = parse_error_body(data)
-        status = int(error.code) if error.code.isdigit() else None
-        raise map_error_body(self._provider, error, status)
+        raise map_stream_error(self._provider, data)
 
 
 def _is_complete_object(raw: str) -> bool:

@@ -35,13 +35,13 @@ from treadle.models.provider_base.encoding import (
     encode_transcript,
 )
 from treadle.models.provider_base.openai_common import (
-    TOOL_CHOICES,
     build_cache_fields,
     encode_arguments,
     encode_data_url,
     encode_fields,
     encode_file,
     encode_tool,
+    encode_tool_choice,
     format_document,
     resolve_effort,
 )
@@ -209,8 +209,7 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
     if options.stop:
         values["stop"] = list(options.stop)
     if request.tools and options.tool_choice != "auto":
-        named = {"type": "function", "function": {"name": options.tool_choice}}
-        values["tool_choice"] = TOOL_CHOICES.get(options.tool_choice, named)
+        values["tool_choice"] = encode_tool_choice(options.tool_choice, True)
     if options.output_schema is not None:
         values["response_format"] = _build_response_format(quirks, options.output_schema)
     values |= _build_thinking_options(card, quirks, request)

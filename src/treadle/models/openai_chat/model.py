@@ -14,6 +14,7 @@ from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import locate_block
+from treadle.models.provider_base.error_mapping import has_field
 from treadle.models.provider_base.http_model import HTTPModel
 from treadle.models.provider_base.openai_common import (
     OpenAIAccount,
@@ -46,6 +47,9 @@ class ChatCodec(OpenAICodec):
 
     def create_decoder(self, request: ModelRequest) -> ChatDecoder:
         return ChatDecoder(request, self.card, self.provider, self.origin)
+
+    def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
+        return [(b"", body), (b"", b"[DONE]")] if has_field(body, "choices") else []
 
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         reference = find_part_reference(error)

@@ -30,12 +30,14 @@ from treadle.models.provider_base.codec import make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
     ProviderErrorBody,
     ProviderInfo,
+    has_field,
     incomplete_stream_error,
     map_error_body,
     parse_error_body,
     unreadable_event_error,
 )
 from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
+from treadle.models.provider_base.request_limits import map_tool_names
 
 # The label of an Opaque that belongs to the message after it, and is sent back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
@@ -105,6 +107,18 @@ _decode_response = msgspec.json.Decoder(_ResponseEvent).decode
 _decode_type = msgspec.json.Decoder(_TypeOnly).decode
 
 
+class _Status(msgspec.Struct):
+    status: str | None = None
+
+
+def split_response(body: bytes) -> list[tuple[bytes, bytes]]:
+    """The last event of a stream that holds this whole response."""
+    if not has_field(body, "output"):
+        return []
+    status = msgspec.json.decode(body, type=_Status).status or "completed"
+    return [(b"response." + status.encode(), b'{"response":' + body + b"}")]
+
+
 class _PartialItem(msgspec.Struct):
     """One output item while it arrives; `raw` is the whole item, once it is complete."""
 
@@ -130,6 +144,7 @@ class ResponsesDecoder:
         self.done = False
         self.response_id = ""
         self._transcript = request.transcript
+        self._tool_names = map_tool_names(request.tools)
         self._card = card
         self._provider = provider
         self._origin = origin
@@ -240,7 +255,7 @@ class ResponsesDecoder:
         self._partial_items[key if index is None else index] = partial
         if item.type == "function_call":
             partial.call_id = make_unique_call_id(item.call_id or "", self._ids, self._transcript)
-            out.append(ModelToolCallBegan(partial.call_id, item.name or ""))
+            out.append(ModelToolCallBegan(partial.call_id, self._get_tool_name(item)))
         return partial
 
     def _finish_item(self, raw: bytes, index: int | None, out: list[ModelEvent]) -> None:
@@ -253,12 +268,15 @@ class ResponsesDecoder:
         partial.item, partial.raw = item, raw
         if item.type == "function_call" and item.status != "incomplete" and partial.call is None:
             arguments = item.arguments if item.arguments is not None else "".join(partial.deltas)
-            call = ToolCall(partial.call_id, item.name or "", arguments)
+            call = ToolCall(partial.call_id, self._get_tool_name(item), arguments)
             if call.problem is None:
                 partial.call = call
                 out.append(ModelToolCallRequested(call))
             else:
                 self._doubtful_calls.append((partial, call))
+
+    def _get_tool_name(self, item: _Item) -> str:
+        return self._tool_names.get(item.name or "", item.name or "")
 
     # ------------------------------------------------------------------ the end
 

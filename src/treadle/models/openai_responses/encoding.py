@@ -30,13 +30,13 @@ from treadle.models.provider_base.encoding import (
     encode_json_string,
 )
 from treadle.models.provider_base.openai_common import (
-    TOOL_CHOICES,
     build_cache_fields,
     encode_arguments,
     encode_data_url,
     encode_fields,
     encode_file,
     encode_tool,
+    encode_tool_choice,
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
@@ -152,8 +152,7 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
     if effort is not None and "effort" in card.abilities:
         values["reasoning"] = {"effort": effort, "summary": "auto"}
     if request.tools and options.tool_choice != "auto":
-        named = {"type": "function", "name": options.tool_choice}
-        values["tool_choice"] = TOOL_CHOICES.get(options.tool_choice, named)
+        values["tool_choice"] = encode_tool_choice(options.tool_choice, False)
     if options.output_schema is not None:
         schema = options.output_schema
         shape = {"type": "json_schema", "name": "output", "schema": schema}

@@ -40,6 +40,7 @@ from treadle.models.provider_base.request_limits import (
     filter_reply,
     filter_result,
     make_provider_call_id,
+    make_provider_tool_name,
     select_omissions,
 )
 
@@ -173,8 +174,9 @@ class EncodedTranscript:
             if type(part) is ToolCall:
                 call_id = make_provider_call_id(part.id, self._used_ids, limits.max_id_length)
                 self._open_calls.setdefault(part.id, []).append(call_id)
-                if call_id != part.id:
-                    parts[index] = (number, ToolCall(call_id, part.name, part.raw))
+                name = make_provider_tool_name(part.name)
+                if call_id != part.id or name != part.name:
+                    parts[index] = (number, ToolCall(call_id, name, part.raw))
         blocks = self._encoder.encode_reply(parts)
         if not blocks:
             return

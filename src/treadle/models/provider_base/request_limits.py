@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from treadle.core.contracts.tool import ToolSpec
 from treadle.core.text import format_bytes
 from treadle.core.transcript.content import (
     AssistantContent,
@@ -210,17 +211,18 @@ def select_omissions(
     return out
 
 
-# ------------------------------------------------------------------ ids
+# ------------------------------------------------------------------ ids and names
 
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+MAX_TOOL_NAME_CHARS = 64
+_LEGAL_TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
 def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> str:
     """`call_id`, or a variant that every provider accepts and no other call has."""
     clean = call_id
     if not _LEGAL_ID.fullmatch(call_id) or len(call_id) > max_length:
-        mark = f"{zlib.crc32(call_id.encode('utf-8', 'replace')):08x}"
-        clean = f"{re.sub('[^a-zA-Z0-9_-]', '_', call_id)[: max_length - 9]}_{mark}"
+        clean = _make_legal(call_id, max_length)
     unique, number = clean, 0
     while unique in used_ids:
         number += 1
@@ -228,3 +230,28 @@ def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> 
         unique = clean[: max_length - len(suffix)] + suffix
     used_ids.add(unique)
     return unique
+
+
+def make_provider_tool_name(name: str) -> str:
+    """`name`, or a variant that every provider accepts; the same for the same name.
+
+    Models invent names, and servers of tools choose them: one that is not legal would make the
+    provider refuse every later request.
+    """
+    if _LEGAL_TOOL_NAME.fullmatch(name):
+        return name
+    return _make_legal(name if _LEGAL_TOOL_NAME.match(name) else f"_{name}", MAX_TOOL_NAME_CHARS)
+
+
+def _make_legal(text: str, max_length: int) -> str:
+    mark = f"{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
+    return f"{re.sub('[^a-zA-Z0-9_-]', '_', text)[: max_length - 9]}_{mark}"
+
+
+def map_tool_names(tools: Iterable[ToolSpec]) -> dict[str, str]:
+    """The tools whose name is not legal everywhere: name in the request -> name of the tool."""
+    return {
+        make_provider_tool_name(spec.name): spec.name
+        for spec in tools
+        if not _LEGAL_TOOL_NAME.fullmatch(spec.name)
+    }
