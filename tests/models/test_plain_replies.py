@@ -15,11 +15,12 @@ from treadle.core.contracts.model import ModelEvent, ModelRequest, ModelToolCall
 from treadle.core.errors import Overloaded, StreamBroken
 from treadle.core.transcript import Text, Thinking, Transcript, to_user_item
 from treadle.testing.provider import FakeCall, FakeReply
+from treadle.testing.provider.dialects import FakeDialect
 from treadle.testing.provider.dialects.anthropic import FakeAnthropic
 from treadle.testing.provider.dialects.openai_chat import FakeOpenAIChat
 from treadle.testing.provider.dialects.openai_responses import FakeOpenAIResponses
 
-DIALECTS = {
+DIALECTS: dict[str, FakeDialect] = {
     "messages": FakeAnthropic(),
     "chat": FakeOpenAIChat(),
     "responses": FakeOpenAIResponses(),

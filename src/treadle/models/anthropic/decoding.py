@@ -45,6 +45,7 @@ from treadle.models.provider_base.error_mapping import (
     map_error_body,
     unreadable_event_error,
 )
+from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.request_limits import map_tool_names
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -121,6 +122,21 @@ class _RawDelta(msgspec.Struct):
 
 _decode_event: Callable[[bytes], _Event] = msgspec.json.Decoder(_Event).decode
 _decode_raw_delta: Callable[[bytes], _RawDelta] = msgspec.json.Decoder(_RawDelta).decode
+# The reply depends on these fields; any other one is ignored if it does not fit.
+_STRICT_FIELDS = frozenset(
+    [
+        "type",
+        "index",
+        "delta",
+        "content_block",
+        "content",
+        "stop_reason",
+        "text",
+        "partial_json",
+        "thinking",
+        "signature",
+    ]
+)
 
 
 class _PartialBlock(msgspec.Struct):
@@ -159,7 +175,10 @@ class AnthropicDecoder:
         blocks = self._blocks
         for _, data in events:
             try:
-                event = _decode_event(data)
+                try:
+                    event = _decode_event(data)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    event = decode_leniently(data, _Event, _STRICT_FIELDS)
                 delta = event.delta
                 if event.type != "content_block_delta" or delta is None:
                     self._handle_event(event, out)

@@ -41,6 +41,7 @@ from treadle.models.provider_base.error_mapping import (
     map_stream_error,
     unreadable_event_error,
 )
+from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.openai_common import (
     InputTokenDetails,
     OpenAIUsage,
@@ -119,6 +120,21 @@ class _Chunk(msgspec.Struct, gc=False):
 
 # Not strict: some servers quote their numbers.
 _decode_chunk = msgspec.json.Decoder(_Chunk, strict=False).decode
+# The reply depends on these fields; any other one is ignored if it does not fit.
+_STRICT_FIELDS = frozenset(
+    [
+        "choices",
+        "delta",
+        "message",
+        "content",
+        "text",
+        "finish_reason",
+        "tool_calls",
+        "function",
+        "name",
+        "arguments",
+    ]
+)
 
 _CUT_REASONS = ("length", "max_tokens", "model_length", "content_filter")
 _STOP_REASONS: dict[str, StopReason] = {
@@ -175,8 +191,8 @@ class ChatDecoder:
                 continue
             try:
                 chunk = _decode_chunk(data)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                chunk = self._decode_odd_chunk(data)
             if chunk.object == "error" or chunk.error is not _ABSENT:
                 self._raise_stream_error(chunk, data)
             choices = chunk.choices
@@ -205,6 +221,12 @@ class ChatDecoder:
             if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
         return out
+
+    def _decode_odd_chunk(self, data: bytes) -> _Chunk:
+        try:
+            return decode_leniently(data, _Chunk, _STRICT_FIELDS)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
 
     def finish(self) -> AssistantItem:
         if not self._finish_reason and not self.done:

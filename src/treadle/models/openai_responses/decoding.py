@@ -8,6 +8,7 @@ identified by its output index if it has one, else by its id.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -36,6 +37,7 @@ from treadle.models.provider_base.error_mapping import (
     parse_error_body,
     unreadable_event_error,
 )
+from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
 from treadle.models.provider_base.request_limits import map_tool_names
 
@@ -63,6 +65,11 @@ class _Part(msgspec.Struct):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
+
+
+class _ItemHeader(msgspec.Struct):
+    type: str = ""
+    id: str | None = None
 
 
 class _Item(msgspec.Struct):
@@ -101,10 +108,41 @@ class _TypeOnly(msgspec.Struct):
 
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
-_decode_item_event = msgspec.json.Decoder(_ItemEvent).decode
-_decode_item = msgspec.json.Decoder(_Item).decode
-_decode_response = msgspec.json.Decoder(_ResponseEvent).decode
-_decode_type = msgspec.json.Decoder(_TypeOnly).decode
+# The reply depends on these fields; any other one is ignored if it does not fit.
+_STRICT_FIELDS = frozenset(
+    [
+        "response",
+        "output",
+        "item",
+        "type",
+        "content",
+        "text",
+        "refusal",
+        "summary",
+        "encrypted_content",
+        "call_id",
+        "name",
+        "arguments",
+        "delta",
+    ]
+)
+# Items of other types are kept as they are.
+_READ_ITEMS = frozenset({"message", "function_call", "reasoning"})
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode_leniently(data, kind, _STRICT_FIELDS)
+
+
+def _decode_item(data: bytes) -> _Item:
+    header = _decode(data, _ItemHeader)
+    if header.type in _READ_ITEMS:
+        return _decode(data, _Item)
+    return _Item(type=header.type, id=header.id)
 
 
 class _Status(msgspec.Struct):
@@ -115,7 +153,7 @@ def split_response(body: bytes) -> list[tuple[bytes, bytes]]:
     """The last event of a stream that holds this whole response."""
     if not has_field(body, "output"):
         return []
-    status = msgspec.json.decode(body, type=_Status).status or "completed"
+    status = _decode(body, _Status).status or "completed"
     return [(b"response." + status.encode(), b'{"response":' + body + b"}")]
 
 
@@ -164,7 +202,7 @@ class ResponsesDecoder:
                 if name == b"response.output_text.delta" and b'"delta"' in data:
                     self._read_delta(data, ModelTextDelta, out)
                 elif data != b"[DONE]":
-                    self._handle_event(name or _decode_type(data).type.encode(), data, out)
+                    self._handle_event(name or _decode(data, _TypeOnly).type.encode(), data, out)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 expected = "of the Responses protocol"
                 raise unreadable_event_error(self._provider, data, expected, error) from error
@@ -193,32 +231,32 @@ class ResponsesDecoder:
             case b"response.output_text.delta" | b"response.refusal.delta":
                 self._read_delta(data, ModelTextDelta, out)
             case b"response.function_call_arguments.delta":
-                self._read_arguments(_decode_delta(data), out)
+                self._read_arguments(_decode(data, _Delta), out)
             case b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta":
                 self._read_delta(data, ModelThinkingDelta, out)
             case b"response.reasoning_summary_part.added":
-                part = _decode_delta(data)
+                part = _decode(data, _Delta)
                 if part.summary_index:
                     self._append_delta(part.key, "\n\n")
                     out.append(ModelThinkingDelta("\n\n"))
             case b"response.output_item.added":
-                event = _decode_item_event(data)
-                self._start_item(_decode_item(event.item), event.output_index, out)
+                event = _decode(data, _ItemEvent)
+                self._start_item(_decode_item(bytes(event.item)), event.output_index, out)
             case b"response.output_item.done":
-                event = _decode_item_event(data)
+                event = _decode(data, _ItemEvent)
                 self._finish_item(bytes(event.item), event.output_index, out)
             case b"response.created" | b"response.in_progress" | b"response.queued":
-                self.response_id = _decode_response(data).response.id or self.response_id
+                self.response_id = _decode(data, _ResponseEvent).response.id or self.response_id
             case b"response.completed" | b"response.incomplete" | b"response.done":
-                self._finish_response(_decode_response(data).response, out)
+                self._finish_response(_decode(data, _ResponseEvent).response, out)
             case b"response.failed" | b"response.cancelled":
-                self._handle_failure(_decode_response(data).response)
+                self._handle_failure(_decode(data, _ResponseEvent).response)
             case b"error":
                 raise map_error_body(self._provider, parse_error_body(data), None)
             case _:
                 # Server-side tools report their progress, which is not kept. Data that is not
                 # JSON still means a broken stream.
-                _decode_type(data)
+                _decode(data, _TypeOnly)
                 if name.startswith(b"response."):
                     self.progress += 1
 
@@ -228,7 +266,10 @@ class ResponsesDecoder:
         event_type: type[ModelTextDelta] | type[ModelThinkingDelta],
         out: list[ModelEvent],
     ) -> None:
-        delta = _decode_delta(data)
+        try:
+            delta = _decode_delta(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            delta = _decode(data, _Delta)
         self.progress += 1
         self._append_delta(delta.key, delta.delta)
         out.append(event_type(delta.delta))

@@ -23,6 +23,7 @@ from treadle.core.transcript.content import (
     AssistantContent,
     Document,
     Image,
+    Opaque,
     ResultContent,
     Text,
     ToolCall,
@@ -33,6 +34,7 @@ from treadle.core.transcript.integrity import INTERRUPTED_RESULT
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.size_estimate import image_size
 from treadle.core.transcript.transcript import Transcript
+from treadle.models.provider_base.lenient import fix_json_surrogates
 from treadle.models.provider_base.request_limits import (
     MediaSize,
     RequestLimits,
@@ -174,9 +176,12 @@ class EncodedTranscript:
             if type(part) is ToolCall:
                 call_id = make_provider_call_id(part.id, self._used_ids, limits.max_id_length)
                 self._open_calls.setdefault(part.id, []).append(call_id)
-                name = make_provider_tool_name(part.name)
-                if call_id != part.id or name != part.name:
-                    parts[index] = (number, ToolCall(call_id, name, part.raw))
+                name, raw = make_provider_tool_name(part.name), fix_json_surrogates(part.raw)
+                if call_id != part.id or name != part.name or raw is not part.raw:
+                    parts[index] = (number, ToolCall(call_id, name, raw))
+            elif type(part) is Opaque:
+                fixed = fix_json_surrogates(part.json)
+                parts[index] = (number, msgspec.structs.replace(part, json=fixed))
         blocks = self._encoder.encode_reply(parts)
         if not blocks:
             return
