@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.core.contracts.model import (
@@ -687,3 +688,39 @@ async def test_leaving_a_stream_early_closes_the_connection():
         assert isinstance(await anext(stream), ModelTextDelta)
         await stream.aclose()  # type: ignore[attr-defined]
         await asyncio.wait_for(server.wait_until(lambda: server.open_connections == 0), 5)
+
+
+def shown(*sizes: int) -> list[Item]:
+    """A round whose results have one picture each, of these sizes."""
+    calls = tuple(ToolCall(f"c{n}", "look", "{}") for n in range(len(sizes)))
+    results = [
+        ToolResultItem(f"c{n}", "look", (Text("see"), Image("image/png", PNG + b"x" * size)))
+        for n, size in enumerate(sizes)
+    ]
+    return [to_user_item("go"), AssistantItem(calls), *results]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_limit_of_pictures_holds_for_pictures_in_tool_results(is_open: bool):
+    history = shown(*[9] * 7) + ([] if is_open else [AssistantItem((Text("I see"),))])
+    body = json.dumps(sent("groq", *history))
+    assert body.count("image_url") // 2 <= SERVERS["groq"].max_images  # type: ignore[operator]
+    assert "at most 5 images are allowed" in body
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_limit_of_bytes_holds_for_pictures_in_tool_results(is_open: bool):
+    quirks = msgspec.structs.replace(SERVERS["groq"], max_body_bytes=100_000, max_images=None)
+    history = shown(40_000, 40_000) + ([] if is_open else [AssistantItem((Text("I see"),))])
+    chat = ChatCodec("m", PRICED, OpenAIAccount(quirks, None, "k", environ={}))
+    body = b"".join(chat.encode_request(ModelRequest(Transcript(history))).body)
+    assert len(body) <= 100_000
+    assert b"the request would be too large" in body
+
+
+def test_a_signature_of_a_call_goes_back_only_to_the_model_that_made_it():
+    extra = Opaque("gemini", '{"google":{"thought_signature":"abc"}}', CALL_EXTRA_LABEL)
+    reply = AssistantItem((extra, ToolCall("c", "add", "{}")), model="gemini/one")
+    for name, expected in (("gemini/one", "abc"), ("gemini/two", "skip_thought_signature")):
+        card = msgspec.structs.replace(PRICED, name=name)
+        assert expected in json.dumps(messages("gemini", to_user_item("go"), reply, card=card))

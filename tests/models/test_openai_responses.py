@@ -462,3 +462,10 @@ async def test_a_missing_key_is_told_at_the_first_call(monkeypatch):
 
     with pytest.raises(AccessDenied, match="OPENAI_API_KEY"):
         await ask(model, Transcript([to_user_item("x")]))
+
+
+def test_encrypted_reasoning_goes_back_only_to_the_model_that_made_it():
+    thought = Thinking("hm", "sealed", "rs_1", "openai")
+    for model, expected in (("openai/m", True), ("openai/other", False)):
+        reply = AssistantItem((thought, Text("3")), model=model)
+        assert ("sealed" in str(items_sent(to_user_item("go"), reply))) is expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import json
 import sys
 
 import pytest
@@ -17,6 +18,7 @@ from treadle.core.errors import (
     Overloaded,
     QuotaExhausted,
     RateLimited,
+    StreamBroken,
     UnknownModel,
     Unreachable,
 )
@@ -124,6 +126,27 @@ def test_every_answer_has_its_error_with_the_next_thing_to_do(
     assert error.status == status
     if kind in (RateLimited, Overloaded):
         assert error.retry_after == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, {"message": "no", "type": "invalid_request_error", "code": "model_not_found"},
+         UnknownModel),
+        (400, {"code": "invalid-argument", "error": "Incorrect API key provided: xa***3."},
+         AccessDenied),
+        (400, [{"error": {"code": 400, "message": "API key not valid. Please pass a valid one."}}],
+         AccessDenied),
+        (400, {"error": {"message": "no", "type": "too_many_prompt_tokens", "code": 400}},
+         ContextTooLong),
+        (400, {"error": {"message": "no", "code": "tool_use_failed"}}, StreamBroken),
+    ],
+)  # fmt: skip
+def test_an_error_is_known_by_its_code_and_nothing_is_searched_for(
+    status: int, body: object, kind: type[ModelError]
+):
+    error = map_response_error(WHO, status, {}, json.dumps(body).encode())
+    assert type(error) is kind
 
 
 async def ask(who: Anthropic) -> Reply:

@@ -16,6 +16,7 @@ from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
+    LIMITS,
     ORIGIN,
     AnthropicEncoder,
     RequestHead,
@@ -72,7 +73,7 @@ class AnthropicCodec:
         self._headers = dict(headers or {})
         self._beta = tuple(beta)
         self._version = version
-        self._encoder = AnthropicEncoder()
+        self._encoder = AnthropicEncoder(msgspec.structs.replace(LIMITS, model=card.name))
         self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
 
     def endpoint(self) -> str:
@@ -136,9 +137,11 @@ class AnthropicCodec:
     def _get_head(self, request: ModelRequest, has_calls: bool) -> RequestHead:
         cache = request.transcript.cache
         key = ("anthropic", "head", self._model)
-        thinks = request.options.thinking is not None and can_think(request.transcript)
+        thinks = request.options.thinking is not None and can_think(
+            request.transcript, request.quarantine, self._encoder.limits
+        )
         head: RequestHead | None = cache.get(key)
-        if head is None or head.source != list_head_sources(request, thinks, has_calls):
+        if head is None or head.source != list_head_sources(self.card, request, thinks, has_calls):
             head = cache[key] = encode_head(self._model, self.card, request, thinks, has_calls)
         return head
 

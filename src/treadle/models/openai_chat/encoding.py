@@ -24,11 +24,9 @@ from treadle.core.transcript.content import (
 from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import (
-    REFUSED_REASON,
     EncodedBlock,
     InputParts,
     MessageEncoder,
-    PlacedResult,
     ReplyParts,
     ResultParts,
     encode_json_string,
@@ -46,7 +44,7 @@ from treadle.models.provider_base.openai_common import (
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
-from treadle.models.provider_base.request_limits import RequestLimits, filter_result
+from treadle.models.provider_base.request_limits import RequestLimits
 
 # Gemini's value for a call without its signature, because another model made the call.
 _UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'
@@ -55,14 +53,11 @@ _SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 class ChatEncoder(MessageEncoder):
-    """Encodes items as messages. `quarantine` is what one request must not contain."""
+    """Encodes items as messages."""
 
-    def __init__(
-        self, quirks: Quirks, quarantine: frozenset[tuple[int, int]] = frozenset()
-    ) -> None:
+    def __init__(self, quirks: Quirks, model: str = "") -> None:
         self._quirks = quirks
-        self._quarantine = quarantine
-        self.cache_key: Hashable = ("openai_chat", quirks)
+        self.cache_key: Hashable = ("openai_chat", quirks, model)
         pdf = ["application/pdf"] if quirks.supports_documents else []
         self.limits = RequestLimits(
             origin=quirks.name,
@@ -72,6 +67,8 @@ class ChatEncoder(MessageEncoder):
             max_id_length=40,
             resends_thinking=bool(quirks.reasoning_input_field),
             needs_signature=quirks.reasoning_input_field == "reasoning_details",
+            model=model,
+            signed_labels=frozenset({CALL_EXTRA_LABEL}),
         )
 
     def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
@@ -108,13 +105,9 @@ class ChatEncoder(MessageEncoder):
         values = (encode_json_string(call_id), encode_json_string("\n".join(texts)))
         return [(parts[0][0], b'{"role":"tool","tool_call_id":%b,"content":%b}' % values)]
 
-    def encode_after_results(self, items: Sequence[PlacedResult]) -> list[EncodedBlock]:
+    def encode_after_results(self, parts: ResultParts) -> list[EncodedBlock]:
         """A tool's message can only have text: images and files follow in a user message."""
-        moved: list[tuple[int, UserContent]] = []
-        omissions = dict.fromkeys(self._quarantine, REFUSED_REASON)
-        for position, item in items:
-            parts = filter_result(item, position, self.limits, omissions)
-            moved += [(number, part) for number, part in parts if _is_attachment(part)]
+        moved = [(number, part) for number, part in parts if _is_attachment(part)]
         if not moved:
             return []
         return self.encode_input([(moved[0][0], Text("Attachments of the results above:")), *moved])

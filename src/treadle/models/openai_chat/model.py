@@ -33,17 +33,12 @@ class ChatCodec(OpenAICodec):
 
     def __init__(self, model: str, card: ModelCard, account: OpenAIAccount) -> None:
         super().__init__(model, card, account)
-        self._encoder = ChatEncoder(account.quirks)
+        self._encoder = ChatEncoder(account.quirks, card.name)
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
-        encoder = self._encoder_for(request)
-        body = encode_chat_body(self._model, self.card, self._account.quirks, encoder, request)
+        quirks = self._account.quirks
+        body = encode_chat_body(self._model, self.card, quirks, self._encoder, request)
         return self._build_request(body)
-
-    def _encoder_for(self, request: ModelRequest) -> ChatEncoder:
-        if not request.quarantine:
-            return self._encoder
-        return ChatEncoder(self._account.quirks, request.quarantine)
 
     def create_decoder(self, request: ModelRequest) -> ChatDecoder:
         return ChatDecoder(request, self.card, self.provider, self.origin)
@@ -56,8 +51,7 @@ class ChatCodec(OpenAICodec):
         if reference is None:
             return None
         message = reference[0] - (1 if request.system else 0)
-        encoder = self._encoder_for(request)
-        part = locate_block(encoder, request.transcript, request.quarantine, message, 0)
+        part = locate_block(self._encoder, request.transcript, request.quarantine, message, 0)
         if part is None:
             return None
         return part[0], find_part_number(request.transcript[part[0]], reference[1])

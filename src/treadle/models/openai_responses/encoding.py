@@ -46,13 +46,14 @@ from treadle.models.provider_base.request_limits import RequestLimits
 class ResponsesEncoder(MessageEncoder):
     """Encodes items as input items."""
 
-    def __init__(self, quirks: Quirks) -> None:
-        self.cache_key: Hashable = ("openai_responses", quirks.name)
+    def __init__(self, quirks: Quirks, model: str = "") -> None:
+        self.cache_key: Hashable = ("openai_responses", quirks, model)
         self.limits = RequestLimits(
             origin=quirks.name,
             max_images=quirks.max_images,
             max_body_bytes=quirks.max_body_bytes,
             max_id_length=64,
+            model=model,
         )
 
     def encode_input(self, parts: InputParts) -> list[EncodedBlock]:

@@ -55,7 +55,7 @@ class ResponsesCodec(OpenAICodec):
     ) -> None:
         super().__init__(model, card, account)
         self._chain = chain
-        self._encoder = ResponsesEncoder(account.quirks)
+        self._encoder = ResponsesEncoder(account.quirks, card.name)
         self._link_key = ("openai_responses link", account.url, model)
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:

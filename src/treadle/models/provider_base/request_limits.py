@@ -62,6 +62,8 @@ class RequestLimits(msgspec.Struct, frozen=True):
     max_id_length: int = 64
     resends_thinking: bool = True  # thinking of its own origin is sent back
     needs_signature: bool = True  # ... but only if it is signed
+    model: str = ""  # a signature is sent back only to the model that made it
+    signed_labels: frozenset[str] = frozenset()  # of the Opaque blocks that are signatures
 
 
 # ------------------------------------------------------------------ items
@@ -104,19 +106,32 @@ def filter_reply(
         elif isinstance(part, ToolCall):
             # A call stays, because its result stays; only its arguments can be left out.
             parts.append((number, ToolCall(part.id, part.name, "{}") if reason else part))
-        elif not reason and _is_same_origin(part, limits):
+        elif not reason and _is_accepted_back(part, item, limits):
             parts.append((number, part))
     return parts
 
 
-def _is_same_origin(part: Thinking | RedactedThinking | Opaque, limits: RequestLimits) -> bool:
+def has_thinking(
+    item: AssistantItem, position: int, limits: RequestLimits, omissions: Omissions
+) -> bool:
+    """Whether thinking is a part of this reply as it is sent."""
+    parts = filter_reply(item, position, limits, omissions)
+    return any(isinstance(part, (Thinking, RedactedThinking)) for _, part in parts)
+
+
+def _is_accepted_back(
+    part: Thinking | RedactedThinking | Opaque, item: AssistantItem, limits: RequestLimits
+) -> bool:
+    """Whether the provider takes back this part of its own reply."""
     if part.origin != limits.origin:
         return False
+    is_other_model = bool(item.model and limits.model and item.model != limits.model)
     if isinstance(part, Opaque):
-        return True
+        return not (is_other_model and part.label in limits.signed_labels)
     if not limits.resends_thinking:
         return False
-    return isinstance(part, RedactedThinking) or bool(part.signature) or not limits.needs_signature
+    is_signed = isinstance(part, RedactedThinking) or bool(part.signature)
+    return not is_other_model if is_signed else not limits.needs_signature
 
 
 def _filter_parts(
