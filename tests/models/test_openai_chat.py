@@ -288,7 +288,7 @@ def test_reasoning_has_several_names(field):
     events, reply = read(delta(**{field: "Let me see."}), delta(content="Yes."), delta("stop"))
 
     assert events[0] == ModelThinkingDelta("Let me see.")
-    assert reply.content == (Thinking("Let me see.", origin="test"), Text("Yes."))
+    assert reply.content == (Thinking("Let me see.", id=field, origin="test"), Text("Yes."))
 
 
 def test_reasoning_details_come_in_crumbs_and_are_kept_whole():
@@ -724,3 +724,54 @@ def test_a_signature_of_a_call_goes_back_only_to_the_model_that_made_it():
     for name, expected in (("gemini/one", "abc"), ("gemini/two", "skip_thought_signature")):
         card = msgspec.structs.replace(PRICED, name=name)
         assert expected in json.dumps(messages("gemini", to_user_item("go"), reply, card=card))
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_an_unknown_server_gets_its_reasoning_back_in_the_field_in_which_it_sent_it(field: str):
+    card = msgspec.structs.replace(PRICED, name="compatible/m")
+    decoder = ChatDecoder(ModelRequest(Transcript()), card, ProviderInfo("x"), "compatible")
+    chunks = [delta(**{field: "Let me see."}), delta("stop", content="Yes.")]
+    decoder.feed([(b"", json.dumps(chunk).encode()) for chunk in chunks])
+    (_, message) = messages("compatible", to_user_item("go"), decoder.finish(), card=card)
+    assert message[field] == "Let me see."
+    other = msgspec.structs.replace(card, name="compatible/other")
+    (_, message) = messages("compatible", to_user_item("go"), decoder.finish(), card=other)
+    assert field not in message
+
+
+def test_citations_and_tools_that_the_server_ran_are_kept():
+    cited = {"type": "url_citation", "url_citation": {"url": "http://a"}}
+    ran = {"type": "search", "arguments": "{}", "output": "found"}
+    _, openai = read(delta(content="Yes.", annotations=[cited]), delta("stop"))
+    _, groq = read(delta(content="Yes.", executed_tools=[ran]), delta("stop"))
+    pages = {"citations": ["http://a"], "search_results": [{"url": "http://a"}]}
+    _, perplexity = read(delta(content="Yes.") | pages, delta("stop") | pages)
+    kept = [
+        (part.label, json.loads(part.json))
+        for reply in (openai, groq, perplexity)
+        for part in reply.content
+        if isinstance(part, Opaque)
+    ]
+    assert kept == [
+        ("citations", [cited]),
+        ("executed_tools", [ran]),
+        ("citations", [{"url": "http://a"}]),
+    ]
+    assert messages("openai", to_user_item("go"), openai)[1]["content"] == "Yes."
+
+
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+@pytest.mark.parametrize(("kind", "name"), [("text/csv", "document.csv"), (DOCX, "document.docx")])
+def test_tables_and_office_files_are_sent_to_openai_alone(kind: str, name: str):
+    item = UserItem((Text("read"), Document(kind, b"a,b")))
+    (message,) = messages("openai", item)
+    assert message["content"][1]["file"]["filename"] == name
+    assert "left out" in json.dumps(messages("openrouter", item))
+
+
+def test_a_history_that_begins_with_a_reply_is_sent_as_it_is_where_that_is_accepted():
+    history: list[Item] = [AssistantItem((Text("Hello, I am here."),)), to_user_item("hi")]
+    assert [m["role"] for m in messages("openai", *history)] == ["assistant", "user"]
+    assert [m["role"] for m in messages("mistral", *history)] == ["user", "assistant", "user"]

@@ -469,3 +469,22 @@ def test_encrypted_reasoning_goes_back_only_to_the_model_that_made_it():
     for model, expected in (("openai/m", True), ("openai/other", False)):
         reply = AssistantItem((thought, Text("3")), model=model)
         assert ("sealed" in str(items_sent(to_user_item("go"), reply))) is expected
+
+
+def test_citations_and_the_namespace_of_a_call_are_kept_and_sent_back():
+    cited = {"type": "url_citation", "url": "http://a", "start_index": 0, "end_index": 2}
+    text = {"type": "output_text", "text": "So.", "annotations": [cited]}
+    call = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
+    output = [{"type": "message", "content": [text]}, {**call, "namespace": "maths"}]
+    decoder = ResponsesDecoder(ModelRequest(Transcript()), THINKS, WHO, "openai")
+    response = {"id": "r", "output": output}
+    decoder.feed([(b"response.completed", json.dumps({"response": response}).encode())])
+    message, function_call, _ = items_sent(decoder.finish())
+    assert message["content"][0]["annotations"] == [cited]
+    assert function_call == {**call, "namespace": "maths"}
+
+
+def test_a_history_may_begin_with_a_reply_and_hold_a_table():
+    table = UserItem((Document("text/csv", b"a,b"),))
+    reply, message = items_sent(AssistantItem((Text("Hello."),)), table)
+    assert (reply["role"], message["content"][0]["filename"]) == ("assistant", "document.csv")

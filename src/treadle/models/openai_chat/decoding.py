@@ -52,6 +52,11 @@ from treadle.models.provider_base.request_limits import map_tool_names
 
 # The label of an Opaque that belongs to the call after it, and is sent back with it.
 CALL_EXTRA_LABEL = "call_extra"
+# The fields in which reasoning comes; its `id` is the one in which it came, to send it back there.
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+# The labels of blocks that are kept and not sent back.
+CITATIONS_LABEL = "citations"
+EXECUTED_TOOLS_LABEL = "executed_tools"
 
 _ABSENT = msgspec.Raw()
 
@@ -83,6 +88,8 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
+    annotations: list[Any] | None = None  # citations, of OpenAI and OpenRouter
+    executed_tools: list[Any] | None = None  # by the server, of Groq
 
 
 class _Usage(OpenAIUsage):
@@ -116,6 +123,8 @@ class _Chunk(msgspec.Struct, gc=False):
     usage: _Usage | None = None
     error: msgspec.Raw = _ABSENT
     x_groq: _GroqExtension | None = None
+    citations: list[Any] | None = None  # of Perplexity, whole in each chunk
+    search_results: list[Any] | None = None
 
 
 # Not strict: some servers quote their numbers.
@@ -174,7 +183,11 @@ class ChatDecoder:
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._thinking: list[str] = []
+        self._reasoning_field = ""
         self._reasoning_details: list[dict[str, Any]] = []
+        self._annotations: list[Any] = []
+        self._executed_tools: list[Any] = []
+        self._citations: list[Any] = []
         self._partial_calls: list[_PartialCall] = []
         self._ids: set[str] = set()
         self._finish_reason = ""
@@ -210,6 +223,9 @@ class ChatDecoder:
                         self._read_parts(text, out)
                     if delta.tool_calls or delta.refusal:
                         self._read_calls(delta, out)
+                    if delta.annotations or delta.executed_tools:
+                        self._annotations += delta.annotations or ()
+                        self._executed_tools += delta.executed_tools or ()
                     if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
                         self._read_reasoning(delta, out)
                 if choice.finish_reason:
@@ -218,6 +234,8 @@ class ChatDecoder:
                     self._usage = choice.usage
             if not self._response_id and chunk.id:
                 self._response_id = chunk.id
+            if chunk.citations or chunk.search_results:
+                self._citations = chunk.search_results or chunk.citations or []
             if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
         return out
@@ -236,8 +254,9 @@ class ChatDecoder:
             details = self._reasoning_details
             signature = msgspec.json.encode(details).decode() if details else ""
             text = "".join(self._thinking)
-            content.append(Thinking(text, signature=signature, origin=self._origin))
+            content.append(Thinking(text, signature, self._reasoning_field, self._origin))
         content += [Text("".join(texts)) for texts in (self._text, self._refusal) if texts]
+        content += self._build_extras()
         for partial in self._partial_calls:
             if partial.call is not None:
                 if partial.extra:
@@ -250,6 +269,17 @@ class ChatDecoder:
             usage=self._build_usage(),
             response_id=self._response_id,
         )
+
+    def _build_extras(self) -> list[Opaque]:
+        values = (
+            (CITATIONS_LABEL, self._annotations or self._citations),
+            (EXECUTED_TOOLS_LABEL, self._executed_tools),
+        )
+        return [
+            Opaque(self._origin, msgspec.json.encode(value).decode(), label)
+            for label, value in values
+            if value
+        ]
 
     # ------------------------------------------------------------------ the parts of a delta
 
@@ -273,6 +303,8 @@ class ChatDecoder:
 
     def _read_reasoning(self, delta: _Delta, out: list[ModelEvent]) -> None:
         plain = delta.reasoning_content or delta.reasoning or ""
+        if plain and not self._reasoning_field:
+            self._reasoning_field = REASONING_FIELDS[0 if delta.reasoning_content else 1]
         for detail in delta.reasoning_details or ():
             self.progress += 1
             text = detail.get("text") or detail.get("summary")

@@ -21,7 +21,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL
+from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, REASONING_FIELDS
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import (
     EncodedBlock,
@@ -41,6 +41,7 @@ from treadle.models.provider_base.openai_common import (
     encode_tool,
     encode_tool_choice,
     format_document,
+    list_document_types,
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
@@ -58,12 +59,12 @@ class ChatEncoder(MessageEncoder):
     def __init__(self, quirks: Quirks, model: str = "") -> None:
         self._quirks = quirks
         self.cache_key: Hashable = ("openai_chat", quirks, model)
-        pdf = ["application/pdf"] if quirks.supports_documents else []
+        self.accepts_reply_first = quirks.accepts_reply_first
         self.limits = RequestLimits(
             origin=quirks.name,
             max_images=quirks.max_images,
             max_body_bytes=quirks.max_body_bytes,
-            document_types=frozenset({"text/plain", *pdf}),
+            document_types=list_document_types(quirks),
             max_id_length=40,
             resends_thinking=bool(quirks.reasoning_input_field),
             needs_signature=quirks.reasoning_input_field == "reasoning_details",
@@ -146,10 +147,12 @@ class ChatEncoder(MessageEncoder):
         return calls
 
     def _encode_reasoning(self, thoughts: Sequence[Thinking]) -> bytes:
-        field = self._quirks.reasoning_input_field
+        field: str = self._quirks.reasoning_input_field
         if field == "reasoning_details":
             details = thoughts[0].signature if thoughts else ""
             return b',"reasoning_details":' + details.encode() if details else b""
+        if field == "same":
+            field = next((t.id for t in thoughts if t.id in REASONING_FIELDS), "")
         text = "".join([thought.text for thought in thoughts])
         if not field or not (text or self._quirks.requires_reasoning_field):
             return b""

@@ -8,7 +8,7 @@ identified by its output index if it has one, else by its id.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -41,8 +41,11 @@ from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
 from treadle.models.provider_base.request_limits import map_tool_names
 
-# The label of an Opaque that belongs to the message after it, and is sent back with it.
+# The labels of an Opaque that belongs to the part after it, and is sent back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
+CALL_EXTRA_LABEL = "function_call_extra"
+CITATIONS_LABEL = "citations"
+EXTRA_LABELS = frozenset({MESSAGE_EXTRA_LABEL, CALL_EXTRA_LABEL, CITATIONS_LABEL})
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -65,6 +68,7 @@ class _Part(msgspec.Struct):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
+    annotations: list[Any] | None = None
 
 
 class _ItemHeader(msgspec.Struct):
@@ -83,6 +87,7 @@ class _Item(msgspec.Struct):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    namespace: str | None = None
 
 
 class _FailureDetails(msgspec.Struct):
@@ -366,17 +371,20 @@ class ResponsesDecoder:
 
     def _append_content(self, partial: _PartialItem, content: list[AssistantContent]) -> None:
         item = partial.item
-        if item.type == "function_call":
-            content += [partial.call] if partial.call is not None else []
+        if item.type == "function_call" and partial.call is not None:
+            if item.namespace:
+                content.append(self._make_extra(CALL_EXTRA_LABEL, {"namespace": item.namespace}))
+            content.append(partial.call)
         elif item.type == "message":
             if item.phase:
-                extra = msgspec.json.encode({"phase": item.phase}).decode()
-                content.append(Opaque(self._origin, extra, MESSAGE_EXTRA_LABEL))
+                content.append(self._make_extra(MESSAGE_EXTRA_LABEL, {"phase": item.phase}))
             if not partial.raw:
                 content.append(Text("".join(partial.deltas)))
             for part in item.content or ():
                 self._is_refused = self._is_refused or part.refusal is not None
                 text = part.text or part.refusal
+                if text and part.annotations:
+                    content.append(self._make_extra(CITATIONS_LABEL, part.annotations))
                 if text:
                     content.append(Text(text))
         elif item.type == "reasoning":
@@ -386,8 +394,11 @@ class ResponsesDecoder:
             encrypted = item.encrypted_content or "" if partial.raw else ""
             if text or encrypted:
                 content.append(Thinking(text, encrypted, item.id or "", self._origin))
-        elif partial.raw:
+        elif partial.raw and item.type != "function_call":
             content.append(Opaque(self._origin, partial.raw.decode(), item.type))
+
+    def _make_extra(self, label: str, value: object) -> Opaque:
+        return Opaque(self._origin, msgspec.json.encode(value).decode(), label)
 
     def _stop_reason(self, content: list[AssistantContent]) -> StopReason:
         if self._is_refused:

@@ -68,6 +68,7 @@ class MessageEncoder(Protocol):
     cache_key: Hashable  # of the encoded transcript: everything that the bytes depend on
     limits: RequestLimits
     merges_roles: bool = False
+    accepts_reply_first: bool = False  # the first message may be the model's
 
     def open_message(self, role: MessageRole) -> bytes:
         return b""
@@ -189,7 +190,7 @@ class EncodedTranscript:
         blocks = self._encoder.encode_reply(parts)
         if not blocks:
             return
-        if not self._has_started:
+        if not self._has_started and not self._encoder.accepts_reply_first:
             start = self._encoder.encode_input([(0, Text(MISSING_START_TEXT))])
             self._append_blocks(out, "user", position, start)
         self._append_blocks(out, "assistant", position, blocks)

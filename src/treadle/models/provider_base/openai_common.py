@@ -31,7 +31,7 @@ from treadle.models.provider_base.error_mapping import (
     validate_key,
 )
 from treadle.models.provider_base.quirks import COMPATIBLE, Quirks, find_server_key, resolve_server
-from treadle.models.provider_base.request_limits import make_provider_tool_name
+from treadle.models.provider_base.request_limits import OFFICE_TYPES, make_provider_tool_name
 from treadle.models.provider_base.tool_schema import adapt_tool_schema
 
 
@@ -164,9 +164,17 @@ def format_document(part: Document) -> str:
     return f"<document{title}>\n{part.data.decode('utf-8', 'replace')}\n</document>"
 
 
+def list_document_types(quirks: Quirks) -> frozenset[str]:
+    """The types of documents that a server accepts."""
+    pdf = ("application/pdf",) if quirks.supports_documents else ()
+    office = OFFICE_TYPES if quirks.supports_office_files else ()
+    return frozenset(("text/plain", *pdf, *office))
+
+
 def encode_file(part: Document) -> bytes:
     """The fields with a file's name and data."""
-    name = part.title or ("document.pdf" if "pdf" in part.media_type else "document")
+    ending = OFFICE_TYPES.get(part.media_type) or ("pdf" if "pdf" in part.media_type else "")
+    name = part.title or (f"document.{ending}" if ending else "document")
     return b'"filename":%b,"file_data":%b' % (encode_json_string(name), encode_data_url(part))
 
 

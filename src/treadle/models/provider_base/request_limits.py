@@ -41,6 +41,11 @@ from treadle.core.transcript.size_estimate import image_size
 
 MIB = 1 << 20
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+OFFICE_TYPES = {
+    "text/csv": "csv",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+}
 NO_OUTPUT = "(no output)"
 
 Omissions = Mapping[tuple[int, int], str]  # (position, part) -> the reason
@@ -62,7 +67,7 @@ class RequestLimits(msgspec.Struct, frozen=True):
     max_id_length: int = 64
     resends_thinking: bool = True  # thinking of its own origin is sent back
     needs_signature: bool = True  # ... but only if it is signed
-    model: str = ""  # a signature is sent back only to the model that made it
+    model: str = ""  # thinking is sent back only to the model that made it
     signed_labels: frozenset[str] = frozenset()  # of the Opaque blocks that are signatures
 
 
@@ -128,10 +133,9 @@ def _is_accepted_back(
     is_other_model = bool(item.model and limits.model and item.model != limits.model)
     if isinstance(part, Opaque):
         return not (is_other_model and part.label in limits.signed_labels)
-    if not limits.resends_thinking:
+    if is_other_model or not limits.resends_thinking:
         return False
-    is_signed = isinstance(part, RedactedThinking) or bool(part.signature)
-    return not is_other_model if is_signed else not limits.needs_signature
+    return isinstance(part, RedactedThinking) or bool(part.signature) or not limits.needs_signature
 
 
 def _filter_parts(
