@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 import time
@@ -51,6 +52,20 @@ async def test_a_file_that_was_not_read_whole_is_not_overwritten(folder: Path) -
     assert "only a part of a.py" in failed(part[1])
     assert plain(halves[2]) == plain(halves[3]) == "Wrote a.py, now 1 line."
     assert (folder / "a.py").read_text() == "x = 2\n"
+
+
+async def test_half_an_emoji_is_refused_by_every_tool_that_creates_a_file(folder: Path) -> None:
+    half = "smile \ud83d"
+    patch = f"*** Begin Patch\n*** Add File: a.txt\n+{half}\n*** End Patch\n"
+    async with hands(folder) as agent:
+        written: list[Any] = [
+            ("write", json.dumps({"file_path": "a.txt", "content": half})),
+            ("edit", json.dumps({"file_path": "a.txt", "old_string": "", "new_string": half})),
+            ("apply_patch", json.dumps({"patch": patch})),
+        ]
+        items = await agent.do(*written)
+    assert all("half a surrogate pair" in failed(item) for item in items)
+    assert not (folder / "a.txt").exists()
 
 
 async def test_mode_line_ends_and_mark_stay(folder: Path) -> None:

@@ -31,6 +31,7 @@ from treadle.apps.cli.output import (
     RunReport,
     Stdout,
     StreamJsonHeader,
+    WarningPrinter,
     format_usage,
     get_turn_detail,
     redact_report,
@@ -201,8 +202,7 @@ class HeadlessRun:
         line, observers = self._command_line, list[Observer]([self._totals])
         if stream_json is not None:
             observers.append(stream_json)
-        if self._progress is not None:
-            observers.append(self._progress)
+        observers.append(self._progress or WarningPrinter())
         resume = line.text("resume") if line.has("resume") else None
         options = SessionOptions(
             resume="" if line.has("continue") else resume,

@@ -3,6 +3,7 @@
     Stdout            writes without blocking the run; the reader may be slow or gone
     RunReport         the result: printed by `json`, and the last line of `stream-json`
     ProgressPrinter   an observer that prints a line for each event
+    WarningPrinter    an observer that prints the warnings only
 
 Used by headless.py. Events as JSON lines are in stream_json.py.
 """
@@ -135,6 +136,17 @@ def redact_report(report: RunReport) -> RunReport:
         detail=redact_for_display(report.detail) if report.detail else "",
         denied=tuple(redact_for_display(summary) for summary in report.denied),
     )
+
+
+class WarningPrinter:
+    """An observer that prints warnings on stderr, for runs that show no progress."""
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, events.WarningRaised):
+            print_error(escape_invisible(strip_escapes(redact_for_display(event.text))))
+
+    def on_item(self, position: int, item: Item) -> None:
+        pass
 
 
 class ProgressPrinter:

@@ -25,6 +25,7 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop.emitter import Emitter
+from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import (
     ApprovalDecision,
     EarlyResult,
@@ -303,7 +304,17 @@ class SessionState:
         place = (refused.position, refused.part)
         self._log.write(Quarantined(*place, refused.reason))
         self.state = msgspec.structs.replace(self.state, quarantine=self.state.quarantine | {place})
-        self._emitter.emit(WarningRaised, f"left out of the request: {refused.reason}")
+        what = _describe_part(self.state.transcript[refused.position], refused.part)
+        self._emitter.emit(WarningRaised, f"{what} is left out of requests: {refused.reason}")
+
+
+def _describe_part(item: Item, part: int) -> str:
+    if isinstance(item, (UserItem, AssistantItem, ToolResultItem)) and part < len(item.content):
+        content = item.content[part]
+        preview = f" ({content.text[:40]!r})" if isinstance(content, Text) else ""
+        owner = {UserItem: "your message", AssistantItem: "a reply"}.get(type(item), "a result")
+        return f"{type(content).__name__.lower()} of {owner}{preview}"
+    return f"{type(item).__name__.removesuffix('Item').lower()} of the conversation"
 
 
 class TurnState(msgspec.Struct, frozen=True):

@@ -88,6 +88,9 @@ class Codec(Protocol):
 
     def create_decoder(self, request: ModelRequest) -> Decoder: ...
 
+    def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
+        """The events of a reply in one piece instead of a stream; none if it is not a reply."""
+
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         """The error for a response without a stream."""
 
