@@ -14,13 +14,15 @@ from msgspec.structs import replace
 from treadle.policy.evaluation.command_rules import CommandRules
 from treadle.policy.evaluation.file_evaluator import AccessMode, FileEvaluator
 from treadle.policy.evaluation.ruling import PolicyFinding
-from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, is_inside
+from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
 
 Findings = Iterable[PolicyFinding]
+_REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
+_SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 
 
 class PathAccess:
@@ -39,6 +41,27 @@ class PathAccess:
         yield from self._evaluate_writes(command, effects)
         yield from self._evaluate_mentions(command, effects, is_exact)
         yield from self._evaluate_folders(command, effects, is_exact)
+
+    def find_outside(self, command: SimpleCommand, effects: Effects, words: Sequence[Word]) -> str:
+        """A path outside of the workspace among the words of a program that is not known.
+
+        Words of a command for a container or another host are not paths here.
+        """
+        is_remote = not _REMOTE_SUBCOMMANDS.isdisjoint(w.text for w in command.argv[1:4])
+        if not effects.is_opaque or is_remote or command.cd_paths is None:
+            return ""
+        cwds = [c for path in command.cd_paths for c in self._files.list_cwds(path, self._cwd)]
+        for word in words:
+            for value in list_values(word.text or ""):
+                if _may_be_outside(value) and any(self._is_outside(value, c) for c in cwds):
+                    return value
+        return ""
+
+    def _is_outside(self, path: str, cwd: str) -> bool:
+        real = self._files.resolve(path, cwd).path
+        is_known = is_inside(real, (*self._roots, *_SYSTEM_FOLDERS, NULL_DEVICE))
+        top = "/" + real.strip("/").partition("/")[0]
+        return not is_known and (not path.startswith("/") or self._files.exists(top))
 
     # ---------------------------------------------------------------- the steps, in order
 
@@ -267,6 +290,10 @@ def _find_glob_folder(text: str) -> str:
     """The folder in which a pattern is expanded, if it names one."""
     head = re.split(r"[*?\[]", text, maxsplit=1)[0]
     return head[: head.rfind("/") + 1]
+
+
+def _may_be_outside(text: str) -> bool:
+    return text.startswith(("/", "~")) or ".." in text.split("/")
 
 
 def _is_home_of_other_user(word: Word) -> bool:

@@ -50,7 +50,8 @@ def _make_writer(
 
 def _make_printer(value: str = "", runs: str = "") -> ProgramSpec:
     """A program that prints information of its own; operands are text."""
-    return ProgramSpec("text", OptionGrammar(value, runs=word_set(runs)))
+    grammar = OptionGrammar(value, runs=word_set(runs))
+    return ProgramSpec("text", grammar, is_print_only=not runs)
 
 
 _PROGRAMS: dict[str, ProgramSpec] = {
@@ -204,7 +205,6 @@ _PROGRAMS: dict[str, ProgramSpec] = {
         "none", "OFIEDHCRM", "--file --directory --pattern-file", reads="-I",
         writes="-O -F --file -D --directory", runs="-E --pattern-file --rsh-command",
     ),
-    "docker": _make_writer("text", runs="-v --volume --mount --privileged --pid"),
 }  # fmt: skip
 
 # Programs that run code given by these options, or on standard input if there are no words.
@@ -249,13 +249,7 @@ _RISKY_OPTIONS: dict[str, re.Pattern[str]] = {
     for names, pattern in {
         "gcc g++ cc c++ clang clang++": r"-wrapper|-fplugin|-B|-specs|-fuse-ld=.*/|-Xclang|-load|@",
         "rustc": r"-C|--codegen|-Z|@",
-        "go": r"--?(?:exec|toolexec|vettool|overlay|modfile|ldflags=.*extld)",
-        "cargo": r"--config|-Z",
-        "npm pnpm yarn bun": r"--(?:script-shell|shell|node-options|(?:user|global)config)",
-        "gradle mvn ant": r"-I|--init-script|-s$|--settings|-gs|--global-settings",
-        "just": r"--(?:shell|chooser|justfile)|-f",
-        "cmake": r"-E|-P|-C",
-        "pip pip3": r"--log",
+        "go": r"--?ldflags=.*extld",
         "ip": r"netns|vrf",
         "tcpdump": r"-\w*z",
         "nmap": r"--script|--datadir|--servicedb",
@@ -266,8 +260,6 @@ _RISKY_OPTIONS: dict[str, re.Pattern[str]] = {
         "protoc": r"--plugin",
         "sqlite3": r"\.(?:shell|system|read|open|output|once|log|load|import)|.*(?:load_|edit\()",
         "java": r"-(?:javaagent|agentlib|agentpath|XX:On)|@",
-        "helm": r"--post-renderer",
-        "docker podman": r"--(?:cap-add|device|security-opt|userns|volumes-from|env-file)",
         "yq": r"-i|--inplace|.*\b(?:load|env|strenv|envsubst)",
         "openssl": r"-(?:in|inkey|key|out|CAfile|config|engine|provider|writerand)\b",
     }.items()
@@ -401,6 +393,11 @@ def _analyze_interpreter(name: str, words: Sequence[Word]) -> Effects:
         mentions=tuple(words),
         is_opaque=True,
     )
+
+
+def is_interpreter(name: str) -> bool:
+    """Whether the program runs any script that it is given."""
+    return name in SHELLS or _find_interpreter(name.rpartition("/")[2]) is not None
 
 
 def _find_interpreter(name: str) -> str | None:
