@@ -17,10 +17,12 @@ from treadle.policy.evaluation.ruling import PolicyFinding
 from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
+from treadle.policy.shell.analysis.search_filter import SearchFilter
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
 
 Findings = Iterable[PolicyFinding]
+_NO_FILTER = SearchFilter()
 _REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 
@@ -78,7 +80,9 @@ class PathAccess:
         for word in effects.reads:
             if word.text is None and effects.is_print_only:
                 continue
-            yield from self._evaluate_word(command, word, "read", is_exact, effects.is_recursive)
+            yield from self._evaluate_word(
+                command, word, "read", is_exact, effects.is_recursive, effects.search
+            )
             if effects.follows_symlinks and not is_exact:
                 for path in self.expand_glob(command, word) or ():
                     evaluate = partial(self._files.evaluate_symlinks, path)
@@ -124,6 +128,7 @@ class PathAccess:
             evaluate = partial(
                 self._files.evaluate,
                 ".", "read", is_exact=is_exact, is_recursive=effects.is_recursive,
+                search=effects.search,
             )  # fmt: skip
             yield from self._evaluate_in_each_cwd(command, evaluate)
         if name == "git":
@@ -149,6 +154,7 @@ class PathAccess:
         access: AccessMode,
         is_exact: bool = False,
         is_recursive: bool = False,
+        search: SearchFilter = _NO_FILTER,
     ) -> Findings:
         if access == "read" and (word.is_process_substitution or word.text == "-"):
             return
@@ -160,8 +166,9 @@ class PathAccess:
             yield PolicyFinding(word.source, "ask", "it matches too many names to check")
         for path in paths or ():
             evaluate = partial(
-                self._files.evaluate, path, access, is_exact=is_exact, is_recursive=is_recursive
-            )
+                self._files.evaluate, path, access,
+                is_exact=is_exact, is_recursive=is_recursive, search=search,
+            )  # fmt: skip
             yield from self._evaluate_in_each_cwd(command, evaluate, path)
 
     def _evaluate_primary_write(

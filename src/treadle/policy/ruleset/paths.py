@@ -44,6 +44,15 @@ class FileSystemView(msgspec.Struct, frozen=True):
         except (OSError, ValueError):
             return None
 
+    def read(self, path: str, limit: int) -> bytes | None:
+        """The content of a file; None if it cannot be read, or is longer than `limit`."""
+        try:
+            with open(self.map_path(path), "rb") as file:  # noqa: PTH123
+                content = file.read(limit + 1)
+        except (OSError, ValueError):
+            return None
+        return content if len(content) <= limit else None
+
     def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
         """The names in a folder; None if there are more than `limit`."""
         try:

@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 
 from treadle.policy.shell.analysis.effects import Effects
-from treadle.policy.shell.analysis.git_files import analyze_git_files
+from treadle.policy.shell.analysis.git_files import analyze_git_files, list_searched_paths
+from treadle.policy.shell.analysis.search_filter import parse_git_grep_filter
 from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
 
@@ -170,15 +171,17 @@ def analyze_git(words: Sequence[Word]) -> Effects:
         doubts.append("a path relative to another folder")
     is_reading = name in _READ_SUBCOMMANDS or _is_listing(name, line.arguments)
     files = Effects() if is_reading else analyze_git_files(name, line.arguments, line.folders)
+    searched = list_searched_paths(line.arguments, line.folders) if name == "grep" else []
     return Effects(
         is_read_only=is_reading and not writes,
-        reads=(*line.folders, *outside, *reads, *files.reads),
+        reads=(*outside, *reads, *files.reads, *(searched or line.folders)),
         writes=tuple(writes),
         primary_writes=files.primary_writes,
         mentions=line.arguments,
         doubts=(*doubts, *files.doubts),
         is_recursive=name == "grep" or files.is_recursive,
-        reads_cwd=True,
+        reads_cwd=not searched,
+        search=parse_git_grep_filter(line.arguments),
     )
 
 

@@ -50,6 +50,14 @@ def analyze_git_files(name: str, arguments: Sequence[Word], folders: Sequence[Wo
     )
 
 
+def list_searched_paths(arguments: Sequence[Word], folders: Sequence[Word]) -> list[Word]:
+    """The paths after `--`, if they are all plain ones; else the search is in the whole folder."""
+    at = next((i for i, word in enumerate(arguments) if word.text == "--"), len(arguments))
+    paths = arguments[at + 1 :]
+    is_plain = all(w.text and not any(c in w.text for c in ":*?[") for w in paths)
+    return [_join_folders(word, folders) for word in paths] if is_plain else []
+
+
 def _split_checkout(arguments: Sequence[Word], operands: list[Word]) -> tuple[list[Word], bool]:
     """The files, and whether they come from a commit. Without `--`, the first is a branch."""
     at = next((i for i, word in enumerate(arguments) if word.text == "--"), None)

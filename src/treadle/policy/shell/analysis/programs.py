@@ -18,6 +18,7 @@ from treadle.policy.shell.analysis.file_transfer import FILE_TRANSFER_PROGRAMS
 from treadle.policy.shell.analysis.find import analyze_find
 from treadle.policy.shell.analysis.git import analyze_git
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
+from treadle.policy.shell.analysis.search_filter import parse_grep_filter, parse_rg_filter
 from treadle.policy.shell.analysis.sed import analyze_sed
 from treadle.policy.shell.analysis.tar import analyze_tar
 from treadle.policy.shell.ast import SimpleCommand, Word
@@ -55,7 +56,7 @@ def _make_printer(value: str = "", runs: str = "") -> ProgramSpec:
 
 
 _PROGRAMS: dict[str, ProgramSpec] = {
-    "ls": _make_reader("IwT", "--ignore --width --tabsize --hide", recurses="R"),
+    "ls": _make_reader("IwT", "--ignore --width --tabsize --hide"),
     "tac": _make_reader("s", "--separator"),
     "nl": _make_reader("bdfhilnsvw"),
     "head": _make_reader("nc", "--lines --bytes"),
@@ -348,8 +349,12 @@ def _adjust_effects(
         return Effects(has_inline_code=True)
     if name == "jq" and any(map(_JQ_UNSAFE.search, texts)):
         return Effects(doubts=("a jq program that reads the environment or other files",))
-    if name == "grep" and any(map(_GREP_RECURSIVE.search, texts)):
-        return replace(effects, is_recursive=True)
+    if name == "rg":
+        return replace(effects, search=parse_rg_filter(scan_options(words, spec.grammar)[0]))
+    if name == "grep":
+        search = parse_grep_filter(scan_options(words, spec.grammar)[0])
+        is_recursive = effects.is_recursive or any(map(_GREP_RECURSIVE.search, texts))
+        return replace(effects, search=search, is_recursive=is_recursive)
     if name == "unzip":
         return replace(effects, writes=(), primary_writes=effects.writes)
     if name == "wget":
