@@ -57,14 +57,14 @@ class CommandEvaluator:
         self._rules = CommandRules(context.rules)
 
     def evaluate(
-        self, text: str, cwd: str
+        self, text: str, cwd: str, *, is_sandboxed: bool = False
     ) -> tuple[tuple[PolicyFinding, ...], ParsedCommand | None]:
         """The findings on a command line, at least one, and the parsed line."""
         malformed = _find_malformation(text)
         if malformed:
             return (PolicyFinding(text, "deny", malformed),), None
         parsed = parse_command(text)
-        paths = PathAccess(self._files, cwd, self._rules)
+        paths = PathAccess(self._files, cwd, self._rules, is_sandboxed=is_sandboxed)
         line = _LineEvaluator(self._context, paths, self._rules, parsed)
         findings = (
             *filter(None, map(self._find_forbidding_deep, parsed.guessed_commands)),

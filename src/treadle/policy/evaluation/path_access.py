@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from treadle.policy.evaluation.command_rules import CommandRules
 from treadle.policy.evaluation.file_evaluator import AccessMode, FileEvaluator
+from treadle.policy.evaluation.git_config import find_git_program
 from treadle.policy.evaluation.ruling import PolicyFinding
 from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.policy.shell.analysis.effects import Effects
@@ -30,7 +31,10 @@ _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 class PathAccess:
     """Evaluates the paths of the commands of one line."""
 
-    def __init__(self, files: FileEvaluator, cwd: str, rules: CommandRules) -> None:
+    def __init__(
+        self, files: FileEvaluator, cwd: str, rules: CommandRules, *, is_sandboxed: bool
+    ) -> None:
+        self._is_sandboxed = is_sandboxed
         self._files = files
         self._roots = files.context.roots
         self._cwd = cwd
@@ -136,6 +140,11 @@ class PathAccess:
             yield from self._evaluate_in_each_cwd(
                 command, partial(self._evaluate_repository, folders or ["."])
             )
+            is_named = self._rules.has_rule_without_more_words(command.argv)
+            if effects.is_read_only and not is_named and not self._is_sandboxed:
+                yield from self._evaluate_in_each_cwd(
+                    command, partial(self._evaluate_git_programs, folders)
+                )
         if name in ("cd", "pushd") and not is_exact:
             for word in command.argv[1:]:
                 if (word.text or "")[:1] != "-":
@@ -249,6 +258,15 @@ class PathAccess:
                 break
             here = here.rpartition("/")[0] or "/"
         return PolicyFinding(cwd, "allow", "an ordinary repository", is_read_only=True)
+
+    def _evaluate_git_programs(self, folders: Sequence[str], cwd: str) -> PolicyFinding:
+        """Outside of the sandbox, git must run no program of the repository while it reads."""
+        for folder in folders:
+            cwd = self._files.resolve(folder, cwd).path
+        program = find_git_program(self._files.file_system, cwd)
+        if program:
+            return PolicyFinding(cwd, "ask", program)
+        return PolicyFinding(cwd, "allow", "git runs no other program", is_read_only=True)
 
     # ---------------------------------------------------------------- patterns
 

@@ -45,9 +45,12 @@ class FileSystemView(msgspec.Struct, frozen=True):
             return None
 
     def read(self, path: str, limit: int) -> bytes | None:
-        """The content of a file; None if it cannot be read, or is longer than `limit`."""
+        """The content of a regular file; None if it cannot be read, or is longer than `limit`."""
         try:
-            with open(self.map_path(path), "rb") as file:  # noqa: PTH123
+            handle = os.open(self.map_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as file:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    return None
                 content = file.read(limit + 1)
         except (OSError, ValueError):
             return None

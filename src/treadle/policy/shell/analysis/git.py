@@ -34,7 +34,7 @@ _RUN_OPTIONS = word_set(
     "--ignore-revs-file --contents --separate-git-dir --reference --upload-archive --remote "
     "--server-option --sendmail-cmd --interactive --edit-description --git-dir "
     "--pathspec-from-file --stdin --file --signature-file --description-file --stdin-paths "
-    "--show-signature --batch --batch-command"
+    "--show-signature --batch --batch-command --remerge-diff"
 )
 _WRITE_OPTIONS = word_set("--output --output-directory --prefix --build-fake-ancestor")
 _SAFE_OPTIONS = word_set(  # full names that share a beginning with one above
