@@ -5,7 +5,7 @@ is made with; only `save_rules`, which the user causes, adds to them.
 """
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -97,6 +97,15 @@ class RulePolicy:
         """The user chose another mode."""
         self._mode = mode
         self._evaluator = self._make_evaluator()
+
+    @property
+    def denies_files(self) -> bool:
+        """Whether a rule denies reading a file or a folder."""
+        return self._evaluator.files.denies_search
+
+    def find_denied(self, paths: Sequence[str]) -> list[str]:
+        """The files among `paths` that a search may not read: real paths, without symlinks."""
+        return self._evaluator.files.find_denied(paths)
 
     @property
     def rules(self) -> RuleSet:

@@ -6,7 +6,11 @@ import pytest
 
 from tests.tools.builtin.helpers import Hands, failed, hands, plain
 from tests.workspace.helpers import needs_bubblewrap
+from treadle.policy.evaluation.context import PolicyContext
+from treadle.policy.policy import RulePolicy
+from treadle.policy.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import builtin_tools
+from treadle.tools.builtin.session import FindDenied
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 
@@ -167,3 +171,42 @@ async def test_search_works_where_a_sandbox_is_required(tree: Path) -> None:
         await workspace.aclose()
     assert "src/one.py:1" in plain(found)
     assert plain(files) == "src/one.py"
+
+
+async def test_a_search_leaves_out_denied_files_and_says_so(tree: Path) -> None:
+    (tree / ".env").write_text("needle=secret\n")
+    (tree / "src/k[1].pem").write_text("needle\n")
+    (tree / "alias.txt").hardlink_to(tree / ".env")
+    rules = parse_rules({"deny": ["Read(.env)", "Read(*.pem)"]}, root=str(tree), home="/h")
+    policy = RulePolicy(PolicyContext(str(tree), "/h", rules, tools_skip_denied=True))
+
+    async def get_find_denied() -> FindDenied | None:
+        return policy.find_denied if policy.denies_files else None
+
+    async with hands(tree, get_find_denied=get_find_denied, agent={"policy": policy}) as agent:
+        found, named, none = await agent.do(
+            ("grep", {"pattern": "needle"}),
+            ("grep", {"pattern": "needle", "glob": ".env"}),
+            ("grep", {"pattern": "needle", "path": "src/deep"}),
+        )
+    note = "(not searched, because a rule denies reading: "
+    assert plain(found).split("\n") == [
+        ".config/five.py", "src/deep/two.py", "src/one.py", "src/three.ts",
+        note + ".env, alias.txt, src/k[1].pem)",
+    ]  # fmt: skip
+    assert plain(named) == f"No matches.\n{note}.env)"
+    assert plain(none) == "src/deep/two.py"
+
+
+async def test_whether_a_denied_file_matches_is_not_told(tree: Path) -> None:
+    (tree / ".env").write_text("KEY=hunter2\n")
+
+    async def get_find_denied() -> FindDenied:
+        return lambda paths: [path for path in paths if path.endswith("/.env")]
+
+    async with hands(tree, get_find_denied=get_find_denied) as agent:
+        right, wrong = await agent.do(
+            ("grep", {"pattern": "hunter2", "output_mode": "count"}),
+            ("grep", {"pattern": "hunter3", "output_mode": "count"}),
+        )
+    assert plain(right) == plain(wrong)

@@ -196,7 +196,7 @@ async def build_agent(
         model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
 
         # Tools: built-in, then MCP servers and skills
-        builtin = _make_builtin_tools(model, workspace, can_ask=can_ask)
+        builtin = _make_builtin_tools(model, workspace, policy, can_ask=can_ask)
         if view is not None:
             builtin.restore_cwd(store.session_id, view.transcript)
         tools: list[ToolLike] = [redact_source(builtin, secrets)]
@@ -421,14 +421,21 @@ class _WorkspacePreloader(BaseObserver):
             self._workspace.preload()
 
 
-def _make_builtin_tools(model: Model, workspace: LazyWorkspace, *, can_ask: bool) -> BuiltinSource:
+def _make_builtin_tools(
+    model: Model, workspace: LazyWorkspace, policy: LazyPolicy, *, can_ask: bool
+) -> BuiltinSource:
     """The built-in tools that this model can use; `ask` only if the user can answer."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
     names = list(SMALL_TOOLS if _is_small(model) else STANDARD_TOOLS)
     if not can_ask and "ask" in names:
         names.remove("ask")
-    return builtin_tools(workspace, names, native_pdf="documents" in model.card.abilities)
+    return builtin_tools(
+        workspace,
+        names,
+        native_pdf="documents" in model.card.abilities,
+        get_find_denied=policy.get_find_denied,
+    )
 
 
 def _make_subagent_options(

@@ -8,7 +8,7 @@ Used by assemble.py, checkpoints.py and `treadle replay`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -190,6 +190,11 @@ class LazyPolicy:
             await self._workspace.open()  # the rules depend on whether there is a sandbox
         return self._policy.get()
 
+    async def get_find_denied(self) -> Callable[[Sequence[str]], list[str]] | None:
+        """Which of some files may not be read; None if no rule denies reading a file."""
+        policy = await self.get_policy()
+        return policy.find_denied if policy.denies_files else None
+
     def _make_policy(self) -> RulePolicy:
         from treadle.policy.policy import RulePolicy, build_policy_context
 
@@ -197,8 +202,14 @@ class LazyPolicy:
             if self._save_rules is not None:
                 self._save_rules(rules)
 
-        return RulePolicy(
+        # The search tools and the sandbox leave out what a rule denies: see assemble.py.
+        context = msgspec.structs.replace(
             build_policy_context(self._workspace.root, self._rules(), self._added_folders),
+            tools_skip_denied=True,
+            sandbox_hides_denied=self._workspace.get_local().sandboxed,
+        )
+        return RulePolicy(
+            context,
             mode=self._mode,
             interactive=self._interactive,
             sandboxed=self._workspace.get_local().sandboxed,

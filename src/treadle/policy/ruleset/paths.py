@@ -44,6 +44,18 @@ class FileSystemView(msgspec.Struct, frozen=True):
         except (OSError, ValueError):
             return None
 
+    def read(self, path: str, limit: int) -> bytes | None:
+        """The content of a regular file; None if it cannot be read, or is longer than `limit`."""
+        try:
+            handle = os.open(self.map_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as file:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    return None
+                content = file.read(limit + 1)
+        except (OSError, ValueError):
+            return None
+        return content if len(content) <= limit else None
+
     def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
         """The names in a folder; None if there are more than `limit`."""
         try:

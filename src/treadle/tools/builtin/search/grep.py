@@ -14,7 +14,12 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
-from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_ripgrep
+from treadle.tools.builtin.search.ripgrep import (
+    find_left_out,
+    incomplete_warning,
+    make_formatter,
+    run_ripgrep,
+)
 from treadle.tools.builtin.session import CallSite
 
 DEFAULT_HEAD_LIMIT = 250
@@ -67,18 +72,21 @@ class GrepTool(BuiltinTool[GrepArguments]):
 
     async def run(self, args: GrepArguments, site: CallSite) -> ToolOutput:
         limit = args.head_limit or DEFAULT_HEAD_LIMIT
-        options = [*_build_options(args, limit), f"--regexp={args.pattern}"]
+        filters = list(_build_filters(args))
+        left_out, note = await find_left_out(site, filters, args.path or ".")
+        options = [*_build_options(args, limit), *filters, *left_out, f"--regexp={args.pattern}"]
         done, top = await run_ripgrep(site, options, args.path or ".")
+        note = incomplete_warning(done) + note
         total, matches = _select_first(done.stdout, args.output_mode, args.offset + limit)
         if not total:
-            return ToolOutput(f"No matches.{incomplete_warning(done)}", display="No matches")
+            return ToolOutput(f"No matches.{note}", display="No matches")
         format_path = make_formatter(top, site)
         shown = matches[args.offset :]
         lines = [_format_line(format_path(name), rest, args) for name, rest in shown]
         left = total - args.offset - len(lines)
         more = f"\n({left} more; continue with offset={args.offset + limit})" if left > 0 else ""
         count = plural(total, "line" if args.output_mode == "content" else "file")
-        return ToolOutput("\n".join(lines) + more + incomplete_warning(done), count)
+        return ToolOutput("\n".join(lines) + more + note, count)
 
 
 def _build_options(args: GrepArguments, limit: int) -> Iterator[str]:
@@ -97,6 +105,9 @@ def _build_options(args: GrepArguments, limit: int) -> Iterator[str]:
         yield "--ignore-case"
     if args.multiline:
         yield from ("--multiline", "--multiline-dotall")
+
+
+def _build_filters(args: GrepArguments) -> Iterator[str]:
     if args.glob:
         yield f"--glob={args.glob}"
     if args.type:

@@ -5,6 +5,7 @@ Used by `glob` and `grep`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from treadle.core.ripgrep import find_ripgrep
 from treadle.tools.builtin.session import CallSite
 
 TIMEOUT = 30.0
+MAX_LEFT_OUT = 10
+_GLOB_CHARACTER, _QUOTE = re.compile(r"[\\*?\[\]{}!]"), r"\\\g<0>"
 MAX_OUTPUT_BYTES = 16 << 20
 # Hidden files are searched, but not the folders of version control.
 DEFAULT_OPTIONS = (
@@ -52,6 +55,31 @@ async def _run_in_folder(
         message = done.stderr.decode(errors="replace").strip().removeprefix("rg: ")
         raise ToolError(message[:2_000] or f"ripgrep failed with exit code {done.exit_code}")
     return done
+
+
+async def find_left_out(
+    site: CallSite, filters: Sequence[str], given_path: str
+) -> tuple[list[str], str]:
+    """Options that leave out the files that a rule denies, and a note that names them.
+
+    Found before the search: whether a denied file matches must not be told either."""
+    get = site.sessions.get_find_denied
+    find_denied = await get() if get is not None else None
+    if find_denied is None:
+        return [], ""
+    listed, top = await run_ripgrep(site, ["--files", "--null", *filters], given_path)
+    if listed.timed_out or listed.is_truncated:
+        raise ToolError("there are too many files to check which may be read; narrow the path")
+    names = [name.removeprefix(b"./") for name in listed.stdout.split(b"\0")[:-1]]
+    paths = {f"{top}/{name.decode(errors='surrogateescape')}": name for name in names}
+    denied = sorted(path[len(str(top)) + 1 :] for path in find_denied(list(paths)))
+    if not denied:
+        return [], ""
+    format_path = make_formatter(top, site)
+    shown = [format_path(name.encode(errors="surrogateescape")) for name in denied[:MAX_LEFT_OUT]]
+    more = f" and {len(denied) - len(shown)} more" if len(denied) > len(shown) else ""
+    note = f"\n(not searched, because a rule denies reading: {', '.join(shown)}{more})"
+    return [f"--glob=!/{re.sub(_GLOB_CHARACTER, _QUOTE, name)}" for name in denied], note
 
 
 def make_formatter(folder: Path, site: CallSite) -> Callable[[bytes], str]:
