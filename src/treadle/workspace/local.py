@@ -23,6 +23,7 @@ import msgspec
 
 from treadle.core.contracts.workspace import CommandResult, FileContent, ProgramResult
 from treadle.core.errors import WorkspaceError
+from treadle.core.protected_paths import find_aliased_part
 from treadle.workspace import environment, files
 from treadle.workspace.background_command import BackgroundCommand
 from treadle.workspace.output import decode_output, join_head_tail
@@ -37,7 +38,7 @@ from treadle.workspace.processes import (
 from treadle.workspace.sandbox import limits, read_only
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
 from treadle.workspace.sandbox.probe import find_sandbox_problem
-from treadle.workspace.sandbox.protected_paths import PROTECTED_NAMES, PROTECTED_PATHS
+from treadle.workspace.sandbox.protected_paths import FileDenials
 from treadle.workspace.scratch_dir import ScratchDir
 from treadle.workspace.temp_files import TempFiles
 
@@ -54,6 +55,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     sandbox          auto: if it can be built · required: or run nothing · off
     network          whether sandboxed commands can use the network
     protected        further paths in the root that stay read-only
+    denials          deny rules about files, which hold for sandboxed commands too
     env_passthrough  further environment variables that commands get
     state_dir        the agent's own folder for what must survive a crash
     outputs_dir      where long outputs are kept; by default only until closing
@@ -67,6 +69,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     sandbox: SandboxMode = "auto"
     network: bool = False
     protected: tuple[str, ...] = ()
+    denials: FileDenials = FileDenials()
     env_passthrough: tuple[str, ...] = ()
     state_dir: Path | None = None
     outputs_dir: Path | None = None
@@ -94,7 +97,8 @@ class LocalWorkspace:
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
         self.outputs_dir.mkdir(parents=True, exist_ok=True)
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
-        self._temp_files = TempFiles((options.state_dir or _default_state_dir()) / "temps")
+        state_dir = options.state_dir or _default_state_dir()
+        self._temp_files = TempFiles(state_dir / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
         self._output_names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
@@ -108,8 +112,10 @@ class LocalWorkspace:
             Confinement(
                 writable=self._roots,
                 temp_dir=self.temp_dir,
+                set_aside_dir=state_dir / "set_aside",
                 network=options.network,
-                protected=(*PROTECTED_PATHS, *options.protected),
+                protected=options.protected,
+                denials=options.denials,
                 # Our own programs, such as ripgrep, wherever treadle is installed.
                 readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
             ),
@@ -146,6 +152,7 @@ class LocalWorkspace:
         if self._options.sandbox == "off":
             self.sandbox_problem = "it is switched off"
             return
+        await asyncio.to_thread(self._sandbox.scan)
         env = self.command_environment(sandboxed=True)
         problem = await find_sandbox_problem(self._fork_server, self._sandbox, self._root, env)
         if problem and self._options.sandbox == "required":
@@ -168,7 +175,7 @@ class LocalWorkspace:
         """A protected file may be changed only under its own name: the target of a symlink may
         have changed since the approval."""
         named = os.path.normpath(self._root / Path(path).expanduser())
-        if named != str(real) and not PROTECTED_NAMES.isdisjoint(real.parts):
+        if named != str(real) and find_aliased_part(str(real)):
             raise WorkspaceError(f"{path} resolves to {real}, which is protected; use that path")
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
@@ -182,6 +189,7 @@ class LocalWorkspace:
         root, rest = files.locate(self._roots, self._root, path)
         self._refuse_aliased_protected(path, root / rest)
         async with self._file_lock(root / rest):
+            self._sandbox.accept(root / rest)
             return await _run_uncancelled(
                 lambda: files.write(root, rest, data, self._temp_files, expected, mode)
             )
@@ -320,7 +328,6 @@ class LocalWorkspace:
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
         await self._fork_server.aclose()
-        await self._sandbox.aclose()
         self._temp_files.close()
         await asyncio.to_thread(self._scratch.remove)
 
@@ -409,7 +416,7 @@ class LocalWorkspace:
             total_bytes=stream.total,
             full_output=stream.path,
             cwd=ended.cwd,
-            note="; ".join(_describe_exit(ended, timeout, self._sandbox.take_removed())),
+            note="; ".join(_describe_exit(ended, timeout, self._sandbox.take_notes())),
         )
 
 
@@ -422,7 +429,7 @@ def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
         raise WorkspaceError(f"the sandbox failed: {problem}")
 
 
-def _describe_exit(ended: ProcessExit, timeout: float | None, removed: list[str]) -> Iterator[str]:
+def _describe_exit(ended: ProcessExit, timeout: float | None, notes: list[str]) -> Iterator[str]:
     """Notes on the end of a command that its output does not show."""
     if ended.timed_out:
         yield f"it did not end within {timeout:g} s and was killed" if timeout else "it timed out"
@@ -432,8 +439,7 @@ def _describe_exit(ended: ProcessExit, timeout: float | None, removed: list[str]
         yield "it dumped core"
     if ended.leftovers and not ended.timed_out:
         yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
-    if removed:
-        yield f"{', '.join(removed)} was removed: a command may not redirect git"
+    yield from notes
 
 
 def _default_state_dir() -> Path:

@@ -63,6 +63,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     in_bubblewrap  argv is bubblewrap's: its own two processes get no TERM
     nproc          RLIMIT_NPROC; 0 if a cgroup limits the processes
     secrets        values that are redacted from its output before it is stored
+    forbidden      (root, paths below it) that are moved to `set_aside_dir` if the agent is killed
     """
 
     argv: tuple[str, ...]
@@ -83,6 +84,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     landlock_ruleset: int | None = None
     nproc: int = 0
     secrets: tuple[bytes, ...] = ()
+    forbidden: tuple[tuple[str, list[str]], ...] = ()
+    set_aside_dir: str = ""
 
 
 class CapturedStream(msgspec.Struct, frozen=True):

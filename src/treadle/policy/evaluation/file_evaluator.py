@@ -12,15 +12,14 @@ from itertools import chain
 from os.path import normpath
 from typing import Literal
 
+from treadle.core.protected_paths import describe_use, find_protected_part, fold_case
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.ruling import FindingKind, PolicyFinding
 from treadle.policy.ruleset.path_patterns import PathPattern
 from treadle.policy.ruleset.paths import (
     NULL_DEVICE,
     ResolvedPath,
-    find_protected_part,
     find_secret_part,
-    fold_case,
     is_inside,
     is_own_config,
     resolve_path,
@@ -138,7 +137,7 @@ class FileEvaluator:
             if _allows_write(rule, resolved.path, protected, is_in_workspace):
                 return PolicyFinding.from_rule(subject, "allow", rule)
         if protected:
-            reason = f"{'/'.join(protected)} is protected: programs run what is in it"
+            reason = f"{'/'.join(protected)} is protected: {describe_use(protected)}"
             return _make_finding(subject, "ask", resolved, reason)
         if not is_in_workspace:
             reason = "no rule allows writing it, and it is outside the workspace"

@@ -13,6 +13,7 @@ import time
 
 from .output_buffer import OutputBuffer
 from .process_tree import kill_descendants, list_descendants, read_process_table, signal_each
+from .set_aside import set_aside_each
 from .syscalls import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -265,7 +266,10 @@ class Supervisor:
             "left": left,
             "stream": {} if buffer is None else buffer.report(),
         }
-        if not self.orphaned:
+        if self.orphaned:
+            for root, paths in self.request["forbidden"]:
+                set_aside_each(paths, root, self.request["set_aside_dir"])
+        else:
             send_message(self.control, ("exited", outcome))
 
     def kill_strays(self) -> list[str]:
