@@ -32,7 +32,7 @@ from treadle.apps.assembly.redaction import (
     redact_hooks,
     redact_source,
 )
-from treadle.apps.assembly.rules import is_trusted, load_rules, make_rule_saver
+from treadle.apps.assembly.rules import is_trusted, load_rules, make_file_denials, make_rule_saver
 from treadle.apps.assembly.sessions import (
     create_child_store,
     get_outputs_dir,
@@ -59,6 +59,7 @@ from treadle.policy.budgets import SharedBudget
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.tools.mcp.server import McpServer
     from treadle.workspace.local import WorkspaceOptions
@@ -172,7 +173,9 @@ async def build_agent(
         on_error.push_async_callback(store.aclose)
         outputs_dir = get_outputs_dir(store)
         workspace = LazyWorkspace(
-            folder, lambda: _make_workspace_options(settings, folder, outputs_dir, secrets), notify
+            folder,
+            lambda: _make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
+            notify,
         )
         on_error.push_async_callback(workspace.aclose)
         if settings.sandbox == "required":
@@ -388,7 +391,7 @@ def _wrap_policy(policy: LazyPolicy, store: Store, *, suspend: bool) -> Policy:
 
 
 def _make_workspace_options(
-    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...]
+    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...], rules: RuleSet
 ) -> WorkspaceOptions:
     from treadle.workspace.local import WorkspaceOptions
 
@@ -398,6 +401,7 @@ def _make_workspace_options(
         readable=tuple(path for path in user_folders if path.is_dir()),
         sandbox=settings.sandbox,
         network=settings.network,
+        denials=make_file_denials(rules),
         outputs_dir=outputs_dir,
         secrets=secrets,
     )

@@ -166,9 +166,10 @@ class Bubblewrap:
             options += ["--setenv", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"]
             for path in outer:
                 options += ["--ro-bind-try", str(path), str(path)]
-        for root in confinement.writable:
+        for root, protection in zip(confinement.writable, self._protections, strict=True):
             _refuse_root_around_home(root, homes)
-            options += ["--bind", str(root), str(root)]
+            bind = "--ro-bind" if protection.is_read_only else "--bind"
+            options += [bind, str(root), str(root)]
         covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
         return options + make_mount_options(self._find_entries(covered), confinement.writable)
 

@@ -9,6 +9,7 @@ agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_pat
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -36,7 +37,9 @@ from treadle.workspace.supervisor.set_aside import set_aside
 MAX_MOUNTS = 150
 """Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms."""
 
-MAX_HIDDEN = 300
+MAX_DENIED = 300
+"""Mounts for deny rules; each of them has to hold, so more is an error. 300 take 100 ms."""
+
 MAX_OUTER_FOLDERS = 200
 
 HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY = (
@@ -74,7 +77,7 @@ class FileDenials(msgspec.Struct, frozen=True):
 
 
 class ProtectedPaths:
-    """The protected paths below one writable root.
+    """The protected paths below one writable root; `is_read_only` if a rule denies all of it.
 
     `begin` before a command starts, `check` when one has ended. What did not exist when the first
     of the running commands started was made meanwhile. `opened_ns` is when the workspace was
@@ -93,6 +96,7 @@ class ProtectedPaths:
         self._set_aside_dir, self._opened_ns = str(set_aside_dir), opened_ns
         self._denials = denials or FileDenials()
         self._has_rules = self._denials != FileDenials()
+        self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         self._scanner = TreeScanner(self.root, self._classify, with_generated=self._has_rules)
         extra = dict.fromkeys((*names, *_find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
@@ -109,7 +113,7 @@ class ProtectedPaths:
         found += [part for e in found if e.kind == GIT for part in _find_parts(e.path)]
         known = {entry.path for entry in found}
         found += [e for path in self._extra if path not in known for e in _find(path, PROTECTED)]
-        return found
+        return found + self._find_denied_behind_symlinks()
 
     def begin(self, *, is_first: bool) -> list[FoundEntry]:
         """What has to be mounted for a command. `is_first`: no other command runs."""
@@ -121,6 +125,7 @@ class ProtectedPaths:
             self._symlinks = _read_symlinks(found)
             self._memory = _read_states(found)
             self._written.clear()
+        found += _find_aliases(self.root, found)
         return [entry for entry in found if self._has_to_be_mounted(entry)]
 
     def take_leftovers(self) -> list[str]:
@@ -179,9 +184,21 @@ class ProtectedPaths:
         except OSError:
             return ""
 
+    def _find_denied_behind_symlinks(self) -> list[FoundEntry]:
+        """Paths that a rule names and a scan does not reach, because it follows no symlinks."""
+        denials, found = self._denials, list[FoundEntry]()
+        for kind, rules in ((HIDDEN, denials.unreadable), (READ_ONLY, denials.unwritable)):
+            for rule in rules:
+                for path in rule.list_fixed_prefixes():
+                    if path.startswith(f"{self.root}/") and rule.forbids(path):
+                        found += _find(path, kind) if os.path.realpath(path) != path else []
+        return found
+
     def _has_to_be_mounted(self, entry: FoundEntry) -> bool:
         if entry.kind == SOCKET:
             return (entry.path, entry.inode) not in self._own_sockets
+        if self.is_read_only:
+            return entry.kind == HIDDEN
         return entry.kind in _MOUNT_ORDER
 
     def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
@@ -250,14 +267,14 @@ class ProtectedPaths:
 
 def make_mount_options(entries: Sequence[FoundEntry], writable: Sequence[Path]) -> list[str]:
     """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden."""
-    hidden = sum(entry.kind == HIDDEN for entry in entries)
-    if hidden > MAX_HIDDEN:
+    denied = sum(entry.kind in (HIDDEN, READ_ONLY) for entry in entries)
+    if denied > MAX_DENIED:
         raise WorkspaceError(
-            f"the deny rules match {hidden} files, and the sandbox can hide {MAX_HIDDEN}; write "
+            f"the deny rules match {denied} files, and the sandbox can protect {MAX_DENIED}; write "
             "the rules for folders, or run without the sandbox"
         )
     order = sorted(entries, key=lambda e: (_MOUNT_ORDER[e.kind], e.path.count("/"), e.path))
-    kept = order[: max(MAX_MOUNTS, hidden)]
+    kept = order[: max(MAX_MOUNTS, denied)]
     options: list[str] = []
     for entry in sorted(kept, key=lambda e: e.path):
         options += _make_mount(entry, writable)
@@ -312,6 +329,26 @@ def _find(path: str, kind: str) -> list[FoundEntry]:
     except OSError:
         return []
     return [FoundEntry(path, kind, status.st_ino, (above.st_dev, above.st_ino))]
+
+
+def _find_aliases(root: str, found: Sequence[FoundEntry]) -> list[FoundEntry]:
+    """Other names (hard links) of denied files: the same content under a name that is allowed."""
+    kinds: dict[int, str] = {}
+    for entry in found:
+        if entry.kind in (HIDDEN, READ_ONLY):
+            with contextlib.suppress(OSError):
+                status = os.lstat(entry.path)
+                if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                    kinds[entry.inode] = entry.kind
+    if not kinds:
+        return []
+    known = {entry.path for entry in found}
+    scanner = TreeScanner(
+        root,
+        lambda folder, entry: kinds.get(entry.inode(), ""),
+        with_generated=True,
+    )
+    return [entry for entry in scanner.scan() if entry.path not in known]
 
 
 def _find_parts(git: str) -> list[FoundEntry]:
