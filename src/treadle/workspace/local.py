@@ -160,6 +160,12 @@ class LocalWorkspace:
         self.sandboxed, self.sandbox_problem = not problem, problem
 
     @property
+    def lacks_sandbox(self) -> bool:
+        """Whether a sandbox is wanted and cannot be built; False while that is not known."""
+        is_known = self._preparing is not None and self._preparing.done()
+        return is_known and self._options.sandbox != "off" and not self.sandboxed
+
+    @property
     def root(self) -> Path:
         return self._root
 

@@ -148,11 +148,13 @@ async def build_agent(
     hooks: Sequence[Hook] = (),
     observers: Sequence[Observer] = (),
     notify: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> AgentSession:
     """Build an agent and open its session. Invalid settings, rules and names raise here.
 
     Without `approve`, a call that needs approval is denied with a reason that the model reads.
-    `notify` receives lines for the user that are known only later.
+    `notify` receives lines for the user that are known only later; `warn`, by default the same,
+    those that the user has to see in any case, such as a missing sandbox.
     """
     options = options or SessionOptions()
     folder = folder.resolve()  # noqa: ASYNC240 - nothing else runs yet that it could block
@@ -175,7 +177,7 @@ async def build_agent(
         workspace = LazyWorkspace(
             folder,
             lambda: _make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
-            notify,
+            warn or notify,
         )
         on_error.push_async_callback(workspace.aclose)
         if settings.sandbox == "required":

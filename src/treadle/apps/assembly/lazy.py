@@ -82,11 +82,11 @@ class LazyWorkspace:
         self,
         root: Path,
         options: Callable[[], WorkspaceOptions],
-        notify: Callable[[str], None] | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root.resolve()
         self._options = options
-        self._notify = notify
+        self._warn = warn
         self._local = Lazy(self._make_local)
         self._preload_task: asyncio.Task[LocalWorkspace] | None = None
         self._is_closed = False
@@ -112,10 +112,18 @@ class LazyWorkspace:
         """The real workspace, after the sandbox check."""
         local = self.get_local()
         await local.prepare()
-        notify, self._notify = self._notify, None
-        if notify is not None and not local.sandboxed and self._options().sandbox != "off":
-            notify(f"commands run without a sandbox: {local.sandbox_problem}")
+        warn, self._warn = self._warn, None
+        if warn is not None and self.sandbox_problem:
+            warn(f"commands run without a sandbox: {self.sandbox_problem}")
         return local
+
+    @property
+    def sandbox_problem(self) -> str:
+        """Why commands run without the sandbox that is wanted; "" if they run in it, or if that is
+        not known yet."""
+        if not self._local.is_made or not self._local.get().lacks_sandbox:
+            return ""
+        return self._local.get().sandbox_problem
 
     @property
     def root(self) -> Path:
