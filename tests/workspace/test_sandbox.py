@@ -10,11 +10,12 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.workspace.helpers import alive, gone, marker, needs_bubblewrap, opened, seen
+from tests.workspace.helpers import BOTH, alive, gone, marker, needs_bubblewrap, opened, seen
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import find_protected_part
@@ -545,6 +546,90 @@ async def test_sockets_of_the_host_are_out_of_reach_even_with_the_network(folder
     if landlock.version() < landlock.FIRST_WITH_SCOPES:
         pytest.skip("this kernel's Landlock has no scopes")
     assert "PermissionError" in done.output
+
+
+@needs_bubblewrap
+async def test_sockets_of_the_host_in_the_workspace_are_out_of_reach(folder: Path) -> None:
+    connect = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"host.sock\")'"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "host.sock"))
+        server.listen()
+        done = await inside(folder, connect)
+    assert done.exit_code != 0
+    assert "Error" in done.output
+
+
+@needs_bubblewrap
+async def test_sockets_of_the_host_anywhere_are_out_of_reach(folder: Path) -> None:
+    place = Path(tempfile.mkdtemp(dir="/opt" if os.access("/opt", os.W_OK) else None))
+    try:
+        connect = f"socket.socket(socket.AF_UNIX).connect('{place}/s')"
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(place / "s"))
+            server.listen()
+            done = await inside(folder, f'python3 -c "import socket; {connect}"')
+    finally:
+        shutil.rmtree(place)
+    assert done.exit_code != 0
+
+
+@needs_bubblewrap
+async def test_a_socket_that_a_command_makes_serves_later_commands(folder: Path) -> None:
+    serve = (
+        "import socket; s = socket.socket(socket.AF_UNIX); s.bind('own.sock'); s.listen()\n"
+        "while True: s.accept()[0].sendall(b'served')"
+    )
+    (folder / "serve.py").write_text(serve)
+    ask = "s = socket.socket(socket.AF_UNIX); s.connect('own.sock'); print(s.recv(9))"
+    async with opened(folder, sandbox=True) as workspace:
+        running = await workspace.start("python3 serve.py")
+        while not (folder / "own.sock").exists():  # noqa: ASYNC110 - a real process
+            await asyncio.sleep(0.01)
+        for _ in range(2):
+            done = await workspace.run(f'python3 -c "import socket; {ask}"')
+            assert "served" in done.output
+        await running.kill()
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "touch f; chmod u+s f",
+        "cp /bin/true f; chmod 4755 f",
+        "install -m 4755 /bin/true f",
+        "python3 -c 'import os; os.close(os.open(\"f\", os.O_CREAT | os.O_WRONLY, 0o4755))'",
+        "python3 -c 'import os; os.mknod(\"f\", 0o104755)'",
+        "touch f; python3 -c 'import os; os.fchmod(os.open(\"f\", 1), 0o4755)'",
+        "touch f; python3 -c 'import ctypes; "
+        'ctypes.CDLL(None).syscall(452, -100, b"f", 0o4755, 0)\'',
+        "touch f; busybox chmod 4755 f",
+    ],
+)
+async def test_no_command_leaves_a_set_uid_file(folder: Path, attempt: str) -> None:
+    await inside(folder, attempt)
+    file = folder / "f"
+    assert not file.exists() or not file.stat().st_mode & 0o4000
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_a_command_that_takes_too_much_memory_is_killed_and_told(
+    folder: Path, sandbox: bool
+) -> None:
+    async with opened(folder, sandbox=sandbox, max_memory=64 << 20) as workspace:
+        grow = "import time; x = b'x' * (200 << 20); time.sleep(60)"
+        done = await workspace.run(f'python3 -c "{grow}" & wait; sleep 60')
+        fine = await workspace.run("echo fine")
+    assert done.signal == "SIGKILL"
+    assert "more than 64 MB of memory" in done.note
+    assert (fine.output, fine.note) == ("fine\n", "")
+
+
+@needs_bubblewrap
+async def test_files_in_memory_are_limited_too(folder: Path) -> None:
+    fill = "for f in ~/x /dev/shm/x; do dd if=/dev/zero of=$f bs=1M count=64 2>&1; done"
+    done = await inside(folder, fill, max_memory=64 << 20)
+    assert done.output.count("No space left on device") == 2
 
 
 @needs_bubblewrap

@@ -60,6 +60,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     state_dir        the agent's own folder for what must survive a crash
     outputs_dir      where long outputs are kept; by default only until closing
     max_processes    how many processes a command may have at once
+    max_memory       bytes that a command may use; by default three quarters of the machine's
     grace            seconds between TERM and KILL for a command that timed out
     secrets          values that are redacted from the output of commands
     """
@@ -74,6 +75,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     state_dir: Path | None = None
     outputs_dir: Path | None = None
     max_processes: int = limits.DEFAULT_MAX_PROCESSES
+    max_memory: int | None = None
     grace: float = 2.0
     secrets: tuple[str, ...] = ()
 
@@ -92,6 +94,7 @@ class LocalWorkspace:
         self._root = root.resolve()
         self._options = options
         self._roots = (self._root, *(folder.resolve() for folder in options.extra_roots))
+        self._max_memory = options.max_memory or limits.get_default_memory()
         self._scratch = ScratchDir()
         self.temp_dir = self._scratch.temp_dir
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
@@ -116,6 +119,7 @@ class LocalWorkspace:
                 network=options.network,
                 protected=options.protected,
                 denials=options.denials,
+                max_memory=self._max_memory,
                 # Our own programs, such as ripgrep, wherever treadle is installed.
                 readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
             ),
@@ -387,6 +391,7 @@ class LocalWorkspace:
             grace=self._options.grace,
             output_file=str(self.outputs_dir / next(self._output_names)),
             nproc=self._nproc,
+            max_memory=self._max_memory,
             secrets=self._secrets,
         )
 
@@ -422,8 +427,23 @@ class LocalWorkspace:
             total_bytes=stream.total,
             full_output=stream.path,
             cwd=ended.cwd,
-            note="; ".join(_describe_exit(ended, timeout, self._sandbox.take_notes())),
+            note="; ".join(self._describe_exit(ended, timeout)),
         )
+
+    def _describe_exit(self, ended: ProcessExit, timeout: float | None) -> Iterator[str]:
+        """Notes on the end of a command that its output does not show."""
+        if ended.timed_out:
+            yield f"it did not end within {timeout:g} s and was killed" if timeout else "timed out"
+        if ended.memory_exceeded:
+            limit = f"{self._max_memory >> 20:,} MB of memory"
+            yield f"it was killed because it used more than {limit} (setting command_memory)"
+        elif ended.out_of_memory:
+            yield "the kernel killed it because it ran out of memory"
+        if ended.core_dumped:
+            yield "it dumped core"
+        if ended.leftovers and not ended.timed_out:
+            yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
+        yield from self._sandbox.take_notes()
 
 
 def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
@@ -433,19 +453,6 @@ def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
         if problem.startswith("execvp "):
             raise WorkspaceError(f"cannot run {problem.removeprefix('execvp ')}")
         raise WorkspaceError(f"the sandbox failed: {problem}")
-
-
-def _describe_exit(ended: ProcessExit, timeout: float | None, notes: list[str]) -> Iterator[str]:
-    """Notes on the end of a command that its output does not show."""
-    if ended.timed_out:
-        yield f"it did not end within {timeout:g} s and was killed" if timeout else "it timed out"
-    if ended.out_of_memory:
-        yield "the kernel killed it because it ran out of memory"
-    if ended.core_dumped:
-        yield "it dumped core"
-    if ended.leftovers and not ended.timed_out:
-        yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
-    yield from notes
 
 
 def _default_state_dir() -> Path:

@@ -404,6 +404,7 @@ def _make_workspace_options(
         sandbox=settings.sandbox,
         network=settings.network,
         denials=make_file_denials(rules),
+        max_memory=settings.command_memory << 20 if settings.command_memory else None,
         outputs_dir=outputs_dir,
         secrets=secrets,
     )

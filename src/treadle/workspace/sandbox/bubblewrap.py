@@ -61,7 +61,7 @@ class Confinement(msgspec.Struct, frozen=True):
 
     `readable` is mounted read-only even in hidden folders such as home. `protected` are further
     paths of the roots that stay read-only. What a command makes and may not is moved to
-    `set_aside_dir`.
+    `set_aside_dir`. Files that are kept in memory share `max_memory` bytes, 0 for no limit.
     """
 
     writable: tuple[Path, ...]
@@ -71,6 +71,7 @@ class Confinement(msgspec.Struct, frozen=True):
     protected: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()
     denials: FileDenials = FileDenials()
+    max_memory: int = 0
 
 
 class Bubblewrap:
@@ -155,7 +156,8 @@ class Bubblewrap:
         options = SYSTEM_OPTIONS.split()
         options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
         for hidden in sorted({*_filter_existing(*HIDDEN_FOLDERS), *map(str, homes)}):
-            options += ["--tmpfs", hidden]
+            options += [*self._size_options(4), "--tmpfs", hidden]
+        options += [*self._size_options(2), "--perms", "1777", "--tmpfs", "/dev/shm"]
         options += _resolver_options() if network else []
         for needed in _find_needed(homes, command.env.get("PATH", "")):
             options += ["--ro-bind-try", needed, needed]
@@ -172,6 +174,10 @@ class Bubblewrap:
             options += [bind, str(root), str(root)]
         covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
         return options + make_mount_options(self._find_entries(covered), confinement.writable)
+
+    def _size_options(self, share: int) -> list[str]:
+        limit = self.confinement.max_memory
+        return ["--size", str(limit // share)] if limit else []
 
     def _find_git_folders(self, homes: Sequence[Path]) -> list[Path]:
         roots = self.confinement.writable
