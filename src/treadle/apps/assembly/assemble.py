@@ -188,6 +188,8 @@ async def build_agent(
             mode=settings.permission_mode,
             interactive=approve is not None,
             added_folders=settings.add_dir,
+            # The results of earlier calls and the user's own skills name files in these folders.
+            readable=(str(outputs_dir), str(treadle_home() / "skills")),
             save_rules=make_rule_saver(folder),
         )
 

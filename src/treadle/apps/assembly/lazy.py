@@ -168,6 +168,7 @@ class LazyPolicy:
         mode: PermissionMode,
         interactive: bool,
         added_folders: tuple[str, ...] = (),
+        readable: tuple[str, ...] = (),
         save_rules: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         self._workspace = workspace
@@ -175,6 +176,7 @@ class LazyPolicy:
         self._mode: PermissionMode = mode
         self._interactive = interactive
         self._added_folders = added_folders
+        self._readable = readable
         self._save_rules = save_rules
         self._policy = Lazy(self._make_policy)
 
@@ -206,7 +208,9 @@ class LazyPolicy:
                 self._save_rules(rules)
 
         return RulePolicy(
-            build_policy_context(self._workspace.root, self._rules(), self._added_folders),
+            build_policy_context(
+                self._workspace.root, self._rules(), self._added_folders, self._readable
+            ),
             mode=self._mode,
             interactive=self._interactive,
             sandboxed=self._workspace.get_local().sandboxed,

@@ -17,6 +17,7 @@ class PolicyContext(msgspec.Struct, frozen=True):
     extra_roots: tuple[str, ...] = ()
     file_system: FileSystemView = FileSystemView()
     accept_edits: bool = False  # writing inside the roots needs no rule
+    readable: tuple[str, ...] = ()  # folders outside the roots that may be read
 
     @property
     def roots(self) -> tuple[str, ...]:

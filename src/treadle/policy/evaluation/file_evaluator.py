@@ -119,6 +119,8 @@ class FileEvaluator:
             return _make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
         if is_inside(resolved.path, self.context.roots):
             return PolicyFinding(subject, "allow", "inside the workspace", is_read_only=True)
+        if is_inside(resolved.path, self.context.readable):
+            return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
         return _make_finding(subject, "ask", resolved, "outside the workspace")
 
     def _evaluate_write(
