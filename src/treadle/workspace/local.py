@@ -30,6 +30,7 @@ from treadle.workspace.output import decode_output, join_head_tail
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
     EXIT_TRAP,
+    CapturedStream,
     CommandSpec,
     ForkServerClient,
     Process,
@@ -237,9 +238,15 @@ class LocalWorkspace:
         False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
         spec = self._make_command(self._shell_argv(command), cwd, env, inside, timeout)
-        report = None if on_output is None else lambda fresh, _: on_output(decode_output(fresh))
+        output = None if on_output is None else OutputReport(on_output)
         with self._wrap_in_sandbox(spec, inside, network) as wrapped:
-            ended = await self._fork_server.run(wrapped, report)
+            process = await self._fork_server.start(wrapped, output)
+            try:
+                ended = await process.wait_or_kill()
+            except asyncio.CancelledError:
+                if output is not None and not process.exited.exception():
+                    output.report_rest(process.exited.result().stream)
+                raise
         return self._make_completed(ended, timeout)
 
     async def start(
@@ -453,6 +460,23 @@ def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
         if problem.startswith("execvp "):
             raise WorkspaceError(f"cannot run {problem.removeprefix('execvp ')}")
         raise WorkspaceError(f"the sandbox failed: {problem}")
+
+
+class OutputReport:
+    """Passes the output of a command on as text, while it runs; what is left if it is cancelled."""
+
+    def __init__(self, on_output: Callable[[str], None]) -> None:
+        self._on_output = on_output
+        self._total = 0
+
+    def __call__(self, fresh: bytes, total: int) -> None:
+        self._total = total
+        self._on_output(decode_output(fresh))
+
+    def report_rest(self, stream: CapturedStream) -> None:
+        rest = stream.total - self._total
+        if rest > 0:
+            self((stream.head + stream.tail)[-rest:], stream.total)
 
 
 def _default_state_dir() -> Path:
