@@ -63,6 +63,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("sandbox", "choice", "sandbox for commands", ("required", "auto", "off"), "earlier"),
     Setting("network", "boolean", "allow network access in the sandbox", (), "off"),
+    Setting(
+        "command_memory",
+        "integer",
+        "memory of a command in MB (default: three quarters of the machine's)",
+        (),
+        "smaller",
+    ),
     Setting("max_turns", "integer", "limit of tool rounds per turn", (), "smaller"),
     Setting("max_cost", "number", "limit of the cost of a session, in USD", (), "smaller"),
     Setting("max_time", "seconds", "limit of the time of a turn (90, 5m, 2h)", (), "smaller"),
@@ -88,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
     sandbox: Literal["required", "auto", "off"] = "auto"
     network: bool = False
+    command_memory: int | None = None
     max_turns: int = 200
     max_cost: float | None = 5.0
     max_time: float | None = None

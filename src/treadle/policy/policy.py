@@ -125,9 +125,18 @@ class RulePolicy:
 
 
 def build_policy_context(
-    root: str | os.PathLike[str], rules: RuleSet = NO_RULES, extra_roots: tuple[str, ...] = ()
+    root: str | os.PathLike[str],
+    rules: RuleSet = NO_RULES,
+    extra_roots: tuple[str, ...] = (),
+    readable: tuple[str, ...] = (),
 ) -> PolicyContext:
     """The context of a folder on this machine, by real paths."""
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (kept as text)
     real_roots = tuple(os.path.realpath(extra) for extra in extra_roots)
-    return PolicyContext(os.path.realpath(root), home, rules, real_roots)
+    return PolicyContext(
+        os.path.realpath(root),
+        home,
+        rules,
+        real_roots,
+        readable=tuple(os.path.realpath(folder) for folder in readable),
+    )

@@ -32,7 +32,7 @@ from treadle.apps.assembly.redaction import (
     redact_hooks,
     redact_source,
 )
-from treadle.apps.assembly.rules import is_trusted, load_rules, make_rule_saver
+from treadle.apps.assembly.rules import is_trusted, load_rules, make_file_denials, make_rule_saver
 from treadle.apps.assembly.sessions import (
     create_child_store,
     get_outputs_dir,
@@ -59,6 +59,7 @@ from treadle.policy.budgets import SharedBudget
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.tools.mcp.server import McpServer
     from treadle.workspace.local import WorkspaceOptions
@@ -147,11 +148,13 @@ async def build_agent(
     hooks: Sequence[Hook] = (),
     observers: Sequence[Observer] = (),
     notify: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> AgentSession:
     """Build an agent and open its session. Invalid settings, rules and names raise here.
 
     Without `approve`, a call that needs approval is denied with a reason that the model reads.
-    `notify` receives lines for the user that are known only later.
+    `notify` receives lines for the user that are known only later; `warn`, by default the same,
+    those that the user has to see in any case, such as a missing sandbox.
     """
     options = options or SessionOptions()
     folder = folder.resolve()  # noqa: ASYNC240 - nothing else runs yet that it could block
@@ -173,7 +176,9 @@ async def build_agent(
         on_error.push_async_callback(store.aclose)
         outputs_dir = get_outputs_dir(store)
         workspace = LazyWorkspace(
-            folder, lambda: _make_workspace_options(settings, folder, outputs_dir, secrets), notify
+            folder,
+            lambda: _make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
+            warn or notify,
         )
         on_error.push_async_callback(workspace.aclose)
         if settings.sandbox == "required":
@@ -184,6 +189,8 @@ async def build_agent(
             mode=settings.permission_mode,
             interactive=approve is not None,
             added_folders=settings.add_dir,
+            # The results of earlier calls and the user's own skills name files in these folders.
+            readable=(str(outputs_dir), str(treadle_home() / "skills")),
             save_rules=make_rule_saver(folder),
         )
 
@@ -395,7 +402,7 @@ def _check_added_folders(settings: Settings, folder: Path) -> list[str]:
 
 
 def _make_workspace_options(
-    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...]
+    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...], rules: RuleSet
 ) -> WorkspaceOptions:
     from treadle.workspace.local import WorkspaceOptions
 
@@ -405,6 +412,8 @@ def _make_workspace_options(
         readable=tuple(path for path in user_folders if path.is_dir()),
         sandbox=settings.sandbox,
         network=settings.network,
+        denials=make_file_denials(rules),
+        max_memory=settings.command_memory << 20 if settings.command_memory else None,
         outputs_dir=outputs_dir,
         secrets=secrets,
     )

@@ -82,11 +82,11 @@ class LazyWorkspace:
         self,
         root: Path,
         options: Callable[[], WorkspaceOptions],
-        notify: Callable[[str], None] | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root.resolve()
         self._options = options
-        self._notify = notify
+        self._warn = warn
         self._local = Lazy(self._make_local)
         self._preload_task: asyncio.Task[LocalWorkspace] | None = None
         self._is_closed = False
@@ -112,10 +112,18 @@ class LazyWorkspace:
         """The real workspace, after the sandbox check."""
         local = self.get_local()
         await local.prepare()
-        notify, self._notify = self._notify, None
-        if notify is not None and not local.sandboxed and self._options().sandbox != "off":
-            notify(f"commands run without a sandbox: {local.sandbox_problem}")
+        warn, self._warn = self._warn, None
+        if warn is not None and self.sandbox_problem:
+            warn(f"commands run without a sandbox: {self.sandbox_problem}")
         return local
+
+    @property
+    def sandbox_problem(self) -> str:
+        """Why commands run without the sandbox that is wanted; "" if they run in it, or if that is
+        not known yet."""
+        if not self._local.is_made or not self._local.get().lacks_sandbox:
+            return ""
+        return self._local.get().sandbox_problem
 
     @property
     def root(self) -> Path:
@@ -160,6 +168,7 @@ class LazyPolicy:
         mode: PermissionMode,
         interactive: bool,
         added_folders: tuple[str, ...] = (),
+        readable: tuple[str, ...] = (),
         save_rules: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         self._workspace = workspace
@@ -167,6 +176,7 @@ class LazyPolicy:
         self._mode: PermissionMode = mode
         self._interactive = interactive
         self._added_folders = added_folders
+        self._readable = readable
         self._save_rules = save_rules
         self._policy = Lazy(self._make_policy)
 
@@ -204,7 +214,9 @@ class LazyPolicy:
 
         # The search tools and the sandbox leave out what a rule denies: see assemble.py.
         context = msgspec.structs.replace(
-            build_policy_context(self._workspace.root, self._rules(), self._added_folders),
+            build_policy_context(
+                self._workspace.root, self._rules(), self._added_folders, self._readable
+            ),
             tools_skip_denied=True,
             sandbox_hides_denied=self._workspace.get_local().sandboxed,
         )

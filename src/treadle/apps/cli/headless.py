@@ -42,7 +42,7 @@ from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.settings import Settings, load_settings
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
-from treadle.core.events import TurnResult
+from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
 from treadle.core.transcript import RunTools, Text, UserContent, pending
@@ -220,6 +220,7 @@ class HeadlessRun:
             approve=self._decide,
             observers=observers,
             notify=self._print_note,
+            warn=lambda text: self._print_warning(text, stream_json),
         )
         for note in session.notes:
             self._print_note(note)
@@ -309,6 +310,15 @@ class HeadlessRun:
     def _print_note(self, text: str) -> None:
         if self._progress is not None:
             self._progress.print_line(text)
+
+    def _print_warning(self, text: str, stream_json: StreamJsonWriter | None) -> None:
+        """Unlike a note it is printed without a terminal, too."""
+        if stream_json is not None:
+            stream_json.on_event(WarningRaised(self._session_id, "", 0, text))
+        if self._progress is not None:
+            self._progress.print_line(text)
+        elif stream_json is None and not self._command_line.has("quiet"):
+            print_error(f"treadle: {redact_for_display(text)}")
 
     def _interrupt(self, reason: str) -> None:
         if self._driver is not None:

@@ -122,6 +122,10 @@ class Host(Protocol):
 
     async def aclose(self) -> None: ...
 
+    @property
+    def sandbox_problem(self) -> str:
+        """Why commands run without the sandbox that is wanted; "" if there is no problem."""
+
     # --- model, mode, goal
 
     @property

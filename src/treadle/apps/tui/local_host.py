@@ -171,6 +171,10 @@ class LocalHost:
         session = self.driver.session_id if len(self.driver.history) else None
         return await self.open(self._callbacks, resume=session)
 
+    @property
+    def sandbox_problem(self) -> str:
+        return self._current_session.workspace.sandbox_problem
+
     # --- model, mode, goal ---------------------------------------------------------------
 
     @property

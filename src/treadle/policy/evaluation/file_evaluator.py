@@ -12,6 +12,7 @@ from itertools import chain
 from os.path import normpath
 from typing import Literal
 
+from treadle.core.protected_paths import describe_use, find_protected_part, fold_case
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.git_index import is_tracked
 from treadle.policy.evaluation.ruling import FindingKind, PolicyFinding
@@ -19,9 +20,7 @@ from treadle.policy.ruleset.path_patterns import PathPattern
 from treadle.policy.ruleset.paths import (
     NULL_DEVICE,
     ResolvedPath,
-    find_protected_part,
     find_secret_part,
-    fold_case,
     is_inside,
     is_own_config,
     resolve_path,
@@ -153,6 +152,8 @@ class FileEvaluator:
             return _make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
         if is_inside(resolved.path, self.context.roots):
             return PolicyFinding(subject, "allow", "inside the workspace", is_read_only=True)
+        if is_inside(resolved.path, self.context.readable):
+            return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
         return _make_finding(subject, "ask", resolved, "outside the workspace")
 
     def _evaluate_write(
@@ -171,7 +172,7 @@ class FileEvaluator:
             if _allows_write(rule, resolved.path, protected, is_in_workspace):
                 return PolicyFinding.from_rule(subject, "allow", rule)
         if protected:
-            reason = f"{'/'.join(protected)} is protected: programs run what is in it"
+            reason = f"{'/'.join(protected)} is protected: {describe_use(protected)}"
             return _make_finding(subject, "ask", resolved, reason)
         if not is_in_workspace:
             reason = "no rule allows writing it, and it is outside the workspace"
