@@ -36,9 +36,26 @@ class SafeTree:
     def close(self) -> None:
         os.close(self._root)
 
-    def make_folder(self, path: str) -> None:
-        """Create it and its parents, if they are missing."""
-        os.close(self._open_folder(path.split("/"), make=True))
+    def make_folder(self, path: str, mode: int = 0) -> bool:
+        """Create it, if it is missing, and its parents; whether it was missing.
+
+        Until `set_folder_mode`, the user can write into it. Mode 0: that of any new folder.
+        """
+        with self._open_parent(path, make=True) as (folder, name):
+            try:
+                os.mkdir(name, (mode or 0o777) & 0o777 | 0o700, dir_fd=folder)
+                return True
+            except FileExistsError:
+                os.close(self._open_folder(path.split("/"), make=False))
+                return False
+
+    def set_folder_mode(self, path: str, mode: int) -> None:
+        with self._open_parent(path) as (folder, name):
+            fd = os.open(name, _LIST_FLAGS, dir_fd=folder)
+            try:
+                os.fchmod(fd, mode)
+            finally:
+                os.close(fd)
 
     def remove_folder(self, path: str) -> None:
         with self._open_parent(path) as (folder, name):
