@@ -355,3 +355,16 @@ async def test_undo_brings_a_private_folder_back_with_its_permissions(
     modes = [(root / name).stat().st_mode & 0o777 for name in ("private", "private/read-only")]
     assert (modes, (root / "open").stat().st_mode & 0o777) == ([0o700, 0o500], 0o777)
     assert (root / "private/read-only/file").read_text() == "kept"
+
+
+async def test_undo_does_not_write_through_a_hard_link_to_another_file(
+    root: Path, kept: Checkpoints
+) -> None:
+    (root / "mine").write_text("mine")
+    (root / "p").write_text("old")
+    before = (await kept.take()).tree
+    (root / "p").unlink()
+    (root / "p").hardlink_to(root / "mine")
+    after = (await kept.take()).tree
+    assert (await kept.apply(after, before)).skipped == ()
+    assert ((root / "mine").read_text(), (root / "p").read_text()) == ("mine", "old")

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from treadle.workspace.file_attributes import copy_attributes
 from treadle.workspace.supervisor.syscalls import write_all
 
 _DIR_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -67,13 +68,31 @@ class SafeTree:
             os.unlink(name, dir_fd=folder)
 
     def write(self, path: str, data: bytes, mode: int) -> None:
-        """Replace or create the file, and its parent folders."""
-        with self._replace_atomically(path) as (folder, draft):
+        """Replace or create the file, and its parent folders.
+
+        A file keeps its owner and extended attributes. It does not keep hard links: the turn may
+        have made it a link to another file, which must not change.
+        """
+        with self._open_existing(path) as old, self._replace_atomically(path) as (folder, draft):
             fd = os.open(draft, _CREATE_FLAGS, 0o600, dir_fd=folder)
             try:
                 write_all(fd, data)
+                if old is not None:
+                    copy_attributes(old, fd)
                 os.fchmod(fd, mode)
             finally:
+                os.close(fd)
+
+    @contextmanager
+    def _open_existing(self, path: str) -> Iterator[int | None]:
+        """The regular file of this path, opened; None if there is none that can be read."""
+        fd = None
+        with suppress(OSError), self._open_parent(path) as (folder, name):
+            fd = os.open(name, _READ_FLAGS, dir_fd=folder)
+        try:
+            yield fd if fd is not None and stat.S_ISREG(os.fstat(fd).st_mode) else None
+        finally:
+            if fd is not None:
                 os.close(fd)
 
     def write_symlink(self, path: str, target: bytes) -> None:
