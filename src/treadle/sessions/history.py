@@ -135,4 +135,5 @@ def list_checkpoint_trees(session_dir: Path) -> set[str]:
                     entry = decode_entry(raw)
                     if isinstance(entry, Checkpoint):
                         trees.add(entry.tree)
+                        trees |= {entry.restore.tree} if entry.restore else set()
     return trees

@@ -136,11 +136,15 @@ async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypat
         await on.sees("done")
         await on.idle()
         await on.send("/undo")
-        await on.sees("undid turn 1: 1 file removed")
+        await on.sees("undid the file changes of turn 1 (make it): removed a.txt")
         assert not exists("a.txt")
         await on.send("/redo")
-        await on.sees("redid turn 1: 1 file written")
+        await on.sees("redid the file changes of turn 1 (make it): a.txt")
         assert exists("a.txt")
+        await on.send("/undo")
+        await on.until(lambda: not exists("a.txt"))
+        await on.send("/undo")
+        await on.sees("nothing left to undo")
 
 
 async def test_a_session_is_written_to_a_file(monkeypatch):

@@ -111,8 +111,32 @@ async def test_going_back_can_take_the_files_along(monkeypatch):
         await on.press("enter")
         await on.sees("1 file would change")
         await on.press("b")
-        await on.sees("rewound to before turn 1; files: 1 file removed")
+        await on.sees("rewound to before turn 1; files: removed a.txt")
         assert not exists("a.txt")
+
+
+async def test_going_back_says_whose_changes_they_are_and_leaves_those_of_the_user(monkeypatch):
+    calls = [("write", {"file_path": name, "content": "new\n"}) for name in ("a.txt", "b.txt")]
+    flags: dict[str, object] = {"permission_mode": "accept-edits"}
+    async with running_app(monkeypatch, scripted([Say(calls=calls), "done"]), flags=flags) as on:
+        await on.send("make it")
+        await on.sees("done")
+        await on.idle()
+        write_file("b.txt", "new\nand mine\n")
+        write_file("own.txt", "mine\n")
+        await on.press("escape", "escape")
+        await on.sees("- b.txt  (you changed it, too: left alone)")
+        await on.sees("+ own.txt  (yours: left alone)")
+        await on.press("enter")
+        await on.sees("Conversation and files, also b.txt")
+        await on.press("b")
+        await on.sees("rewound to before turn 1; files: removed a.txt")
+        assert (exists("a.txt"), read_file("b.txt")) == (False, "new\nand mine\n")
+        assert read_file("own.txt") == "mine\n"
+        await on.press("escape")  # clears the prompt
+        await on.send("/redo")
+        await on.sees("redid what the last rewind changed: a.txt")
+        assert read_file("a.txt") == "new\n"
 
 
 async def test_ctrl_c_stops_then_clears_then_leaves(monkeypatch):

@@ -34,6 +34,16 @@ REWIND_SCOPES = (
 )
 
 
+def rewind_scopes(changes: Sequence[FileChange]) -> tuple[ChoiceOption, ...]:
+    """With a choice for the files that the agent and then the user changed, by their names."""
+    both = [change.path for change in changes if change.author == "both"]
+    if not both:
+        return REWIND_SCOPES
+    more = f" and {len(both) - 3} more" if len(both) > 3 else ""
+    label = f"Conversation and files, also {', '.join(both[:3])}{more}"
+    return (*REWIND_SCOPES, ChoiceOption("all", label, key="a"))
+
+
 class Frontend:
     """Shows the session to the user."""
 
@@ -116,8 +126,8 @@ class Frontend:
         return await self.choose("Rewind to before this message", options, filterable=True)
 
     async def _choose_rewind_scope(self, title: str, changes: Sequence[FileChange]) -> str | None:
-        lines = [f"{change.sign} {change.path}" for change in changes]
-        return await self.choose(title, REWIND_SCOPES, message="\n".join(lines))
+        lines = [f"{change.sign} {change.path}{change.note}" for change in changes]
+        return await self.choose(title, rewind_scopes(changes), message="\n".join(lines))
 
     # --- sessions ------------------------------------------------------------------------
 
@@ -243,17 +253,22 @@ class Frontend:
         if chosen is None:
             return
         changes = await self._preview_rewind(turns[chosen])
-        title = f"{plural(len(changes), 'file')} would change"
-        scope = await self._choose_rewind_scope(title, changes) if changes else "conversation"
+        restored = [change for change in changes if change.author in ("agent", "unknown")]
+        both = [change.path for change in changes if change.author == "both"]
+        scope: str | None = "conversation"
+        if restored or both:
+            title = f"{plural(len(restored), 'file')} would change"
+            scope = await self._choose_rewind_scope(title, changes)
         if scope is not None:
-            await self._rewind_to(turns[chosen], with_files=scope == "both")
+            included = both if scope == "all" else ()
+            await self._rewind_to(turns[chosen], with_files=scope in ("both", "all"), also=included)
 
-    async def _rewind_to(self, turn: TurnLine, *, with_files: bool) -> None:
+    async def _rewind_to(self, turn: TurnLine, *, with_files: bool, also: Sequence[str]) -> None:
         summary = ""
 
         async def open_driver() -> Driver:
             nonlocal summary
-            driver, summary = await self.host.rewind(turn.turn_id, files=with_files)
+            driver, summary = await self.host.rewind(turn.turn_id, files=with_files, include=also)
             return driver
 
         if await self.switch_session(open_driver):

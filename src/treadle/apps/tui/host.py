@@ -6,7 +6,7 @@ host supports; commands that need anything else are not offered.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -41,10 +41,23 @@ class TurnLine(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What a rewind would do to a file."""
+    """What a rewind would do to a file, and who changed it.
+
+    It leaves alone what the user changed: alone, or (`both`) after the agent unless included.
+    """
 
     path: str
     kind: Literal["added", "removed", "changed"]
+    author: Literal["agent", "both", "unknown", "user"] = "agent"
+
+    @property
+    def note(self) -> str:
+        notes = {
+            "both": "  (you changed it, too: left alone)",
+            "unknown": "  (changed after an interruption, by the agent or by you)",
+            "user": "  (yours: left alone)",
+        }
+        return notes.get(self.author, "")
 
     @property
     def sign(self) -> str:
@@ -168,13 +181,19 @@ class Host(Protocol):
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
         """What a rewind to before this turn would do to files."""
 
-    async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]:
-        """The reopened session, and a message about the files that were restored."""
+    async def rewind(
+        self, turn_id: str, *, files: bool, include: Collection[str] = ()
+    ) -> tuple[Driver, str]:
+        """The reopened session, and a message about the files that were restored.
+
+        `include` are files that are restored although the user changed them, too.
+        """
 
     async def undo(self) -> str:
-        """Undo the file changes of the last turn; a message about it."""
+        """Undo the file changes of the last turn that is not undone; a message about it."""
 
-    async def redo(self) -> str: ...
+    async def redo(self) -> str:
+        """Bring back what the last undo or rewind changed; a message about it."""
 
     # --- services
 

@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.frontend import REWIND_SCOPES, Frontend
+from treadle.apps.tui.frontend import Frontend, rewind_scopes
 from treadle.apps.tui.host import FileChange, Host, TurnLine
 from treadle.apps.tui.input import completion
 from treadle.apps.tui.input.keyboard import KeyboardDriver
@@ -262,7 +262,7 @@ class FullScreen(Frontend, App[int]):
 
     async def _choose_rewind_scope(self, title: str, changes: Sequence[FileChange]) -> str | None:
         lines = render_file_changes(changes, self.palette)
-        return await self.dialogs.choose(title, REWIND_SCOPES, body=lambda width: lines)
+        return await self.dialogs.choose(title, rewind_scopes(changes), body=lambda width: lines)
 
     # --- input ---------------------------------------------------------------------------
 

@@ -116,11 +116,30 @@ class NoticeShown(msgspec.Struct, frozen=True, tag="notice", tag_field="kind"):
     text: str
 
 
-class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind"):
-    """The state of the files at this point."""
+class Restore(msgspec.Struct, frozen=True):
+    """Files that go back: `tree` is where they go, `seq` the first entry of the turn concerned.
+
+    An undo takes back this turn, a rewind this one and all later ones, a redo the last restore.
+    """
+
+    action: Literal["undo", "rewind", "redo"]
+    seq: int
+    tree: str
+
+
+class Checkpoint(
+    msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind", omit_defaults=True
+):
+    """The state of the files at this point.
+
+    Before and after the work of a turn (earlier versions do not say `side`), or, with `restore`,
+    before files go back; then there is no turn.
+    """
 
     turn_id: str
     tree: str
+    side: Literal["", "before", "after"] = ""
+    restore: Restore | None = None
 
 
 class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):

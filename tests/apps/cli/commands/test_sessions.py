@@ -127,9 +127,9 @@ def test_undo_and_redo_of_the_last_turn(made: str, told: Told) -> None:
 
 
 def test_rewind_of_both_of_the_conversation_and_of_the_files(made: str, told: Told) -> None:
-    assert run(["sessions", "rewind", made, "2", "--only", "files"]) == 0
+    assert run(["sessions", "rewind", made, "2", "--only", "files", "--yes"]) == 0
     assert Path("file").read_text() == "one"
-    assert run(["sessions", "rewind", made, "1"]) == 0
+    assert run(["sessions", "rewind", made, "1", "--yes"]) == 0
     assert not Path("file").exists()
     told()
     assert run(["sessions", "turns", made]) == 0

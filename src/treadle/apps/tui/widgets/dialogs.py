@@ -153,4 +153,7 @@ class Dialogs:
 def render_file_changes(changes: Sequence[FileChange], palette: Palette) -> list[Text]:
     """What a rewind would do to files, a line each."""
     styles = {"added": palette.good, "removed": palette.error, "changed": palette.warning}
-    return [styled_prefix(f"{one.sign} ", styles[one.kind]).append(one.path) for one in changes]
+    return [
+        styled_prefix(f"{one.sign} ", styles[one.kind]).append(one.path).append(one.note)
+        for one in changes
+    ]

@@ -34,6 +34,7 @@ class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WriteTool(FileChangeTool[WriteArguments]):
     name = "write"
     arguments_type = WriteArguments
+    needs_whole_file = True
     argument_aliases: ClassVar = {
         "path": "file_path", "file": "file_path", "contents": "content", "text": "content"
     }  # fmt: skip

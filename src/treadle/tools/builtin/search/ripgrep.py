@@ -6,8 +6,10 @@ Used by `glob` and `grep`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
+
+import msgspec
 
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
@@ -18,10 +20,10 @@ TIMEOUT = 30.0
 MAX_LEFT_OUT = 10
 _GLOB_CHARACTER, _QUOTE = re.compile(r"[\\*?\[\]{}!]"), r"\\\g<0>"
 MAX_OUTPUT_BYTES = 16 << 20
-# Hidden files are searched, but not the folders of version control.
-DEFAULT_OPTIONS = (
-    "--no-config", "--color=never", "--hidden", "--glob=!.git", "--glob=!.jj", "--glob=!.hg"
-)  # fmt: skip
+# Hidden files are searched, but not the folders of version control: of several globs the last
+# one counts.
+DEFAULT_OPTIONS = ("--no-config", "--color=never", "--hidden")
+LAST_OPTIONS = ("--glob=!.git", "--glob=!.jj", "--glob=!.hg")
 
 
 async def run_ripgrep(
@@ -42,6 +44,21 @@ async def run_ripgrep(
         raise
 
 
+async def run_with_glob(
+    site: CallSite, options: Sequence[str], glob: str, given_path: str
+) -> tuple[ProgramResult, Path, Container[bytes]]:
+    """The same with a glob, and the files that count: for ripgrep a glob also matches files that
+    the project ignores."""
+    done, top = await run_ripgrep(site, [f"--glob={glob}", *options], given_path)
+    if not done.stdout:
+        return done, top, ()
+    listed, _ = await run_ripgrep(site, ["--files", "--null"], given_path)
+    is_truncated = done.is_truncated or listed.is_truncated
+    timed_out = done.timed_out or listed.timed_out
+    done = msgspec.structs.replace(done, is_truncated=is_truncated, timed_out=timed_out)
+    return done, top, frozenset(listed.stdout.split(b"\0"))
+
+
 async def _run_in_folder(
     site: CallSite, options: Sequence[str], folder: Path, target: str
 ) -> ProgramResult:
@@ -49,7 +66,7 @@ async def _run_in_folder(
     if program is None:
         raise ToolError("ripgrep is not installed; search with bash (grep -rn, find) instead")
     # Run inside the folder: ripgrep applies patterns with a slash to paths from its cwd.
-    argv = [program, *DEFAULT_OPTIONS, *options, "--", target]
+    argv = [program, *DEFAULT_OPTIONS, *options, *LAST_OPTIONS, "--", target]
     done = await site.execute(argv, timeout=TIMEOUT, limit=MAX_OUTPUT_BYTES, cwd=folder)
     if done.exit_code not in (0, 1) and not done.stdout and not done.timed_out:
         message = done.stderr.decode(errors="replace").strip().removeprefix("rg: ")
@@ -93,4 +110,10 @@ def incomplete_warning(done: ProgramResult) -> str:
     """A note on why the result is incomplete; "" if it is complete."""
     if done.timed_out:
         return f"\n(stopped after {TIMEOUT:g} s; there may be more: narrow the path or the pattern)"
-    return "\n(too much output; narrow the path or the pattern)" if done.is_truncated else ""
+    if done.is_truncated:
+        return "\n(too much output; narrow the path or the pattern)"
+    if done.exit_code in (0, 1):
+        return ""
+    problems = done.stderr.decode(errors="replace").strip().replace("rg: ", "").split("\n")
+    more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+    return f"\n(incomplete; not searched: {'; '.join(problems[:3])[:500]}{more})"
