@@ -60,13 +60,13 @@ async def test_config_formats_values_and_doctor_leaves_out_the_terminal(monkeypa
         assert "network = false" in on.screen()
         await on.send("/doctor")
         await on.sees("✓ python")
-        assert "terminal" not in on.screen()
+        assert "✓ terminal" not in on.screen()
 
 
 async def test_a_choice_starts_at_the_current_value(monkeypatch):
     async with running_app(monkeypatch, flags={"permission_mode": "auto"}) as on:
         await on.send("/mode")
-        await on.sees("▸ auto")
+        await on.sees("▸ 3 auto")
 
 
 async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):

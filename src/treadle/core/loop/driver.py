@@ -50,7 +50,15 @@ from treadle.core.steps import (
     Step,
     UserInput,
 )
-from treadle.core.transcript import Arguments, NoticeItem, ToolCall, Transcript, Usage, to_user_item
+from treadle.core.transcript import (
+    Arguments,
+    NoticeItem,
+    ToolCall,
+    Transcript,
+    Usage,
+    UserItem,
+    to_user_item,
+)
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
@@ -265,6 +273,11 @@ class Driver:
         item = msgspec.structs.replace(to_user_item(user_input), steered=True)
         if not is_empty(item):
             self._inbox.put(item)
+
+    def withdraw(self, item: UserItem) -> bool:
+        """Take back a queued message, one of `snapshot().pending_input`; False if it has entered
+        the transcript already."""
+        return self._inbox.withdraw(item)
 
     def approve(
         self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
