@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from treadle.apps.tui import trust_dialog
+from treadle.apps.tui import limits, trust_dialog
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Ability, Host
 from treadle.apps.tui.render import context_usage
@@ -231,6 +231,17 @@ async def _goal(ui: Frontend, arguments: str) -> None:
         ui.show_message("no goal is set; /goal COMMAND sets one")
 
 
+async def _budget(ui: Frontend, arguments: str) -> None:
+    if not arguments:
+        found = ui.host.list_limits()
+        none = f"this session has no limit of cost, tokens or time; {limits.USAGE}"
+        ui.show_message(limits.format_limits(found) if found else none)
+        return
+    setting, value = limits.parse_budget(arguments)
+    if await ui.switch_session(lambda: ui.host.change_limit(setting, value)):
+        ui.show_message(limits.format_limits(ui.host.list_limits()))
+
+
 async def _config(ui: Frontend, arguments: str) -> None:
     rows = [(f"{name} = {value}", origin) for name, value, origin in ui.host.list_settings()]
     ui.show_message(_format_table(rows))
@@ -383,6 +394,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),
     SlashCommand("queue", "edit or remove a message that waits", _queue),
     SlashCommand("goal", "continue every turn until a command succeeds", _goal, "goal", False),
+    SlashCommand("budget", "show or change the cost limit", _budget, "budget", False),
     SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
     SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
     SlashCommand("agents", "list the defined agents", _agents, "agents"),

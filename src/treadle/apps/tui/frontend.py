@@ -17,6 +17,7 @@ from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
 from treadle.apps.tui.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.tui.input.attachments import Attachments
 from treadle.apps.tui.input.shell_commands import ShellCommands
+from treadle.apps.tui.limits import LimitReport
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.state.blocks import NoteBlock, Tone
 from treadle.apps.tui.state.choice_option import ChoiceOption
@@ -152,6 +153,8 @@ class Frontend:
         home = Path.home()
         self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
         conversation = Conversation(driver, self._on_change, self.edit_messages)
+        if "budget" in self.host.abilities:
+            driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
         if self.host.is_trust_declined and not self.host.is_trusted:
             conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
         for note in (*self.host.notes, *problems):
