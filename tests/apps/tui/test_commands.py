@@ -60,13 +60,13 @@ async def test_config_formats_values_and_doctor_leaves_out_the_terminal(monkeypa
         assert "network = false" in on.screen()
         await on.send("/doctor")
         await on.sees("✓ python")
-        assert "terminal" not in on.screen()
+        assert "✓ terminal" not in on.screen()
 
 
 async def test_a_choice_starts_at_the_current_value(monkeypatch):
     async with running_app(monkeypatch, flags={"permission_mode": "auto"}) as on:
         await on.send("/mode")
-        await on.sees("▸ auto")
+        await on.sees("▸ 3 auto")
 
 
 async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
@@ -226,3 +226,26 @@ async def test_compact_makes_the_history_shorter_or_says_that_it_cannot(monkeypa
         await on.until(
             lambda: "shorter" in on.screen() or "short already" in on.screen(), "an answer"
         )
+
+
+async def test_a_used_up_budget_names_the_limit_and_budget_raises_it(monkeypatch):
+    used = make_usage(4_000_000)
+    model = scripted([Say("Costly.", usage=used), "Go on."])
+    flags: dict[str, object] = {"max_cost": 2.0}
+    async with running_app(monkeypatch, model, flags=flags, size=(100, 40)) as on:
+        await on.send("/budget")
+        await on.sees("max_cost: $0.00 of $2.00 spent, set by --max-cost")
+        await on.send("work")
+        await on.sees("Costly.")
+        await on.idle()
+        await on.send("more")
+        await on.sees("stopped: ")
+        await on.sees("max_cost: $12.00 of $2.00 spent, set by --max-cost")
+        await on.sees("/budget 10 allows $10 for this session")
+        await on.idle()
+        await on.send("/budget 20")
+        await on.sees("max_cost: $12.00 of $20.00 spent, set by /budget")
+        await on.send("more")
+        await on.sees("Go on.")
+        await on.send("/budget lots")
+        await on.sees("usage: /budget USD")

@@ -199,6 +199,66 @@ async def test_two_equal_queued_messages_are_each_accepted_once(monkeypatch):
         assert not on.app.conversation.view.queued_messages
 
 
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+async def test_an_interrupt_gives_the_queued_messages_back_into_the_prompt(monkeypatch, key):
+    pause = Pause()
+    model = scripted([["Half", pause], "More."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("first")
+        await on.send("second")
+        await on.type("third")
+        await on.press(key)
+        await on.sees("interrupted")
+        await on.idle()
+        assert on.app.prompt.text == "first\nsecond\nthird"
+        assert len(model.requests) == 1
+        await on.press("enter")
+        await on.sees("More.")
+        assert model.requests[-1].transcript[-1].text == "first\nsecond\nthird"
+
+
+async def test_up_takes_the_last_queued_message_back_to_edit_it(monkeypatch):
+    pause = Pause()
+    model = scripted([[Say("x", calls=[("ls", {})]), pause], "End."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("first")
+        await on.send("second")
+        await on.press("up")
+        await on.until(lambda: on.app.prompt.text == "second")
+        assert on.app.conversation.view.queued_messages == ("first",)
+        await on.press("!", "enter")
+        await on.sees("↳ second!")
+        pause.release()
+        await on.sees("End.")
+        texts = [item.text for item in model.requests[-1].transcript[-2:]]
+        assert texts == ["first", "second!"]
+
+
+async def test_a_queued_message_can_be_removed(monkeypatch):
+    pause = Pause()
+    model = scripted([[Say("x", calls=[("ls", {})]), pause], "End."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("/queue")
+        await on.sees("no message is queued")
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("first")
+        await on.send("second")
+        await on.send("/queue")
+        await on.sees("Queued messages")
+        await on.press("1", "enter")
+        await on.sees("Remove")
+        await on.press("r")
+        await on.until(lambda: on.app.conversation.view.queued_messages == ("second",))
+        pause.release()
+        await on.sees("End.")
+        assert model.requests[-1].transcript[-1].text == "second"
+
+
 @pytest.mark.parametrize("text", ["// a comment", "/ alone", "!"])
 async def test_double_slash_slash_space_and_a_lone_exclamation_mark_are_sent(monkeypatch, text):
     model = scripted(["Seen."])

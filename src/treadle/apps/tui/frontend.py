@@ -17,6 +17,7 @@ from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
 from treadle.apps.tui.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.tui.input.attachments import Attachments
 from treadle.apps.tui.input.shell_commands import ShellCommands
+from treadle.apps.tui.limits import LimitReport
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.state.blocks import NoteBlock, Tone
 from treadle.apps.tui.state.choice_option import ChoiceOption
@@ -24,6 +25,7 @@ from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import PendingApproval
 from treadle.core.text import format_age, plural
+from treadle.core.transcript.items import UserItem
 
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2
@@ -82,9 +84,10 @@ class Frontend:
         filterable: bool = False,
         message: str = "",
         current: str = "",
+        by_user: bool = True,
     ) -> str | None:
         """The value of the chosen option, or None if the user cancels. `message` is shown above
-        the options; `current` is the value to start at."""
+        the options; `current` is the value to start at; `by_user`: the user has just opened it."""
         raise NotImplementedError
 
     def run_command(self, line: str) -> None:
@@ -159,7 +162,9 @@ class Frontend:
         folders = [self.host.folder] if self.host.is_trusted else []
         home = Path.home()
         self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
-        conversation = Conversation(driver, self._on_change)
+        conversation = Conversation(driver, self._on_change, self.edit_messages)
+        if "budget" in self.host.abilities:
+            driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
         if self.host.is_trust_declined and not self.host.is_trusted:
             conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
         for note in (*self.host.notes, *problems):
@@ -213,6 +218,10 @@ class Frontend:
             item = self.attachments.build_item(text.rstrip())
             self.conversation.submit(self.shell_commands.attach_outputs(item))
             self.attachments.clear()
+
+    def edit_messages(self, items: Sequence[UserItem]) -> None:
+        """Put messages that were queued back into the prompt."""
+        self.set_prompt_text("\n".join(self.attachments.restore(item) for item in items))
 
     # --- questions -----------------------------------------------------------------------
 

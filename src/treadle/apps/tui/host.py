@@ -17,7 +17,9 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import PendingApproval
 
-Ability = Literal["sessions", "rewind", "files", "compact", "goal", "agents", "models", "remember"]
+Ability = Literal[
+    "sessions", "rewind", "files", "compact", "goal", "budget", "agents", "models", "remember"
+]
 
 
 class SessionLine(msgspec.Struct, frozen=True):
@@ -62,6 +64,15 @@ class FileChange(msgspec.Struct, frozen=True):
     @property
     def sign(self) -> str:
         return {"added": "+", "removed": "-", "changed": "~"}[self.kind]
+
+
+class LimitLine(msgspec.Struct, frozen=True):
+    """A limit that applies: the setting, its value and origin, and what is used of it."""
+
+    setting: str
+    value: float
+    origin: str
+    used: float | None = None
 
 
 class ModelQuestion(msgspec.Struct, frozen=True):
@@ -159,6 +170,12 @@ class Host(Protocol):
 
     async def change_goal(self, command: str) -> Driver:
         """Every turn continues until this command succeeds; "" removes the goal."""
+
+    def list_limits(self) -> list[LimitLine]:
+        """The limits of cost, tokens and time that apply to this session."""
+
+    async def change_limit(self, setting: str, value: float) -> Driver:
+        """Change a limit of this session."""
 
     # --- lists
 

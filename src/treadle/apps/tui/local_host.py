@@ -22,6 +22,7 @@ from treadle.apps.tui.host import (
     Ability,
     FileChange,
     HostCallbacks,
+    LimitLine,
     ModelQuestion,
     SessionLine,
     TurnLine,
@@ -64,6 +65,7 @@ class LocalHost:
         self._callbacks: HostCallbacks | None = None
         self._mode: str | None = None
         self._goal = self._options.until
+        self._changed_limits: set[str] = set()
         self._checkpoints: Checkpoints | None = None
 
     def list_added_folders(self) -> tuple[Path, ...]:
@@ -211,6 +213,22 @@ class LocalHost:
 
     async def change_goal(self, command: str) -> Driver:
         self._goal = command
+        return await self.reopen()
+
+    def list_limits(self) -> list[LimitLine]:
+        settings, usage = self._load_settings(), self.driver.usage
+        used = {"max_cost": usage.cost, "max_tokens": float(usage.total), "max_time": None}
+        lines: list[LimitLine] = []
+        for name, amount in used.items():
+            value, origin = getattr(settings, name), settings.origin(name)
+            if value is not None and origin != "default":  # the default is for scripts
+                origin = "/budget" if name in self._changed_limits else origin
+                lines.append(LimitLine(name, value, origin, amount))
+        return lines
+
+    async def change_limit(self, setting: str, value: float) -> Driver:
+        self._flags[setting] = int(value) if setting == "max_tokens" else value
+        self._changed_limits.add(setting)
         return await self.reopen()
 
     # --- lists ---------------------------------------------------------------------------

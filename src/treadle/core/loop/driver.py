@@ -59,6 +59,7 @@ from treadle.core.transcript import (
     ToolCall,
     Transcript,
     Usage,
+    UserItem,
     to_user_item,
 )
 from treadle.core.transcript.entries import View
@@ -290,6 +291,11 @@ class Driver:
         item = msgspec.structs.replace(to_user_item(user_input), steered=True)
         if not is_empty(item):
             self._inbox.put(item)
+
+    def withdraw(self, item: UserItem) -> bool:
+        """Take back a queued message, one of `snapshot().pending_input`; False if it has entered
+        the transcript already."""
+        return self._inbox.withdraw(item)
 
     def approve(
         self, call_id: str, *, arguments: Arguments | None = None, always: bool = False

@@ -43,6 +43,17 @@ class Inbox:
         if is_logged:
             self._write_entry(InputDropped())
 
+    def withdraw(self, item: UserItem) -> bool:
+        """Remove a message that waits; False if it is not there (any more)."""
+        for index, (queued, is_logged) in enumerate(self._queue):
+            if queued is item:
+                if is_logged:
+                    before = [logged for _, logged in self._queue][:index]
+                    self._write_entry(InputDropped(sum(before)))
+                del self._queue[index]
+                return True
+        return False
+
     @property
     def first(self) -> UserItem | NoticeItem | None:
         return self._queue[0][0] if self._queue else None
@@ -72,6 +83,8 @@ class InputAcceptor:
             added: list[str] = []
             if isinstance(item, UserItem) and self._hooks.has("user_prompt_submit"):
                 refusal, added = await self._run_prompt_hooks(item)
+                if self._inbox.first is not item:
+                    continue  # withdrawn meanwhile
             if refusal is not None:
                 self._inbox.drop_first()
                 has_refused = True

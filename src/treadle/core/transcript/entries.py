@@ -35,8 +35,13 @@ class InputQueued(msgspec.Struct, frozen=True, tag="queued", tag_field="kind"):
     item: UserItem | NoticeItem
 
 
-class InputDropped(msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind"):
-    """A hook blocked the first queued message; it does not enter the transcript."""
+class InputDropped(
+    msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind", omit_defaults=True
+):
+    """A queued message does not enter the transcript: a hook blocked it, or the user withdrew it.
+    `index` is its position among the queued ones."""
+
+    index: int = 0
 
 
 class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
@@ -246,8 +251,8 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                     rounds += not isinstance(pending(transcript), RunTools)
             case InputQueued(item=said):
                 queued.append(said)
-            case InputDropped():
-                del queued[:1]
+            case InputDropped(index=index):
+                del queued[index : index + 1]
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), history)
                 turns, open_turn, parked = max(turns + 1, _turn_number(turn_id)), turn_id, None
