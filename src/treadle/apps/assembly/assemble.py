@@ -102,7 +102,8 @@ class AgentSession(msgspec.Struct, frozen=True):
     """An agent, its session, and the parts that a host needs.
 
     `notes` are lines for the user: the model, what waits for approval, what a resumed session
-    lost. The state of `servers` changes while they start and stop.
+    lost. `session_warnings` are those about the session's log, which every host shows. The state
+    of `servers` changes while they start and stop.
     """
 
     agent: Agent
@@ -117,6 +118,7 @@ class AgentSession(msgspec.Struct, frozen=True):
     servers: tuple[McpServer, ...] = ()
     interrupt_handle: InterruptHandle = msgspec.field(default_factory=InterruptHandle)
     small_model: Model | None = None
+    session_warnings: tuple[str, ...] = ()
 
     @property
     def model(self) -> Model:
@@ -323,6 +325,7 @@ async def build_agent(
             servers=servers,
             interrupt_handle=interrupt_handle,
             small_model=small_model,
+            session_warnings=session_notes,
         )
         on_error.pop_all()
         return session

@@ -221,7 +221,10 @@ class HeadlessRun:
             notify=self._print_note,
         )
         for note in session.notes:
-            self._print_note(note)
+            if note not in session.session_warnings:
+                self._print_note(note)
+        for warning in session.session_warnings:
+            print_error(f"treadle: {redact_for_display(warning)}")
         if self._resume_input is None or not self._resume_input.answers:
             return session
         from treadle.apps.cli.resume_answers import record_answers

@@ -133,6 +133,13 @@ class JournalReader:
         self.damaged_after = self.seq
 
 
+def find_damage(session_dir: Path) -> list[Damage]:
+    """The unreadable parts of a session and its parents. Opens nothing for writing."""
+    reader = JournalReader(session_dir)
+    reader.read_to_end()
+    return reader.damage
+
+
 def _find_record(raw: bytes) -> Record | None:
     """The complete line after a torn one, or after a block of zeros."""
     start = raw.rfind(_RECORD_START)

@@ -56,6 +56,7 @@ def _make_row(
         "turns": summary.turns,
         "cost": usage.cost,
         "state": library.describe_state(summary),
+        "damaged": summary.is_damaged,
         "folder": summary.folder,
         "title": summary.title or (f"fork of {summary.parent.session}" if summary.parent else ""),
         "children": len(children),
@@ -79,7 +80,7 @@ def format_table(rows: list[dict[str, object]]) -> list[str]:
             format_age(time.time() - float(str(row["updated"]))),
             plural(int(str(row["turns"])), "turn"),
             "?" if row["cost"] is None else format_dollars(float(str(row["cost"]))),
-            str(row["state"]),
+            f"{row['state']}, damaged" if row["damaged"] else str(row["state"]),
             shorten_home(str(row["folder"])),
             str(row["title"]),
         ]
