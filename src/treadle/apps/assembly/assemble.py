@@ -167,7 +167,7 @@ async def build_agent(
     is_small = _is_small(model)
     small_model = _create_small_model(settings)
     _check_prompt_length(options.prompt_chars, model)
-    store, view, session_notes = open_session(options.resume, folder)
+    store, view, session_notes = open_session(options.resume, folder, secrets)
     notes = [model_summary, *settings.notes, *rule_notes, *session_notes]
 
     async with AsyncExitStack() as on_error:
