@@ -9,22 +9,25 @@ import os
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from treadle.core.contracts.store import Store
 from treadle.core.errors import SessionBusy, SessionNotFound, SessionTooNew, StoreError
-from treadle.core.transcript.content import Text
+from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import (
     EarlyResult,
     Entry,
+    Intent,
     ItemAdded,
     NoticeShown,
     TurnBegan,
     fold_entries,
 )
-from treadle.core.transcript.items import ToolResultItem, UserItem, to_user_item
+from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem, to_user_item
 from treadle.sessions import Journal, resume
+from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import WRITE_DELAY, read_entries
 from treadle.sessions.log.lock import is_locked
 from treadle.sessions.log.records import FORMAT_VERSION, ForkPoint, JournalHeader, encode_header
@@ -340,3 +343,37 @@ async def test_a_closed_session_with_unwritten_entries_is_not_written_without_it
         await journal.flush()
     assert not (tmp_path / "s/journal.jsonl").exists()
     assert journal.unwritten_entries == (NoticeShown("one"),)
+
+
+@pytest.mark.parametrize("secret", ["assistant", "tool_result", 'pass"word\\9', "änderung\n1"])
+async def test_a_secret_is_not_written_and_every_line_stays_readable(
+    tmp_path: Path, secret: str
+) -> None:
+    raw = json.dumps({"command": f"login {secret}"}, ensure_ascii=False)
+    call = ToolCall("call_assistant", "bash", raw)
+    entries: list[Entry] = [
+        ItemAdded(to_user_item(f"it is {secret}")),
+        ItemAdded(AssistantItem((Text(secret * 20_000), call), "tool_use")),
+        Intent("call_assistant", "bash", "key", "irreversible", {"path": [secret]}, raw),
+        ItemAdded(ToolResultItem("call_assistant", "bash", (Text(secret),), data={"x": secret})),
+    ]
+    journal = Journal.create(tmp_path / "s")
+    journal.redactor = EntryRedactor([secret])
+    for entry in entries:
+        journal.append(entry)
+    await journal.aclose()
+    read = read_entries(tmp_path / "s")
+    assert [type(entry) for entry in read] == [type(entry) for entry in entries]
+    assert read[0] == ItemAdded(to_user_item("it is [redacted]"))
+    reply: Any = read[1].item  # type: ignore[union-attr]
+    assert reply.text == "[redacted]" * 20_000
+    assert reply.calls == (ToolCall("call_assistant", "bash", '{"command": "login [redacted]"}'),)
+    assert read[2] == Intent(
+        "call_assistant",
+        "bash",
+        "key",
+        "irreversible",
+        {"path": ["[redacted]"]},
+        reply.calls[0].raw,
+    )
+    assert resume(tmp_path / "s").damage == ()

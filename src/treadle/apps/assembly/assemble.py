@@ -103,7 +103,8 @@ class AgentSession(msgspec.Struct, frozen=True):
     """An agent, its session, and the parts that a host needs.
 
     `notes` are lines for the user: the model, what waits for approval, what a resumed session
-    lost. The state of `servers` changes while they start and stop.
+    lost. `session_warnings` are those about the session's log, which every host shows. The state
+    of `servers` changes while they start and stop.
     """
 
     agent: Agent
@@ -118,6 +119,7 @@ class AgentSession(msgspec.Struct, frozen=True):
     servers: tuple[McpServer, ...] = ()
     interrupt_handle: InterruptHandle = msgspec.field(default_factory=InterruptHandle)
     small_model: Model | None = None
+    session_warnings: tuple[str, ...] = ()
 
     @property
     def model(self) -> Model:
@@ -169,7 +171,7 @@ async def build_agent(
     is_small = _is_small(model)
     small_model = _create_small_model(settings)
     _check_prompt_length(options.prompt_chars, model)
-    store, view, session_notes = open_session(options.resume, folder)
+    store, view, session_notes = open_session(options.resume, folder, secrets)
     notes = [model_summary, *settings.notes, *folder_notes, *rule_notes, *session_notes]
 
     async with AsyncExitStack() as on_error:
@@ -328,6 +330,7 @@ async def build_agent(
             servers=servers,
             interrupt_handle=interrupt_handle,
             small_model=small_model,
+            session_warnings=session_notes,
         )
         on_error.pop_all()
         return session

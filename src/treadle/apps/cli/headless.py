@@ -223,7 +223,10 @@ class HeadlessRun:
             warn=lambda text: self._print_warning(text, stream_json),
         )
         for note in session.notes:
-            self._print_note(note)
+            if note not in session.session_warnings:
+                self._print_note(note)
+        for warning in session.session_warnings:
+            print_error(f"treadle: {redact_for_display(warning)}")
         if self._progress is None and not self._settings.model:
             self._name_embedded_model(session)
         if self._resume_input is None or not self._resume_input.answers:

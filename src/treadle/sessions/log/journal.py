@@ -28,6 +28,7 @@ from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry, TurnEnded, View
 from treadle.core.transcript.pending import Rest, pending
 from treadle.sessions.log.blobs import Blobs
+from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.files import Files, LocalFiles, write_all
 from treadle.sessions.log.lock import acquire_lock
 from treadle.sessions.log.reader import (
@@ -100,6 +101,7 @@ class Journal:
         self._write_lock = threading.Lock()
         self._is_closed = self._is_released = False
         self.write_error: StoreError | None = None
+        self.redactor = EntryRedactor()  # of what is appended from now on
 
     @classmethod
     def create(
@@ -153,6 +155,9 @@ class Journal:
         # Encoded here: one entry that cannot be must not stop the writing of all the others.
         try:
             body, content = encode_entry(entry)
+            if self.redactor.finds_secret(body, content):
+                entry = self.redactor.redact(entry)
+                body, content = encode_entry(entry)
         except (TypeError, ValueError, RecursionError) as error:
             name = type(entry).__name__
             raise StoreError(f"{name} cannot be written to the session: {error}") from error

@@ -62,7 +62,8 @@ class JournalReader:
     def records(self) -> Iterator[tuple[Record, Path]]:
         """Every valid line, with the folder of its session, which has its blobs."""
         for session_dir, last_seq in list_lineage(self.session_dir):
-            limit = self._last_seq if last_seq is None else last_seq
+            limits = [seq for seq in (self._last_seq, last_seq) if seq is not None]
+            limit = min(limits) if limits else None
             for record in self._session_records(session_dir, limit):
                 yield record, session_dir
 
@@ -131,6 +132,13 @@ class JournalReader:
         """Report a part that could not be read; line 0 if its line is not known."""
         self.damage.append(Damage(str(path), line, size, problem))
         self.damaged_after = self.seq
+
+
+def find_damage(session_dir: Path) -> list[Damage]:
+    """The unreadable parts of a session and its parents. Opens nothing for writing."""
+    reader = JournalReader(session_dir)
+    reader.read_to_end()
+    return reader.damage
 
 
 def _find_record(raw: bytes) -> Record | None:

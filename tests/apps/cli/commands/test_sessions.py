@@ -223,6 +223,7 @@ def test_a_list_of_80_columns_shows_the_titles() -> None:
         "state": "suspended (approval)",
         "folder": "/home/someone/projects/with/a/long/path/to/it",
         "title": "Mend the parser of dates",
+        "damaged": False,
         "depth": 0,
     }
     for width in (70, 80, 200):

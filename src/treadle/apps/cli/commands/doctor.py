@@ -176,10 +176,16 @@ def _check_sessions() -> CheckResult:
         advice = f"make {nearest} writable, or set XDG_DATA_HOME to a folder that is"
         return CheckResult("bad", f"sessions cannot be stored in {root}", advice)
     free = shutil.disk_usage(nearest).free
-    count = plural(sum(1 for _ in Library().list_session_dirs()), "session")
-    fact = f"{count} in {root}, {format_bytes(free)} free"
+    summaries = Library().list_summaries()
+    fact = f"{plural(len(summaries), 'session')} in {root}, {format_bytes(free)} free"
     if free < 200e6:
         return CheckResult("note", fact, "delete old sessions: `treadle sessions prune`")
+    damaged = [summary.id for summary in summaries if summary.is_damaged]
+    if damaged:
+        names = ", ".join(damaged[:5]) + (", …" if len(damaged) > 5 else "")
+        fact = f"{fact}; {plural(len(damaged), 'damaged log')}: {names}"
+        advice = "`treadle sessions show ID` says what is lost; the rest can be resumed"
+        return CheckResult("note", fact, advice)
     return CheckResult("ok", fact)
 
 

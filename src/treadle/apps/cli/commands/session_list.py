@@ -57,6 +57,7 @@ def _make_row(
         "turns": summary.turns,
         "cost": usage.cost,
         "state": library.describe_state(summary),
+        "damaged": summary.is_damaged,
         "folder": summary.folder,
         "title": summary.title or (f"fork of {summary.parent.session}" if summary.parent else ""),
         "children": len(children),
@@ -94,7 +95,7 @@ _COLUMNS: dict[str, Callable[[dict[str, object]], str]] = {
     "age": lambda row: format_age(time.time() - float(str(row["updated"]))),
     "turns": lambda row: plural(int(str(row["turns"])), "turn"),
     "cost": lambda row: "?" if row["cost"] is None else format_dollars(float(str(row["cost"]))),
-    "state": lambda row: str(row["state"]),
+    "state": lambda row: f"{row['state']}, damaged" if row["damaged"] else str(row["state"]),
     "folder": lambda row: shorten_home(str(row["folder"])),
 }
 _OPTIONAL_COLUMNS = ("folder", "turns", "cost")  # the first gives way first

@@ -81,10 +81,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _show(options: argparse.Namespace, library: Library) -> int:
     from treadle.sessions.export import read_blocks, render_markdown
+    from treadle.sessions.log.reader import find_damage
 
     session_dir = library.find(options.id)
     summary = library.get_summary(session_dir)
     print_line(render_markdown(summary, read_blocks(session_dir)), end="")
+    for damage in find_damage(session_dir):
+        print_error(f"the session log is damaged: {damage}")
     [children] = library.list_child_sessions([session_dir])
     if children:
         print("\n## Subagents\n")
