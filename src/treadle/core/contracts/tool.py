@@ -102,6 +102,11 @@ class ProbeResult(msgspec.Struct, frozen=True):
     evidence: str
 
 
+def never_cancelled() -> bool:
+    """`ToolContext.is_cancelled` of an async tool, which a CancelledError reaches."""
+    return False
+
+
 class ToolContext(msgspec.Struct, frozen=True):
     """What a call may use. `idempotency_key` is the same when the same call is tried again after a
     crash; `access` is what the policy allowed."""
@@ -118,6 +123,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     services: dict[str, Any] = {}  # what the host provides for its own tools
     history: Callable[[], Transcript] = Transcript  # all items, also those out of the view
     access: Access = NO_ACCESS
+    is_cancelled: Callable[[], bool] = never_cancelled  # for a plain function: stop soon
 
 
 class Tool(Protocol):
