@@ -28,7 +28,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.items import AssistantItem, CallOutcome, Item, UserItem
+from treadle.core.transcript.items import AssistantItem, CallOutcome, Item, NoticeItem, UserItem
 from treadle.core.transcript.usage import Usage
 
 TerminalReason = Literal[
@@ -64,8 +64,21 @@ class TurnResult(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        reply = self.reply
-        return reply.text if reply is not None else ""
+        """The text of the last reply, after that of the replies which it continues."""
+        texts: list[str] = []
+        is_continuation = False
+        for item in reversed(self.items):
+            if isinstance(item, AssistantItem):
+                is_cut_off = item.stop in ("max_tokens", "context") and not item.calls
+                if texts and not (is_continuation and is_cut_off):
+                    break
+                texts.append(item.text)
+                is_continuation = False
+            elif isinstance(item, NoticeItem):
+                is_continuation = is_continuation or item.kind == "continue"
+            elif texts:
+                break
+        return "".join(reversed(texts))
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from treadle.core.contracts.model import CacheRequest
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
-from treadle.core.events import RunStarted, TurnResult
+from treadle.core.events import RunStarted, TurnResult, WarningRaised
 from treadle.core.loop.approvals import Approvals
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.loop.config import DriverConfig
@@ -217,6 +217,8 @@ class Driver:
         """Close the turn; the terminal event is the last one of it."""
         self._interruption.is_requested()  # acknowledged: too late to change how the turn ends
         result = self._last_result = self._session.end_turn(end.reason, end.error, end.metadata)
+        if end.warning:
+            self._emitter.emit(WarningRaised, end.warning)
         try:
             await self._tool_round.eager.cancel_started()
             await self._mutators.run("after_turn_ended")
