@@ -365,3 +365,26 @@ async def test_a_background_child_is_stopped_when_the_parent_is_closed(no_leaks:
     await driver.aclose()
     assert model.open_streams == 0
     assert stores[0].is_closed
+
+
+async def test_the_cost_and_usage_of_a_run_include_its_children_and_theirs():
+    used = Usage(10, 1, requests=1, cost=0.25)
+    model = by_prompt(
+        parent=[Say(calls=[task("child"), task("other")], usage=used), Say("ok", usage=used)],
+        child=[Say(calls=[task("grandchild")], usage=used), Say("b", usage=used)],
+        other=[Say("c", usage=used)],
+        grandchild=[Say("a", usage=used)],
+    )
+    agent = Agent(model, subagents=[])
+    result = await agent.run("parent")
+    assert (result.cost, result.usage.requests) == (1.5, 6)
+    assert (result.turn.usage.cost, result.turn.child_usage.cost) == (0.5, 1.0)
+
+
+async def test_a_structured_run_counts_its_children_over_all_its_turns():
+    used = Usage(10, 1, requests=1, cost=0.25)
+    card = ModelCard("able", abilities=frozenset({"schema"}))
+    replies = [Say(calls=[task("child")], usage=used), Say("a", usage=used), Say("no", usage=used)]
+    model = Scripted([*replies, *replies[:2], Say('{"n": 1}', usage=used)], card=card)
+    result = await Agent(model, subagents=[]).run("parent", output=dict[str, int])
+    assert (result.output, result.cost) == ({"n": 1}, 1.5)

@@ -299,7 +299,7 @@ class Agent:
         if answer.text is None:
             return result
         text, value = answer.text, answer.value
-        return msgspec.structs.replace(result, text=text, output=value, usage=driver.usage)
+        return msgspec.structs.replace(result, text=text, output=value, usage=driver.total_usage)
 
     async def _run_and_close(self, prompt: UserInput, options: dict[str, Any]) -> Result:
         try:
@@ -311,7 +311,8 @@ class Agent:
 def _make_result(driver: Driver, turn: TurnResult) -> Result:
     if turn.error is not None:
         raise turn.error
-    return Result(turn.text, turn.reason, driver.transcript, turn.usage, turn, driver.session_id)
+    used = turn.total_usage
+    return Result(turn.text, turn.reason, driver.transcript, used, turn, driver.session_id)
 
 
 def _resolve_model(model: str | Model) -> Model:

@@ -44,7 +44,8 @@ def preview(text: str) -> str:
 
 
 class TurnResult(msgspec.Struct, frozen=True):
-    """How a turn ended. `items` are the items that it added to the transcript."""
+    """How a turn ended. `items` are the items that it added to the transcript, `usage` is that of
+    its own model calls, `child_usage` that of the child agents that it started."""
 
     turn_id: str
     reason: TerminalReason
@@ -53,6 +54,11 @@ class TurnResult(msgspec.Struct, frozen=True):
     rounds: int = 0
     metadata: dict[str, str | int | float | bool] = {}
     error: BaseException | None = None
+    child_usage: Usage = Usage()
+
+    @property
+    def total_usage(self) -> Usage:
+        return self.usage + self.child_usage
 
     @property
     def reply(self) -> AssistantItem | None:

@@ -362,6 +362,11 @@ class Driver:
         return self._session.state.usage  # of the whole session
 
     @property
+    def total_usage(self) -> Usage:
+        """With that of the child agents which this driver started."""
+        return self._session.state.usage + self._session.state.child_usage
+
+    @property
     def trace(self) -> tuple[Transition, ...]:
         """Why the loop continued each time, newest last."""
         return tuple(self._session.trace)

@@ -17,7 +17,14 @@ import msgspec
 from treadle.core.contracts.hook import AddContext, Change
 from treadle.core.contracts.tool import ProbeResult, Tool, ToolContext, ToolOutput
 from treadle.core.errors import error_text
-from treadle.core.events import ChildEvent, Event, ToolProgress, ToolStarted, preview
+from treadle.core.events import (
+    ChildEvent,
+    Event,
+    ToolProgress,
+    ToolStarted,
+    UsageUpdated,
+    preview,
+)
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -29,6 +36,7 @@ from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
+from treadle.core.transcript.usage import Usage
 
 
 def ignore_detach() -> None:
@@ -101,6 +109,8 @@ class CallExecutor:
                 tasks.append_output(call_id, text)
 
         def relay_event(event: Event) -> None:
+            if (used := _find_child_usage(event)) is not None:
+                self._session.add_child_usage(used)
             if not self._runner.is_abandoned(call_id):
                 emitter.emit(ChildEvent, call_id, event)
 
@@ -164,3 +174,10 @@ class CallExecutor:
                 case AddContext(text=text):
                     self._on_notice(NoticeItem(text, kind="hook"))
         return result if output is result.output else RunResult(output, result.outcome)
+
+
+def _find_child_usage(event: Event) -> Usage | None:
+    """What a model call of a child, or of one of its own children, has used."""
+    while isinstance(event, ChildEvent):
+        event = event.child
+    return event.last if isinstance(event, UsageUpdated) else None
