@@ -253,7 +253,8 @@ class WarningRaised(Event, frozen=True, tag="warning", gc=False):
 
 
 class RunFailed(Event, frozen=True, tag="run_failed"):
-    """Terminal: the turn ended with an error."""
+    """Terminal: the turn ended with an error, or the loop itself failed. After a failure of the
+    loop the turn may be tried again: then TurnStarted comes once more."""
 
     error: str
     kind: str

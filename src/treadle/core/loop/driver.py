@@ -108,6 +108,7 @@ class Driver:
         self._next_cache: CacheRequest | None = None
         self._last_result: TurnResult | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
+        self._has_failed = False  # the loop itself, in the middle of a turn
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
@@ -128,10 +129,16 @@ class Driver:
             if self._interruption.is_only_interruption:
                 return Finished(result)
             raise
+        except Exception as error:
+            self._report_failure(error)
+            raise
         finally:
             self._interruption.leave()
 
     async def _advance(self) -> Step:
+        if self._has_failed:
+            self._has_failed = False
+            self._session.resume_turn()
         await self._start_once()
         while True:
             if self._interruption.is_requested():
@@ -227,6 +234,14 @@ class Driver:
             self._session.emit_turn_end(result)
         return result
 
+    def _report_failure(self, error: Exception) -> None:
+        """The loop itself failed: observers get the terminal event. The turn, if one is running,
+        stays open, so that next() can try again."""
+        if self._last_result is not None:
+            return  # the turn has ended before
+        self._has_failed = self._session.state.turn is not None
+        self._session.emit_turn_end(self._session.make_failed_result(error))
+
     async def _close_interrupted_turn(self) -> TurnResult:
         """Leave a lawful transcript and nothing running, wherever the turn was interrupted."""
         session = self._session
@@ -317,6 +332,15 @@ class Driver:
         """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""
         if self._session.state.turn is not None or self._interruption.is_running:
             self._interruption.request(reason)
+
+    def retry(self) -> bool:
+        """Let next() continue what the last turn left unfinished, after an error or at a limit;
+        False if it left nothing. Without this call, next() waits for a message."""
+        if self._session.state.turn is not None:
+            return False
+        move = pending(self._session.state.transcript)
+        self._may_resume = isinstance(move, (AskModel, RunTools))
+        return self._may_resume
 
     def set_next_turn_cache(self, cache: CacheRequest) -> None:
         self._next_cache = cache  # for the next model call only

@@ -160,8 +160,11 @@ def _request_continuation(
 ) -> TurnEnd | None:
     turn = session.turn
     if turn.continuations >= max_continuations:
-        metadata = {"truncated": True, "detail": TRUNCATED_DETAIL}
-        return TurnEnd("end_turn", metadata=metadata, warning=TRUNCATED_DETAIL)
+        return TurnEnd(
+            "end_turn",
+            metadata={"truncated": True, "detail": TRUNCATED_DETAIL},
+            warning=TRUNCATED_DETAIL,
+        )
     text = TRUNCATED_CALL_NOTICE if is_reply_empty else CONTINUE_NOTICE
     session.append(NoticeItem(text, kind="continue", next_move="ask"))
     session.record_transition(

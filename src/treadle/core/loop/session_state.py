@@ -178,6 +178,20 @@ class SessionState:
             turn.child_usage,
         )
 
+    def resume_turn(self) -> None:
+        """The loop failed in the middle of the turn and tries again."""
+        if self.state.turn is not None:
+            self._emitter.emit(TurnStarted)
+            self.trace.append(Transition(self.turn.id, "resumed"))
+
+    def make_failed_result(self, error: Exception) -> TurnResult:
+        """The result of a turn in which the loop itself failed. The turn is not ended."""
+        turn = self.state.turn or TurnState("")
+        items = tuple(self._turn_items) if turn.id else ()
+        return TurnResult(
+            turn.id, "error", items, turn.usage, turn.rounds, {}, error, turn.child_usage
+        )
+
     def emit_turn_end(self, result: TurnResult) -> None:
         error = result.error
         if error is None:
