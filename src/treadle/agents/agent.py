@@ -234,9 +234,13 @@ class Agent:
         if self._owns_model:
             await self.config.model.aclose()
 
-    async def finish_turn(self, driver: Driver) -> TurnResult:
-        """Drive a turn to its end; approvals go to the approver."""
-        return await self._drive(driver, self._ask_approver)
+    async def finish_turn(
+        self, driver: Driver, decide: DecideApprovals | None = None
+    ) -> TurnResult:
+        """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
+        if self._approve is not None or decide is None:
+            decide = self._ask_approver
+        return await self._drive(driver, decide)
 
     def _make_child(self, definition: AgentDefinition, depth: int) -> Agent:
         settings = {**self._settings, "model": self.config.model}

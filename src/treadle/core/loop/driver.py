@@ -23,7 +23,8 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
 from treadle.core.loop.approvals import Approvals
-from treadle.core.loop.background import BackgroundTasks
+from treadle.core.loop.background import BackgroundTasks, cancel_all
+from treadle.core.loop.child_approvals import ChildApprovals
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import GateRunner
@@ -57,6 +58,7 @@ from treadle.core.transcript import (
     AssistantItem,
     NoticeItem,
     ToolCall,
+    ToolResultItem,
     Transcript,
     Usage,
     to_user_item,
@@ -64,6 +66,14 @@ from treadle.core.transcript import (
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
+
+
+class OpenRound(msgspec.Struct, frozen=True):
+    """A round that continues while the host decides on a call of a child agent."""
+
+    work: asyncio.Task[tuple[ToolResultItem, ...]]
+    call_count: int
+
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
 
@@ -92,7 +102,18 @@ class Driver:
         self._approvals = Approvals(session, emitter)
         self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
         self.tasks = tasks = BackgroundTasks(emitter, inbox.put)
-        self._tool_round = ToolRound(config, emitter, toolbox, hooks, tasks, session, inbox.put)
+        self._child_approvals = ChildApprovals()
+        self._open_round: OpenRound | None = None
+        self._tool_round = ToolRound(
+            config,
+            emitter,
+            toolbox,
+            hooks,
+            tasks,
+            session,
+            inbox.put,
+            self._child_approvals.ask,
+        )
         self._model_caller = ModelCaller(
             config.model,
             emitter,
@@ -143,6 +164,10 @@ class Driver:
         while True:
             if self._interruption.is_requested():
                 return Finished(await self._close_interrupted_turn())
+            if (request := self._child_approvals.take_new()) is not None:
+                return request
+            if self._open_round is not None:
+                return await self._continue_round(self._open_round)
             if self._session.state.turn is None and not await self._begin_turn():
                 return AwaitingInput(self.submit)
             match pending(self._session.state.transcript):
@@ -215,10 +240,32 @@ class Driver:
             request = self._approvals.request(approvals)
             await self._hooks.run("notification", {"notification_type": "permission_prompt"})
             return request
-        results = await self._tool_round.run(prepared)
-        self._session.close_round(len(calls))
+        if any(ready.tool is not None and ready.tool.spec.asks_host for ready in prepared):
+            work = asyncio.get_running_loop().create_task(self._tool_round.run(prepared))
+            self._open_round = OpenRound(work, len(calls))
+            return await self._continue_round(self._open_round)
+        return await self._close_round(await self._tool_round.run(prepared), len(calls))
+
+    async def _continue_round(self, opened: OpenRound) -> Step:
+        """Wait for the end of the round, or for a child agent that needs an approval."""
+        request = await self._child_approvals.take_new_before(opened.work)
+        if request is not None:
+            return request
+        self._open_round = None
+        return await self._close_round(opened.work.result(), opened.call_count)
+
+    async def _close_round(self, results: tuple[ToolResultItem, ...], call_count: int) -> Step:
+        self._session.close_round(call_count)
         await self._mutators.run("after_tool_result")
         return AfterToolResult(results, self.submit)
+
+    async def _cancel_round(self) -> None:
+        """Stop a round that is open between two steps, or that the step was waiting for."""
+        opened, self._open_round = self._open_round, None
+        if opened is not None:
+            await cancel_all([opened.work])
+            if opened.work.done() and not opened.work.cancelled():
+                opened.work.exception()  # retrieved, or asyncio would log it
 
     async def _finish_turn(self, end: TurnEnd) -> TurnResult:
         """Close the turn; the terminal event is the last one of it."""
@@ -246,6 +293,7 @@ class Driver:
         """Leave a lawful transcript and nothing running, wherever the turn was interrupted."""
         session = self._session
         self._approvals.clear()
+        await self._cancel_round()
         partial = self._model_caller.take_partial_reply()
         self._gates.settle()
         reason = self._interruption.reason or "cancelled"
@@ -267,8 +315,9 @@ class Driver:
 
     def _enter(self) -> None:
         is_free = self._interruption.reason is None and not self._interruption.is_running
-        if self._approvals.pending_ids and is_free:
-            raise ApprovalPending(self._approvals.pending_ids)
+        pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
+        if pending_ids and is_free:
+            raise ApprovalPending(pending_ids)
         self._interruption.enter()
         self._last_result = None
 
@@ -305,13 +354,35 @@ class Driver:
             self._inbox.put(item)
 
     def approve(
-        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
+        self,
+        call_id: str,
+        *,
+        arguments: Arguments | None = None,
+        always: bool = False,
+        session_id: str = "",
     ) -> bool:
-        """Let a pending call run, as it is or edited; False if none has that id."""
-        return self._approvals.approve(call_id, arguments, always)
+        """Let a pending call run, as it is or edited; False if none has that id. `session_id` is
+        that of the child agent, if children use the same call ids."""
+        child = self._find_child_request(call_id, session_id)
+        if child is not None:
+            return child.approve(call_id, arguments=arguments, always=always)
+        return self._is_own(session_id) and self._approvals.approve(call_id, arguments, always)
 
-    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
-        return self._approvals.deny(call_id, reason)
+    def deny(
+        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
+    ) -> bool:
+        child = self._find_child_request(call_id, session_id)
+        if child is not None:
+            return child.deny(call_id, reason)
+        return self._is_own(session_id) and self._approvals.deny(call_id, reason)
+
+    def _is_own(self, session_id: str) -> bool:
+        return session_id in ("", self.session_id)
+
+    def _find_child_request(self, call_id: str, session_id: str) -> ApprovalRequest | None:
+        if session_id == self.session_id or call_id in self._approvals.pending_ids:
+            return None
+        return self._child_approvals.find(call_id, session_id)
 
     async def resolve(
         self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
@@ -401,12 +472,13 @@ class Driver:
 
     @property
     def approvals(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a decision."""
-        return self._approvals.pending
+        """The calls that wait for a decision, those of child agents last."""
+        return (*self._approvals.pending, *self._child_approvals.pending)
 
     async def aclose(self) -> None:
         """Cancel background tasks, run the session_end hooks, and wait until all is written."""
         try:
+            await self._cancel_round()
             await self.tasks.aclose()
             await self._tool_round.aclose()
             if self._has_started and not self._has_ended:

@@ -9,7 +9,7 @@ finalized in tool_round.py. How a tool is stopped and timed out is tool_runner.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -33,6 +33,7 @@ from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.prepare import PreparedCall, hook_data
 from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
+from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
@@ -53,7 +54,9 @@ class CallExecutor:
         runner: ToolRunner,
         session: SessionState,
         on_notice: Callable[[NoticeItem], None],
+        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
+        self._ask_host = ask_host
         self._config = config
         self._emitter = emitter
         self._hooks = hooks
@@ -127,6 +130,7 @@ class CallExecutor:
             config.services,
             lambda: self._session.history,
             prepared.access,
+            ask_host=self._ask_host,
         )
 
     async def _before_effect(

@@ -214,7 +214,7 @@ class CallPreparer:
         if answers and isinstance(answers[-1], Block):
             return prepared.denied(answers[-1].reason)
         if not (answers and isinstance(answers[-1], Permit)):
-            approvals.append(_pending_approval(prepared, verdict))
+            approvals.append(_pending_approval(prepared, verdict, self._emitter.session_id))
         return prepared
 
     async def _authorize_after_crash(
@@ -251,8 +251,15 @@ class CallPreparer:
         )
 
 
-def _pending_approval(prepared: PreparedCall, ask: Ask) -> PendingApproval:
-    return PendingApproval(prepared.call, prepared.summary, ask.reason, ask.rules, kind=ask.kind)
+def _pending_approval(prepared: PreparedCall, ask: Ask, session_id: str) -> PendingApproval:
+    return PendingApproval(
+        prepared.call,
+        prepared.summary,
+        ask.reason,
+        ask.rules,
+        kind=ask.kind,
+        session_id=session_id,
+    )
 
 
 def hook_data(prepared: PreparedCall) -> dict[str, Any]:
