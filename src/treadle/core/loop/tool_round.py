@@ -212,8 +212,17 @@ class ToolRound:
             limit = min(limit, prepared.tool.spec.max_result_chars)
         save = self._save_output if self._config.save_output is not None else None
         item = truncate(prepared.call, result.output, limit, save, result.outcome)
+        item = self._with_approval(item)
         self._emit_finished(item)
         return item
+
+    def _with_approval(self, item: ToolResultItem) -> ToolResultItem:
+        """The result with the user's decision, which compaction keeps; see context/compaction."""
+        decision = self._session.state.decisions.get(item.call_id)
+        if decision is None or decision.decision != "allow":
+            return item
+        approval = {"by": decision.decided_by, "edited": decision.raw}
+        return msgspec.structs.replace(item, data={**(item.data or {}), "approval": approval})
 
     def _save_output(self, call_id: str, text: str) -> str:
         """The path of the saved output; "" if it could not be saved."""
