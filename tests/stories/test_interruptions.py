@@ -227,7 +227,8 @@ async def test_a_call_that_runs_out_of_time_and_does_not_stop_is_answered(
     driver = Agent(Scripted([Say(calls=[("deaf", {})]), "Sorry."]), [deaf.tool]).start(input="go")
     assert isinstance(await driver.next(), AfterToolResult)
     assert answers(driver) == [
-        "error: timed out after 0.01 s, but it does not stop: outcome unknown"
+        "error: timed out after 0.01 s, but it does not stop: outcome unknown, "
+        "and it may still be running"
     ]
     assert ended(await driver.next()) == "end_turn"
     await deaf.let_go()

@@ -11,7 +11,7 @@ import asyncio
 import pytest
 
 from treadle import Agent, Transcript, Usage, tool
-from treadle.core.contracts.model import ModelRequest
+from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.errors import (
     AccessDenied,
     ApprovalPending,
@@ -24,7 +24,13 @@ from treadle.core.errors import (
     StreamBroken,
     TreadleError,
 )
-from treadle.core.events import ModelChanged, ReplyDiscarded, RetryScheduled, TextDelta
+from treadle.core.events import (
+    ModelChanged,
+    ReplyDiscarded,
+    RetryScheduled,
+    TextDelta,
+    WarningRaised,
+)
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import (
     AssistantItem,
@@ -368,12 +374,34 @@ async def test_the_fallback_model_takes_over_and_stays():
     assert len(spare.requests) == 2
 
 
+async def test_a_reply_that_was_cut_off_and_continued_is_one_text():
+    first = Say("one, ", stop="max_tokens", calls=[])
+    model = Scripted(
+        ["Not this.", Say("Nor this.", calls=[("add", {"a": 1, "b": 1})]), first, "two."]
+    )
+    agent = Agent(model, [add])
+    await agent.run("Hi")
+    result = await agent.run("Tell")
+    assert (result.text, result.turn.text) == ("one, two.", "one, two.")
+    async with Agent(Scripted([first, first, "end"])).stream("Tell") as events:
+        await events.wait()
+    assert events.result.text == "one, one, end"
+
+
+async def test_a_structured_answer_may_come_in_pieces():
+    card = ModelCard("able", abilities=frozenset({"schema"}))
+    model = Scripted([Say('{"a": 1, ', stop="max_tokens"), '"b": 2}'], card=card)
+    assert (await Agent(model).run("x", output=dict[str, int])).output == {"a": 1, "b": 2}
+
+
 async def test_up_to_three_continuations_after_the_output_limit():
     parts = [Say(f"part {n} ", stop="max_tokens") for n in range(4)]
-    model = Scripted(parts)
-    result = await Agent(model).run("Tell")
+    model, witness = Scripted(parts), RecordingObserver()
+    result = await Agent(model, observers=[witness]).run("Tell")
+    assert "cut off at the output limit" in witness.events_of(WarningRaised)[0].text
     assert len(model.requests) == 4
-    assert result.turn.metadata == {"truncated": True}
+    assert result.text == "part 0 part 1 part 2 part 3 "
+    assert result.turn.metadata["truncated"] is True
     driver = Agent(Scripted([*parts[:2], "end"])).start(input="Tell")
     await driver.next()
     assert "max_tokens_recovery" in [transition.reason for transition in driver.trace]

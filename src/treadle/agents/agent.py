@@ -234,9 +234,13 @@ class Agent:
         if self._owns_model:
             await self.config.model.aclose()
 
-    async def finish_turn(self, driver: Driver) -> TurnResult:
-        """Drive a turn to its end; approvals go to the approver."""
-        return await self._drive(driver, self._ask_approver)
+    async def finish_turn(
+        self, driver: Driver, decide: DecideApprovals | None = None
+    ) -> TurnResult:
+        """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
+        if self._approve is not None or decide is None:
+            decide = self._ask_approver
+        return await self._drive(driver, decide)
 
     def _make_child(self, definition: AgentDefinition, depth: int) -> Agent:
         settings = {**self._settings, "model": self.config.model}
@@ -302,7 +306,7 @@ class Agent:
         if answer.text is None:
             return result
         text, value = answer.text, answer.value
-        return msgspec.structs.replace(result, text=text, output=value, usage=driver.usage)
+        return msgspec.structs.replace(result, text=text, output=value, usage=driver.total_usage)
 
     async def _run_and_close(self, prompt: UserInput, options: dict[str, Any]) -> Result:
         try:
@@ -314,7 +318,8 @@ class Agent:
 def _make_result(driver: Driver, turn: TurnResult) -> Result:
     if turn.error is not None:
         raise turn.error
-    return Result(turn.text, turn.reason, driver.transcript, turn.usage, turn, driver.session_id)
+    used = turn.total_usage
+    return Result(turn.text, turn.reason, driver.transcript, used, turn, driver.session_id)
 
 
 def _resolve_model(model: str | Model) -> Model:

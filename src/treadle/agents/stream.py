@@ -12,7 +12,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
+from treadle.core.events import (
+    ApprovalResolved,
+    ChildEvent,
+    Event,
+    RunFailed,
+    TurnFinished,
+    TurnResult,
+)
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
@@ -89,12 +96,23 @@ class Stream(BaseObserver):
             asyncio.get_running_loop().call_soon(self.driver.interrupt, reason)
 
     def approve(
-        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
+        self,
+        call_id: str,
+        *,
+        arguments: Arguments | None = None,
+        always: bool = False,
+        session_id: str = "",
     ) -> bool:
-        return self.driver.approve(call_id, arguments=arguments, always=always)
+        """Answer ApprovalRequired, also that of a child agent (inside a ChildEvent); `session_id`
+        is that of the event, if several children use the same call ids."""
+        return self.driver.approve(
+            call_id, arguments=arguments, always=always, session_id=session_id
+        )
 
-    def deny(self, call_id: str, reason: str = "") -> bool:
-        return self.driver.deny(call_id, reason) if reason else self.driver.deny(call_id)
+    def deny(
+        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
+    ) -> bool:
+        return self.driver.deny(call_id, reason, session_id=session_id)
 
     # --- as an observer ------------------------------------------------------------------
 
@@ -104,7 +122,7 @@ class Stream(BaseObserver):
         self._events.append(event)
         self._last_event = event
         kind = type(event)
-        if kind is ApprovalResolved:
+        if kind is ApprovalResolved or kind is ChildEvent:
             self._approval_resolved.set()
         elif kind is TurnFinished or kind is RunFailed:
             self._is_finished = True

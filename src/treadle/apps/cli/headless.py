@@ -350,6 +350,8 @@ class HeadlessRun:
             code = exit_codes.exit_code_for(turn.error)
         elif reason == "end_turn" and self._denied:
             code = exit_codes.APPROVAL_NEEDED
+        elif reason == "end_turn" and turn.metadata.get("truncated"):
+            code = exit_codes.ERROR
         elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
             code, detail = exit_codes.ERROR, "the model returned an empty answer"
         if self._signals.exit_code is not None and reason == "aborted":

@@ -20,7 +20,7 @@ from treadle.apps.tui.state.view_state import (
     replace_block,
     set_queued_messages,
 )
-from treadle.core.events import Event, InputAccepted, WarningRaised
+from treadle.core.events import Event, InputAccepted, RunFailed, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
 from treadle.core.transcript.content import Arguments
@@ -57,6 +57,7 @@ class Conversation:
         self._input_ready = asyncio.Event()
         self._decision_made = asyncio.Event()
         self._is_idle = True
+        self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         driver.watch(self)
 
@@ -181,6 +182,8 @@ class Conversation:
 
     def on_event(self, event: Event) -> None:
         view = apply_event(self.view, event)
+        if isinstance(event, RunFailed):
+            self._shown_error = event.result.error
         if isinstance(event, InputAccepted | WarningRaised):  # accepted, or refused by a hook
             view = set_queued_messages(view, _queued_items(self.driver))
         if view is not self.view:
@@ -201,7 +204,8 @@ class Conversation:
                 await self._run_driver()
             except Exception as error:  # noqa: BLE001 - shown to the user, who decides what to do
                 self.view = msgspec.structs.replace(self.view, is_busy=False, activity=IDLE)
-                self.show_note(f"{type(error).__name__}: {error}", "error")
+                if error is not self._shown_error:
+                    self.show_note(f"{type(error).__name__}: {error}", "error")
                 self._input_ready.clear()
                 self._is_idle = True
                 await self._input_ready.wait()  # queued input is kept for the next attempt

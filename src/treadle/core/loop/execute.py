@@ -9,7 +9,7 @@ finalized in tool_round.py. How a tool is stopped and timed out is tool_runner.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -17,7 +17,14 @@ import msgspec
 from treadle.core.contracts.hook import AddContext, Change
 from treadle.core.contracts.tool import ProbeResult, Tool, ToolContext, ToolOutput
 from treadle.core.errors import error_text
-from treadle.core.events import ChildEvent, Event, ToolProgress, ToolStarted, preview
+from treadle.core.events import (
+    ChildEvent,
+    Event,
+    ToolProgress,
+    ToolStarted,
+    UsageUpdated,
+    preview,
+)
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -26,9 +33,11 @@ from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.prepare import PreparedCall, hook_data
 from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
+from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import parse_arguments, to_json_object
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
+from treadle.core.transcript.usage import Usage
 
 
 def ignore_detach() -> None:
@@ -45,7 +54,9 @@ class CallExecutor:
         runner: ToolRunner,
         session: SessionState,
         on_notice: Callable[[NoticeItem], None],
+        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
+        self._ask_host = ask_host
         self._config = config
         self._emitter = emitter
         self._hooks = hooks
@@ -103,6 +114,8 @@ class CallExecutor:
                 tasks.append_output(call_id, text)
 
         def relay_event(event: Event) -> None:
+            if (used := _find_child_usage(event)) is not None:
+                self._session.add_child_usage(used)
             if not self._runner.is_abandoned(call_id):
                 emitter.emit(ChildEvent, call_id, event)
 
@@ -119,6 +132,7 @@ class CallExecutor:
             config.services,
             lambda: self._session.history,
             prepared.access,
+            ask_host=self._ask_host,
         )
 
     async def _before_effect(
@@ -171,3 +185,10 @@ class CallExecutor:
                 case AddContext(text=text):
                     self._on_notice(NoticeItem(text, kind="hook"))
         return result if output is result.output else RunResult(output, result.outcome)
+
+
+def _find_child_usage(event: Event) -> Usage | None:
+    """What a model call of a child, or of one of its own children, has used."""
+    while isinstance(event, ChildEvent):
+        event = event.child
+    return event.last if isinstance(event, UsageUpdated) else None

@@ -114,17 +114,18 @@ async def run_mutators(
         if context.point not in mutator.points:
             continue
         emitter.emit(MutationStarted, mutator.name, context.point)
+        new: Transcript | None = None
         try:
             new = await await_contained(mutator.mutate(context))
         except TreadleError:
             raise
-        except Exception as error:  # noqa: BLE001 - a mutator is somebody else's code
+        except Exception as error:  # noqa: BLE001 - a mutator may raise anything
             problem = f"mutator {mutator.name} failed: {type(error).__name__}: {error}"
             emitter.emit(WarningRaised, problem)
-            new = None
-        if new is context.transcript:
-            new = None
-        emitter.emit(MutationFinished, mutator.name, context.point, new is not None)
+        finally:
+            if new is context.transcript:
+                new = None
+            emitter.emit(MutationFinished, mutator.name, context.point, new is not None)
         if new is None:
             continue
         broken = _find_new_violations(context.transcript, new)

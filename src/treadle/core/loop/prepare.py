@@ -216,7 +216,7 @@ class CallPreparer:
         if answers and isinstance(answers[-1], Block):
             return prepared.denied(answers[-1].reason)
         if not (answers and isinstance(answers[-1], Permit)):
-            approvals.append(_pending_approval(prepared, verdict))
+            approvals.append(_pending_approval(prepared, verdict, self._emitter.session_id))
         return prepared
 
     async def _authorize_after_crash(
@@ -258,8 +258,15 @@ def _assume_effect(intent: Intent, spec: ToolSpec) -> Intent | None:
     return None if spec.effect == "pure" else msgspec.structs.replace(intent, effect=spec.effect)
 
 
-def _pending_approval(prepared: PreparedCall, ask: Ask) -> PendingApproval:
-    return PendingApproval(prepared.call, prepared.summary, ask.reason, ask.rules, kind=ask.kind)
+def _pending_approval(prepared: PreparedCall, ask: Ask, session_id: str) -> PendingApproval:
+    return PendingApproval(
+        prepared.call,
+        prepared.summary,
+        ask.reason,
+        ask.rules,
+        kind=ask.kind,
+        session_id=session_id,
+    )
 
 
 def hook_data(prepared: PreparedCall) -> dict[str, Any]:

@@ -32,6 +32,7 @@ CONTINUE_NOTICE = "Your reply was cut off at the output limit. Go on exactly whe
 TRUNCATED_CALL_NOTICE = (
     "Your reply was cut off inside a tool call, which was not run. Use smaller steps."
 )
+TRUNCATED_DETAIL = "the reply is cut off at the output limit of the model"
 EMPTY_REPLY_NOTICE = "Your last reply has no text. Answer, or call a tool."
 CLOSING_NOTICE = (
     "The budget is used up: {detail}. Without tools, sum up what is done and what is left."
@@ -41,11 +42,12 @@ MAX_STOP_HOOK_BLOCKS = 100
 
 
 class TurnEnd(msgspec.Struct, frozen=True):
-    """The turn is over, and why."""
+    """The turn is over, and why. The user sees the warning."""
 
     reason: TerminalReason
     error: BaseException | None = None
     metadata: dict[str, str | int | float | bool] = {}
+    warning: str = ""
 
 
 def handle_reply(
@@ -158,7 +160,11 @@ def _request_continuation(
 ) -> TurnEnd | None:
     turn = session.turn
     if turn.continuations >= max_continuations:
-        return TurnEnd("end_turn", metadata={"truncated": True})
+        return TurnEnd(
+            "end_turn",
+            metadata={"truncated": True, "detail": TRUNCATED_DETAIL},
+            warning=TRUNCATED_DETAIL,
+        )
     text = TRUNCATED_CALL_NOTICE if is_reply_empty else CONTINUE_NOTICE
     session.append(NoticeItem(text, kind="continue", next_move="ask"))
     session.record_transition(

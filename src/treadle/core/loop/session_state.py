@@ -178,7 +178,28 @@ class SessionState:
         )
         self.trace.append(Transition(turn.id, f"ended: {reason}"))
         return TurnResult(
-            turn.id, reason, tuple(self._turn_items), turn.usage, turn.rounds, metadata, error
+            turn.id,
+            reason,
+            tuple(self._turn_items),
+            turn.usage,
+            turn.rounds,
+            metadata,
+            error,
+            turn.child_usage,
+        )
+
+    def resume_turn(self) -> None:
+        """The loop failed in the middle of the turn and tries again."""
+        if self.state.turn is not None:
+            self._emitter.emit(TurnStarted)
+            self.trace.append(Transition(self.turn.id, "resumed"))
+
+    def make_failed_result(self, error: Exception) -> TurnResult:
+        """The result of a turn in which the loop itself failed. The turn is not ended."""
+        turn = self.state.turn or TurnState("")
+        items = tuple(self._turn_items) if turn.id else ()
+        return TurnResult(
+            turn.id, "error", items, turn.usage, turn.rounds, {}, error, turn.child_usage
         )
 
     def emit_turn_end(self, result: TurnResult) -> None:
@@ -210,6 +231,13 @@ class SessionState:
             turn = msgspec.structs.replace(turn, usage=turn.usage + used)
         self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
         self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
+
+    def add_child_usage(self, used: Usage) -> None:
+        """Add the usage of a child agent. Its own session logs it, so it is not logged here."""
+        state, turn = self.state, self.state.turn
+        if turn is not None:
+            turn = msgspec.structs.replace(turn, child_usage=turn.child_usage + used)
+        self.state = msgspec.structs.replace(state, turn=turn, child_usage=state.child_usage + used)
 
     # --- what is known about open calls --------------------------------------------------
 
@@ -324,6 +352,7 @@ class TurnState(msgspec.Struct, frozen=True):
     rounds: int = 0
     calls: int = 0
     usage: Usage = Usage()
+    child_usage: Usage = Usage()
     continuations: int = 0
     pauses: int = 0
     stop_hook_blocks: int = 0  # of stop hooks
@@ -338,6 +367,7 @@ class LoopState(msgspec.Struct, frozen=True):
     turns: int = 0
     usage: Usage = Usage()
     last_usage: Usage = Usage()
+    child_usage: Usage = Usage()  # of child agents of this process
     chars: int = 0
     decisions: dict[str, ApprovalDecision] = {}
     intents: dict[str, Intent] = {}

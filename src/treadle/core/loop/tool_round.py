@@ -10,7 +10,7 @@ model's order. Used by driver.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from treadle.core.loop.scheduler import ScheduledCall, run_calls
 from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.truncation import truncate
-from treadle.core.steps import PendingApproval
+from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
@@ -55,6 +55,7 @@ class ToolRound:
         tasks: BackgroundTasks,
         session: SessionState,
         on_notice: Callable[[NoticeItem], None],
+        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._config = config
         self._emitter = emitter
@@ -64,7 +65,7 @@ class ToolRound:
         self._preparer = CallPreparer(config.policy, emitter, toolbox, hooks, on_notice)
         self._runner = ToolRunner(emitter)
         self._executor = CallExecutor(
-            config, emitter, hooks, tasks, self._runner, session, on_notice
+            config, emitter, hooks, tasks, self._runner, session, on_notice, ask_host
         )
         self.eager = EagerCalls(toolbox, hooks, config.max_parallel, self._run_eagerly)
 
@@ -214,8 +215,17 @@ class ToolRound:
             limit = min(limit, prepared.tool.spec.max_result_chars)
         save = self._save_output if self._config.save_output is not None else None
         item = truncate(prepared.call, result.output, limit, save, result.outcome)
+        item = self._with_approval(item)
         self._emit_finished(item)
         return item
+
+    def _with_approval(self, item: ToolResultItem) -> ToolResultItem:
+        """The result with the user's decision, which compaction keeps; see context/compaction."""
+        decision = self._session.state.decisions.get(item.call_id)
+        if decision is None or decision.decision != "allow":
+            return item
+        approval = {"by": decision.decided_by, "edited": decision.raw}
+        return msgspec.structs.replace(item, data={**(item.data or {}), "approval": approval})
 
     def _save_output(self, call_id: str, text: str) -> str:
         """The path of the saved output; "" if it could not be saved."""

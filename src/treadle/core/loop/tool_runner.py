@@ -21,6 +21,10 @@ from treadle.core.transcript.items import CallOutcome
 
 INTERRUPT_GRACE_SECONDS = 0.15  # the user is waiting
 TIMEOUT_GRACE_SECONDS = 5.0
+TIMED_OUT_BUT_RUNNING = (
+    "error: timed out after {timeout:g} s, but it does not stop: outcome unknown, and it may still "
+    "be running"
+)
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -63,8 +67,7 @@ class ToolRunner:
             return RunResult(work.result())
         await self._stop(work, tool, context, TIMEOUT_GRACE_SECONDS)
         if not work.done():
-            problem = f"error: timed out after {timeout:g} s, but it does not stop: outcome unknown"
-            return _failure(problem, "unknown")
+            return _failure(TIMED_OUT_BUT_RUNNING.format(timeout=timeout), "unknown")
         if work.cancelled():
             return _failure(f"error: timed out after {timeout:g} s", "interrupted")
         return RunResult(work.result())
@@ -99,7 +102,7 @@ class ToolRunner:
     def _on_abandoned_done(self, name: str, call_id: str, work: asyncio.Task[ToolOutput]) -> None:
         self._abandoned.pop(call_id, None)
         if work.cancelled():
-            end = "has stopped"
+            end = "is cancelled"
         elif (problem := work.exception()) is not None:
             end = f"has failed: {error_text(problem)}"
         else:
