@@ -11,6 +11,7 @@ import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -562,3 +563,20 @@ async def test_the_whole_of_a_long_output_can_be_read_later():
     file = re.search(r"/[^\s\"\\]+/outputs/[^\s\"\\\]]+", told)
     assert file is not None
     assert Path(file.group().rstrip(".,;)")).read_text().endswith("59999\n60000\n")
+
+
+@pytest.mark.parametrize("url", ["notaurl", "ftp://x", "http://", "http://x:99999", "http://[x"])
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-chat", "ollama"])
+async def test_a_base_url_that_is_none_is_one_sentence(provider: str, url: str) -> None:
+    variable = {"anthropic": "ANTHROPIC_BASE_URL", "ollama": "OLLAMA_HOST"}.get(
+        provider, "OPENAI_BASE_URL"
+    )
+    if (provider, url) == ("ollama", "notaurl"):
+        return  # a host name is enough for ollama
+    model = f"{provider}/some-model"
+    keys: dict[str, Any] = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", variable: url}
+    ran = await run(None, "-p", "hi", "--model", model, **keys)
+    assert ran.code == exit_codes.USAGE_ERROR
+    assert ran.err.startswith(f"treadle: {variable}: ")
+    assert len(ran.err.splitlines()) == 1
+    assert url in ran.err

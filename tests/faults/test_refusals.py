@@ -11,6 +11,7 @@ import pytest
 from tests.apps.program import run
 from treadle import Agent
 from treadle.apps.cli import exit_codes
+from treadle.core.errors import ReplyTimedOut
 from treadle.core.events import RetryScheduled, WarningRaised
 from treadle.core.steps import Finished
 from treadle.core.transcript.content import Image, Text
@@ -86,6 +87,26 @@ async def test_fault_51_a_stream_that_stalls_is_asked_for_again_and_the_turn_end
     assert result.text.strip() == ("word " * 20).strip()
     assert len(server.requests) == 2
     assert len(witness.events_of(RetryScheduled)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "limits"),
+    [
+        ("stall_headers", Timeouts(first_byte=0.1)),
+        ("pings_only", Timeouts(first_content=0.1)),
+        ("endless", Timeouts(total=0.1)),
+    ],
+)
+async def test_fault_51_a_provider_that_only_keeps_the_line_open_is_asked_twice_and_no_more(
+    fault: str, limits: Timeouts
+):
+    faults = [ProviderFault(fault, times=-1)]
+    async with ProviderServer([FakeReply("word " * 20)], faults=faults) as server:
+        model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k", timeouts=limits)
+        with pytest.raises(ReplyTimedOut, match=r"0\.1 s"):
+            await Agent(model, clock=ManualClock()).run("go")
+        await model.aclose()
+    assert len(server.requests) == 2
 
 
 def test_every_wait_for_a_provider_has_an_end_unless_somebody_says_otherwise():

@@ -6,6 +6,7 @@
     │   ├── Overloaded             5xx, 529: a transient error of the provider
     │   ├── Unreachable            no connection: DNS, refused, TLS, proxy
     │   ├── StreamBroken           the stream ended early, stalled, or broke the protocol
+    │   │   └── ReplyTimedOut      no answer, or only pings, for as long as was allowed
     │   ├── BadRequest             400: the same request will never be accepted
     │   │   └── ContextTooLong     larger than the window, or than the body limit
     │   ├── AccessDenied           401, 403: the key is missing, wrong or not allowed
@@ -76,6 +77,10 @@ class Unreachable(ModelError):
 
 class StreamBroken(ModelError):
     """The stream ended early, stalled, or did not follow the protocol."""
+
+
+class ReplyTimedOut(StreamBroken):
+    """The provider accepted the request, and sent no content within the time limit."""
 
 
 class BadRequest(ModelError):

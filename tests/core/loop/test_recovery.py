@@ -13,13 +13,20 @@ from treadle.core.errors import (
     Overloaded,
     QuotaExhausted,
     RateLimited,
+    ReplyTimedOut,
     StreamBroken,
     UnknownModel,
     Unreachable,
 )
 from treadle.core.loop.recovery import RaiseError, Retry, UseFallback, choose_recovery, may_compact
 
-RETRIED = [(RateLimited, 5), (Overloaded, 3), (Unreachable, 3), (StreamBroken, 3)]
+RETRIED = [
+    (RateLimited, 5),
+    (Overloaded, 3),
+    (Unreachable, 3),
+    (StreamBroken, 3),
+    (ReplyTimedOut, 1),
+]
 FINAL = [BadRequest, AccessDenied, QuotaExhausted, UnknownModel, EmptyReply]
 
 

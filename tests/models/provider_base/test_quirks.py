@@ -5,10 +5,14 @@ import sys
 
 import pytest
 
-from treadle.core.errors import AccessDenied
+from treadle.core.errors import AccessDenied, ConfigError
+from treadle.models.anthropic import Anthropic
 from treadle.models.openai_chat.model import OpenAIChat
+from treadle.models.openai_responses import OpenAIResponses
 from treadle.models.provider_base.openai_common import OpenAIAccount, build_path
 from treadle.models.provider_base.quirks import SERVERS, find_server, resolve_server
+from treadle.models.registry.local_servers import find_local_servers
+from treadle.testing.provider import ProviderServer
 
 
 @pytest.mark.parametrize(
@@ -128,3 +132,33 @@ def test_no_sdk_is_imported_by_the_wires():
     check = f"import sys, {wires}; sys.exit('openai' in sys.modules or 'httpx' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("localhost:8080", "http://localhost:8080/v1"),
+        ("10.0.0.5/v1/", "http://10.0.0.5/v1"),
+        ("gpu:8000", "http://gpu:8000/v1"),
+        ("https://gpu/", "https://gpu/v1"),
+    ],
+)
+def test_a_local_server_may_be_named_by_its_host_alone(address, url):
+    assert resolve_server("vllm", address, {})[1] == url
+
+
+@pytest.mark.parametrize(
+    "address", ["notaurl", "http:///v1", "https://me:secret@host/v1", "https://host/v1?key=secret"]
+)
+@pytest.mark.parametrize("create", [Anthropic, OpenAIChat, OpenAIResponses])
+def test_a_base_url_that_is_none_is_refused_where_the_model_is_created(create, address):
+    with pytest.raises(ConfigError, match="base URL") as caught:
+        create("some-model", base_url=address, api_key="k")
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_bad_address_of_one_local_server_does_not_hide_the_others():
+    async with ProviderServer([]) as server:
+        environ = {"OLLAMA_HOST": "http://x:99999", "VLLM_BASE_URL": server.url}
+        found = await find_local_servers(environ, 30.0, names=("ollama", "vllm"))
+    assert [one.provider for one in found] == ["vllm"]

@@ -6,6 +6,7 @@
     Overloaded       retry 3 times with backoff
     Unreachable      retry 3 times with backoff
     StreamBroken     retry 3 times with backoff
+    ReplyTimedOut    retry once: each attempt waits for minutes
     anything else    surface: the same request would fail the same way
 
     ContextTooLong surfaces too; the driver makes the view smaller, once a turn, and asks anew.
@@ -27,6 +28,7 @@ from treadle.core.errors import (
     Overloaded,
     QuotaExhausted,
     RateLimited,
+    ReplyTimedOut,
     StreamBroken,
     UnknownModel,
     Unreachable,
@@ -37,6 +39,7 @@ RETRIES: Mapping[type[ModelError], int] = {
     Overloaded: 3,
     Unreachable: 3,
     StreamBroken: 3,
+    ReplyTimedOut: 1,
 }
 BASE_DELAY = 1.0
 MAX_BACKOFF = 60.0

@@ -26,6 +26,7 @@ from treadle.models.anthropic.encoding import (
 )
 from treadle.models.catalog import card_for
 from treadle.models.http.timeouts import Timeouts
+from treadle.models.http.urls import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
 from treadle.models.provider_base.error_mapping import (
@@ -77,8 +78,11 @@ class AnthropicCodec:
         self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
 
     def endpoint(self) -> str:
-        base = self._base_url or os.environ.get(URL_VARIABLE) or DEFAULT_ENDPOINT
-        return base.strip().rstrip("/").removesuffix("/v1")
+        base = (self._base_url or os.environ.get(URL_VARIABLE, "")).strip() or DEFAULT_ENDPOINT
+        if base != DEFAULT_ENDPOINT:
+            setting = "the base URL of anthropic" if self._base_url else URL_VARIABLE
+            check_base_url(base, setting)
+        return base.rstrip("/").removesuffix("/v1")
 
     def auth_headers(self) -> dict[str, str]:
         key = validate_key(self.provider, self._api_key or os.environ.get(KEY_VARIABLE) or "")

@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from treadle.core.errors import ConfigError
+
 from .local_hosts import is_loopback
 from .transport import ProxyFailed
 
@@ -55,7 +57,11 @@ def parse_route(url: str, environ: Mapping[str, str]) -> Route:
     """Parse a URL; ValueError if it is not an http or https URL."""
     from urllib.parse import urlsplit
 
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError(f"not a URL: {_redact_url(url)!r} ({error})") from None
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise ValueError(f"not an http or https URL: {_redact_url(url)!r}")
     if "@" in parts.netloc:
@@ -73,6 +79,17 @@ def parse_route(url: str, environ: Mapping[str, str]) -> Route:
     if proxy is not None and parts.scheme == "http":
         target = f"http://{host_header}{target}"
     return Route(parts.scheme, host, port, target, proxy, host_header)
+
+
+def check_base_url(url: str, setting: str) -> None:
+    """Raise ConfigError unless paths can be appended to this URL; `setting` is where it is set."""
+    try:
+        parse_route(url, {})
+        if "?" in url or "#" in url:
+            raise ValueError(f"a base URL has no '?' and no '#': {_redact_url(url)!r}")
+    except ValueError as error:
+        remedy = "set it to an address such as https://api.example.com/v1"
+        raise ConfigError(f"{setting}: {error}; {remedy}") from None
 
 
 def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:

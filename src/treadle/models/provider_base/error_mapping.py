@@ -22,6 +22,7 @@ from treadle.core.errors import (
     Overloaded,
     QuotaExhausted,
     RateLimited,
+    ReplyTimedOut,
     StreamBroken,
     UnknownModel,
     Unreachable,
@@ -361,8 +362,12 @@ def unreadable_event_error(
 
 def map_transport_error(provider: ProviderInfo, error: TransportError) -> ModelError:
     """The error for a connection that failed, before or during the response."""
-    no_connection = isinstance(error, (ConnectFailed, TLSFailed, ProxyFailed, BadRedirect)) or (
-        isinstance(error, TimedOut) and error.kind == "connect"
-    )
-    kind = Unreachable if no_connection else StreamBroken
+    timeout = error.kind if isinstance(error, TimedOut) else ""
+    kind: type[ModelError] = StreamBroken
+    if timeout == "connect" or isinstance(
+        error, (ConnectFailed, TLSFailed, ProxyFailed, BadRedirect)
+    ):
+        kind = Unreachable
+    elif timeout in ("first_byte", "first_content", "total"):
+        kind = ReplyTimedOut
     return kind(f"{provider.name}: {error}", provider=provider.name)

@@ -56,6 +56,8 @@ class HTTPModel:
         self._timeouts = timeouts or DEFAULT_TIMEOUTS
         self._transport: Transport | None = None
         self._refused_tools: list[ToolSpec] = []
+        if client is None:
+            codec.endpoint()  # an invalid base URL is an error here, not at the first request
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         request = self._without_refused_tools(request)

@@ -134,7 +134,10 @@ _SERVER_PORTS = {11434: OLLAMA, 1234: LMSTUDIO}
 
 def find_server(base_url: str) -> Quirks:
     """The row for an address; COMPATIBLE if the address is unknown."""
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return COMPATIBLE
     host = parts.hostname or ""
     for row in SERVERS.values():
         for end in row.host_suffixes:
@@ -165,6 +168,7 @@ def resolve_server(
                 f"no server is called {quirks!r}: choose one of {names}, or pass a Quirks value"
             )
         quirks = SERVERS[quirks]
+    variable = ""
     if base_url is None:
         row = quirks or OPENAI
         variable = find_set_variable(row.url_variables, env)
@@ -173,16 +177,21 @@ def resolve_server(
         base_url = env[variable]
     row = quirks or find_server(base_url)
     row = default_quirks if row is COMPATIBLE else row
-    return row, normalize_base_url(base_url, row)
+    return row, normalize_base_url(base_url, row, variable)
 
 
-def normalize_base_url(base_url: str, quirks: Quirks) -> str:
-    """A user's address, in the form to which paths are appended."""
-    url = base_url.strip().rstrip("/")
+def normalize_base_url(base_url: str, quirks: Quirks, variable: str = "") -> str:
+    """A user's address, in the form to which paths are appended; ConfigError if it is none."""
+    url = base_url.strip()
     if not url:
         return ""
-    if "://" not in url:
+    if "://" not in url and _is_host(url, quirks):
         url = f"http://{url}"
+    if base_url != quirks.base_url:
+        from treadle.models.http.urls import check_base_url
+
+        check_base_url(url, variable or f"the base URL of {quirks.name}")
+    url = url.rstrip("/")
     parts = urlsplit(url)
     if quirks.name == "ollama" and parts.hostname:
         # OLLAMA_HOST is also the address on which the server listens.
@@ -197,6 +206,12 @@ def normalize_base_url(base_url: str, quirks: Quirks) -> str:
         if not quirks.needs_key:
             return f"{url}/v1"
     return url
+
+
+def _is_host(text: str, quirks: Quirks) -> bool:
+    """Whether text without a scheme is a host: `gpu:8000`, `10.0.0.5`, `localhost/v1`."""
+    host = text.partition("/")[0]
+    return "." in host or ":" in host or is_local(host) or quirks.name == "ollama"
 
 
 def find_server_key(

@@ -107,13 +107,17 @@ def _find_key_and_url(
         return key, url
     # A key is sent to an address from a settings file only if the file names the key. The OpenAI
     # models check this themselves.
-    if url is not None:
+    if url is not None and provider.kind == "anthropic":
+        from treadle.models.http.urls import check_base_url
+
+        check_base_url(url, f"the base_url of an alias for {provider.name}")
         host = urlsplit(url).hostname or ""
-        if provider.kind == "anthropic" and host != _ANTHROPIC_HOST and not is_loopback(host):
+        if host != _ANTHROPIC_HOST and not is_loopback(host):
             raise ConfigError(
                 f"an alias sends {provider.name} requests to {url} but names no key: "
                 "set its key_variable to the variable with the key for that address"
             )
+    if url is not None:
         return None, url
     if environ is None:
         return None, None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from treadle.core.errors import ConfigError
 from treadle.models.provider_base.quirks import SERVERS, resolve_server
 
 PROBE_SECONDS = 0.15
@@ -33,13 +34,23 @@ async def find_local_servers(
 ) -> list[LocalServer]:
     """The local servers that answer within `seconds`, in the order of `names`."""
     env = os.environ if environ is None else environ
-    addresses = [resolve_server(SERVERS[name], None, env)[1] for name in names]
-    answers = await asyncio.gather(*[_list_server_models(url, seconds) for url in addresses])
+    addresses = _find_addresses(names, env)
+    answers = await asyncio.gather(*[_list_server_models(url, seconds) for _, url in addresses])
     return [
         LocalServer(name, url.removesuffix("/v1"), models)
-        for name, url, models in zip(names, addresses, answers, strict=True)
+        for (name, url), models in zip(addresses, answers, strict=True)
         if models is not None
     ]
+
+
+def _find_addresses(names: tuple[str, ...], environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    addresses = []
+    for name in names:
+        try:
+            addresses.append((name, resolve_server(SERVERS[name], None, environ)[1]))
+        except ConfigError:
+            pass  # its variable has no valid address; whoever names this server is told
+    return addresses
 
 
 class _ListedModel(msgspec.Struct):
