@@ -6,11 +6,16 @@ import msgspec
 import pytest
 
 from treadle import Agent
+from treadle.agents.structured_output import StructuredOutput
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import OutputMismatch, StreamBroken
+from treadle.core.steps import AwaitingInput
 from treadle.core.transcript import ToolResultItem, UserItem
+from treadle.core.transcript.entries import ItemAdded, fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
+from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import ChangingSource, RecordingTool
 
 
 class Weather(msgspec.Struct):
@@ -93,3 +98,69 @@ async def test_an_answer_of_a_stream_that_broke_is_no_answer():
     model = Scripted([broken, "It is cold.", right])
     agent = Agent(model, clock=ManualClock())
     assert (await agent.run("Weather?", output=Weather)).output == Weather("Oslo", 4)
+
+
+def task(prompt: str) -> tuple[str, dict[str, object]]:
+    return "task", {"description": "a piece of work", "prompt": prompt}
+
+
+async def test_a_child_of_a_structured_run_has_no_final_answer_tool_and_cannot_end_the_turn():
+    right = Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])
+    wrong = Say(calls=[("final_answer", {"city": "Rome", "degrees": 30})])
+    model = Scripted([Say(calls=[task("Look it up")]), wrong, "It is cold in Oslo.", right])
+    result = await Agent(model, subagents=[]).run("Weather?", output=Weather)
+    assert result.output == Weather("Oslo", 4)
+    offered = [[spec.name for spec in request.tools] for request in model.requests]
+    assert offered == [["task", "final_answer"], ["task"], ["task"], ["task", "final_answer"]]
+
+
+async def test_a_child_of_a_structured_run_is_not_held_to_the_schema():
+    model = Scripted([Say(calls=[task("Look it up")]), "It is cold.", GOOD], card=SCHEMA_ABLE)
+    result = await Agent(model, subagents=[]).run("Weather?", output=Weather)
+    assert result.output == Weather("Oslo", 4)
+    schemas = [request.options.output_schema is not None for request in model.requests]
+    assert schemas == [True, False, True]
+
+
+async def test_structured_runs_use_the_agents_own_model_and_open_its_tools_once(monkeypatch):
+    made: list[Scripted] = []
+
+    def make_model(name: str) -> Scripted:
+        made.append(Scripted([GOOD, GOOD], card=SCHEMA_ABLE))
+        return made[-1]
+
+    monkeypatch.setattr("treadle.models.registry.model", make_model)
+    source = ChangingSource([RecordingTool()])
+    agent = Agent("some/model", [source])
+    await agent.run("Weather?", output=Weather)
+    await agent.run("Weather?", output=Weather)
+    assert len(made) == source.open_count == 1
+    assert not made[0].closed
+    await agent.aclose()
+    assert made[0].closed
+
+
+async def test_a_finished_structured_session_that_is_resumed_asks_the_model_nothing():
+    store = MemoryStore()
+    model = Scripted([Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])])
+    agent = Agent(model)
+    await agent.run("Weather?", output=Weather, store=store)
+    driver = agent.start(view=fold_entries(await store.load()))
+    assert isinstance(await driver.next(), AwaitingInput)
+    assert len(model.requests) == 1
+
+
+async def test_an_answer_that_was_given_before_a_crash_is_not_asked_for_again():
+    store = MemoryStore()
+    model = Scripted([Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])])
+    await Agent(model).run("Weather?", output=Weather, store=store)
+    given = next(n for n, entry in enumerate(store.durable) if _is_result(entry))
+    output = StructuredOutput(Weather, model)
+    agent = Agent(model, structured_output=output)
+    driver = agent.start(view=fold_entries(store.durable[: given + 1]))
+    assert (await output.run(driver, agent.finish_turn)).value == Weather("Oslo", 4)
+    assert len(model.requests) == 1
+
+
+def _is_result(entry: object) -> bool:
+    return isinstance(entry, ItemAdded) and isinstance(entry.item, ToolResultItem)

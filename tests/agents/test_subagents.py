@@ -8,15 +8,22 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, Usage
+from treadle.agents.agent import Approver
 from treadle.agents.agent_files import AgentDefinition, read_agent_file, read_agent_files
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
-from treadle.core.contracts.policy import Allow, Ask
-from treadle.core.errors import AccessDenied, ConfigError
-from treadle.core.events import ChildEvent, TextDelta, ToolDetached, TurnFinished
+from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
+from treadle.core.errors import AccessDenied, ApprovalPending, ConfigError
+from treadle.core.events import ApprovalRequired, ChildEvent, TextDelta, ToolDetached, TurnFinished
 from treadle.core.loop.config import AllowAll
-from treadle.core.steps import Finished
-from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, UserItem
+from treadle.core.steps import (
+    AfterToolResult,
+    ApprovalRequest,
+    AwaitingInput,
+    Finished,
+    PendingApproval,
+)
+from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem, Transcript, UserItem
 from treadle.core.transcript.entries import ItemAdded
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import CostBudget, SharedBudget
@@ -365,3 +372,179 @@ async def test_a_background_child_is_stopped_when_the_parent_is_closed(no_leaks:
     await driver.aclose()
     assert model.open_streams == 0
     assert stores[0].is_closed
+
+
+async def test_the_cost_and_usage_of_a_run_include_its_children_and_theirs():
+    used = Usage(10, 1, requests=1, cost=0.25)
+    model = by_prompt(
+        parent=[Say(calls=[task("child"), task("other")], usage=used), Say("ok", usage=used)],
+        child=[Say(calls=[task("grandchild")], usage=used), Say("b", usage=used)],
+        other=[Say("c", usage=used)],
+        grandchild=[Say("a", usage=used)],
+    )
+    agent = Agent(model, subagents=[])
+    result = await agent.run("parent")
+    assert (result.cost, result.usage.requests) == (1.5, 6)
+    assert (result.turn.usage.cost, result.turn.child_usage.cost) == (0.5, 1.0)
+
+
+async def test_a_structured_run_counts_its_children_over_all_its_turns():
+    used = Usage(10, 1, requests=1, cost=0.25)
+    card = ModelCard("able", abilities=frozenset({"schema"}))
+    replies = [Say(calls=[task("child")], usage=used), Say("a", usage=used), Say("no", usage=used)]
+    model = Scripted([*replies, *replies[:2], Say('{"n": 1}', usage=used)], card=card)
+    result = await Agent(model, subagents=[]).run("parent", output=dict[str, int])
+    assert (result.output, result.cost) == ({"n": 1}, 1.5)
+
+
+# --- approvals of a child ----------------------------------------------------------------
+
+
+class AsksForRecord(AllowAll):
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("sure?") if request.tool.name == "record" else Allow()
+
+
+def with_a_careful_child(approve: Approver | None = None) -> tuple[Agent, RecordingTool]:
+    record = RecordingTool(effect="irreversible")
+    model = by_prompt(
+        parent=[Say(calls=[task("child")]), "parent is done"],
+        child=[Say(calls=[("record", {"n": 1}), ("record", {"n": 2})]), "child is done"],
+    )
+    agent = Agent(model, [record], subagents=[], policy=AsksForRecord(), approve=approve)
+    return agent, record
+
+
+async def test_the_reader_of_a_stream_decides_on_the_calls_of_a_child():
+    agent, record = with_a_careful_child()
+    async with agent.stream("parent") as events:
+        async for event in events:
+            if isinstance(event, ChildEvent) and isinstance(event.child, ApprovalRequired):
+                call = event.child.call
+                if call.arguments == {"n": 1}:
+                    assert events.approve(call.id)
+                else:
+                    assert events.deny(call.id, "not that one", session_id=event.child.session_id)
+    assert events.result.text == "parent is done"
+    assert record.calls == [{"n": 1}]
+
+
+async def test_next_returns_the_approvals_of_a_child():
+    agent, record = with_a_careful_child()
+    driver = agent.start(input="parent")
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    assert [call.arguments for call in request.calls] == [{"n": 1}, {"n": 2}]
+    assert {approval.session_id for approval in request.pending} != {driver.session_id}
+    with pytest.raises(ApprovalPending):
+        await driver.next()
+    request.approve(request.calls[0].id)
+    assert driver.deny(request.calls[1].id, "not that one")
+    assert isinstance(await driver.next(), AfterToolResult)
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "parent is done"
+    assert record.calls == [{"n": 1}]
+
+
+async def test_the_approvals_of_a_grandchild_come_up_too():
+    record = RecordingTool(effect="irreversible")
+    model = by_prompt(
+        parent=[Say(calls=[task("child")]), "done"],
+        child=[Say(calls=[task("grandchild")]), "b"],
+        grandchild=[Say(calls=[("record", {})]), "a"],
+    )
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    request.approve_all()
+    assert isinstance(await driver.next(), AfterToolResult)
+    assert len(record.calls) == 1
+
+
+async def test_two_children_that_use_the_same_call_id_are_not_mixed_up():
+    record = RecordingTool(effect="irreversible")
+
+    def calls(name: str) -> Say:
+        return Say(calls=[ToolCall("same", "record", f'{{"of": "{name}"}}')])
+
+    model = by_prompt(
+        parent=[Say(calls=[task("one"), task("two")]), "done"],
+        one=[calls("one"), "1"],
+        two=[calls("two"), "2"],
+    )
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    first = await driver.next()
+    assert isinstance(first, ApprovalRequest)
+    first.deny_all()
+    second = await driver.next()
+    assert isinstance(second, ApprovalRequest)
+    second.approve_all()
+    assert isinstance(await driver.next(), AfterToolResult)
+    assert record.calls == [second.calls[0].arguments]
+
+
+async def test_interrupting_while_a_child_waits_for_an_approval_ends_both():
+    agent, record = with_a_careful_child()
+    driver = agent.start(input="parent")
+    assert isinstance(await driver.next(), ApprovalRequest)
+    driver.interrupt()
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.reason == "aborted"
+    assert record.calls == []
+    assert driver.approvals == ()
+    await driver.aclose()
+
+
+async def test_leaving_a_stream_while_a_child_waits_for_an_approval_ends_both():
+    agent, record = with_a_careful_child()
+    async with agent.stream("parent") as events:
+        async for event in events:
+            if isinstance(event, ChildEvent) and isinstance(event.child, ApprovalRequired):
+                break
+    assert events.result.reason == "aborted"
+    assert record.calls == []
+
+
+async def test_a_driver_that_is_closed_while_a_child_waits_leaves_nothing_running(no_leaks: object):
+    agent, record = with_a_careful_child()
+    driver = agent.start(input="parent")
+    assert isinstance(await driver.next(), ApprovalRequest)
+    await driver.aclose()
+    assert record.calls == []
+
+
+async def test_a_child_in_the_background_can_be_answered_later():
+    record = RecordingTool(effect="irreversible")
+    model = by_prompt(
+        parent=[Say(calls=[task("child", run_in_background=True)]), "started", "fine"],
+        child=[Say(calls=[("record", {})]), "child is done"],
+    )
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    steps = []
+    while not record.calls:
+        match step := await driver.next():
+            case ApprovalRequest():
+                step.approve_all()
+                await driver.tasks.wait()
+            case AwaitingInput():
+                await asyncio.sleep(0)
+        steps.append(type(step))
+    assert ApprovalRequest in steps
+    await driver.aclose()
+
+
+async def test_an_approver_decides_for_children_as_before():
+    asked: list[str] = []
+
+    def approve(approval: PendingApproval) -> bool:
+        asked.append(approval.call.name)
+        return True
+
+    agent, record = with_a_careful_child(approve=approve)
+    assert (await agent.run("parent")).text == "parent is done"
+    assert (asked, len(record.calls)) == (["record", "record"], 2)
+    agent, record = with_a_careful_child()
+    assert (await agent.run("parent")).text == "parent is done"
+    assert record.calls == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import PROGRAM, run
-from treadle.apps.cli import exit_codes
+from treadle.apps.cli import exit_codes, main
 from treadle.apps.cli.commands import completions, config
 from treadle.apps.cli.console import UsageError
 from treadle.apps.cli.main import COMMANDS, format_help
@@ -139,3 +140,99 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
     assert parse_command_line(["-p", "--park"]).has("suspend")
     assert completions.run(["options"]) == 0
     assert "--park" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["fork"], "unknown command 'fork'; did you mean `treadle sessions fork`?"),
+        (["modles"], "unknown command 'modles'; did you mean `treadle models`?"),
+        (["fix", "the", "bug"], 'a prompt needs quotes: treadle "fix the bug"'),
+        (["help", "nonsense"], "unknown command 'nonsense'; see `treadle --help`"),
+        (["completions", "tcsh"], "no completions for 'tcsh'; use bash, zsh or fish"),
+        (["resume", "--nonsense"], "unknown option --nonsense"),
+        (["-p", "x", "--thinking", "lots"], "--thinking cannot be 'lots'; it must be one of none"),
+        (["-p", "x", "--sandbox", "no"], "--sandbox cannot be 'no'; it must be one of required"),
+        (["-p", "x", "--output-schema", "/no"], "cannot read /no: No such file or directory"),
+        (["-p", "-c", "--resume", "x"], "--continue and --resume cannot be used together"),
+        (["-p", "x", "-qv"], "--quiet and --verbose cannot be used together"),
+    ],
+)
+def test_a_wrong_command_line_is_told_with_what_to_do(words: list[str], hint: str, capsys):
+    assert main.run(words) == exit_codes.USAGE_ERROR
+    assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("true", "$ must be an object"),
+        ("{", "is not JSON: "),
+        ('{"type": "strnig"}', "type cannot be 'strnig'"),
+        ('{"properties": {"a": {"items": {"type": "x"}}}}', "$.properties.a.items: type cannot"),
+        ('{"type": "object", "required": "a"}', "$.required must be a list"),
+    ],
+)
+def test_a_wrong_schema_is_told_before_anything_is_sent(text: str, problem: str, capsys):
+    Path("schema.json").write_text(text)
+    assert main.run(["-p", "x", "--output-schema", "schema.json"]) == exit_codes.USAGE_ERROR
+    assert problem in capsys.readouterr().err
+
+
+def test_help_of_a_command_is_that_of_the_command(capsys):
+    assert main.run(["help", "config"]) == 0
+    assert capsys.readouterr().out == config.USAGE + "\n"
+
+
+async def test_a_folder_to_add_that_does_not_exist_stops_the_run():
+    ran = await run(None, "-p", "x", "--model", "embedded", "--add-dir", "/no/such")
+    assert (ran.code, ran.err) == (2, "treadle: --add-dir: there is no folder /no/such\n")
+
+
+def test_doctor_in_a_removed_folder_says_so_once(capsys):
+    folder = Path("removed").absolute()
+    folder.mkdir()
+    os.chdir(folder)
+    folder.rmdir()
+    assert main.run(["doctor"]) == exit_codes.USAGE_ERROR
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert "the current folder no longer exists" in captured.err
+
+
+def test_config_sets_a_value_in_the_users_file_and_keeps_the_comments(own_place: Path, capsys):
+    file = own_place / "home/.treadle/config.toml"
+    file.parent.mkdir()
+    file.write_text("# mine\nmax_turns = 7  # enough\n")
+    assert config.run(["max-turns", "9"]) == 0
+    assert config.run(["add_dir", "/a", "/b c"]) == 0
+    assert config.run(["max_time", "5m"]) == 0
+    assert file.read_text() == (
+        '# mine\nmax_turns = 9  # enough\nadd_dir = ["/a", "/b c"]\nmax_time = 300.0\n'
+    )
+    assert "max_turns is set in ~/.treadle/config.toml" in capsys.readouterr().out
+    assert config.run(["max_turns", "--unset"]) == 0
+    assert "here it is 200 (default)" in capsys.readouterr().out
+    assert file.read_text() == '# mine\nadd_dir = ["/a", "/b c"]\nmax_time = 300.0\n'
+
+
+def test_config_says_when_another_source_decides(capsys, monkeypatch):
+    monkeypatch.setenv("TREADLE_SANDBOX", "off")
+    assert config.run(["sandbox", "required"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "here it is off (TREADLE_SANDBOX)"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["max_turns", "many"], "max_turns cannot be 'many'; it must be a whole number, 0 or more"),
+        (["max_turns", "1", "2"], "max_turns takes one value"),
+        (["permission_mode", "bypass"], "only by the flag --permission-mode bypass"),
+        (["aliases", "x"], "aliases is a table; edit "),
+        (["max_trns", "3"], "unknown setting 'max_trns'; did you mean 'max_turns'?"),
+    ],
+)
+def test_config_changes_nothing_when_the_value_is_wrong(own_place, words, problem, capsys):
+    assert config.run(words) == exit_codes.USAGE_ERROR
+    assert problem in capsys.readouterr().err
+    assert not (own_place / "home/.treadle/config.toml").exists()

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.apps.program import run
 from tests.workspace.helpers import needs_bubblewrap
 from treadle.apps.cli import exit_codes
@@ -309,6 +311,27 @@ async def test_hooks_see_a_late_tool_as_itself_also_where_keys_are_kept_from_too
     assert "denied: not you" in said(server.requests[-1])
     seen = json.loads(Path("seen.json").read_text())
     assert (seen["tool_name"], seen["tool_input"]) == ("mcp__tiny__greet", {"who": "you"})
+
+
+@pytest.mark.parametrize("other", ["deploy (prod)", "deploy__prod"])
+async def test_of_two_servers_with_the_same_tool_names_the_second_is_refused_by_name(other):
+    settings(Path.home(), mcpServers={other: SERVER, "deploy_prod": SERVER})
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"deploy.prod": SERVER}}))
+    async with ProviderServer([FakeReply("done")]) as server:
+        assert (await run(None, "trust", "--approve")).code == 0
+        ran = await run(server, "-p", "go", "--verbose")
+    assert "MCP server 'deploy_prod' is not started: its tools would have the same" in ran.err
+    assert f"those of {other!r} (mcp__deploy_prod__*)" in ran.err
+    assert "MCP server 'deploy.prod' is not started" in ran.err
+    assert tools(server.requests[0]).count("mcp__deploy_prod__greet") == 1
+
+
+async def test_servers_that_are_alike_in_24_characters_are_not_confused():
+    names = ["company-deployment-server-staging", "company-deployment-server-production"]
+    settings(Path.home(), mcpServers=dict.fromkeys(names, SERVER))
+    async with ProviderServer([FakeReply("done")]) as server:
+        ran = await run(server, "-p", "go", "--verbose")
+    assert f"MCP server {names[1]!r} is not started" in ran.err
 
 
 async def test_a_server_that_cannot_start_stops_nobody():

@@ -134,6 +134,22 @@ async def test_files_and_pictures_are_attached(own_place: Path):
     ]
 
 
+async def test_an_answer_in_pieces_is_printed_whole():
+    pieces = [FakeReply("One, ", stop="max_tokens"), FakeReply("two.")]
+    async with ProviderServer(pieces * 2) as server:
+        ran = await run(server, "-p", "count")
+        as_json = await run(server, "-p", "count", "--output-format", "json")
+    assert (ran.code, ran.out) == (0, "One, two.\n")
+    assert as_json.lines[0]["text"] == "One, two."
+
+
+async def test_an_answer_that_stays_cut_off_is_printed_and_told_by_the_exit_code():
+    async with ProviderServer([FakeReply(f"{n} ", stop="max_tokens") for n in range(4)]) as server:
+        ran = await run(server, "-p", "count")
+    assert (ran.code, ran.out.strip()) == (exit_codes.ERROR, "0 1 2 3")
+    assert "the reply is cut off at the output limit of the model" in ran.err
+
+
 async def test_a_schema_gives_a_value_that_fits_it():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     Path("schema.json").write_text(json.dumps(schema))
@@ -325,7 +341,7 @@ async def test_continuing_without_a_prompt_where_nothing_is_left_to_do_is_said()
         await run(server, "-p", "hi")
         ran = await run(server, "-p", "--continue")
     assert ran.code == exit_codes.USAGE_ERROR
-    assert "nothing to do" in ran.err
+    assert "nothing to answer" in ran.err
 
 
 async def test_fault_81_a_second_sigint_leaves_at_once():

@@ -187,9 +187,9 @@ async def test_a_session_goes_back_to_any_turn_with_its_files_and_without():
         ran = await run(server, "-p", "first", "--output-format", "json", *FREELY)
         session = ran.lines[0]["session_id"]
         await run(server, "-p", "second", "--continue", *FREELY)
-        assert (await run(None, "sessions", "rewind", session, "2", "--files")).code == 0
+        assert (await run(None, "sessions", "rewind", session, "2", "--files", "--yes")).code == 0
         assert tree() == {"a": "1"}
-        assert (await run(None, "sessions", "rewind", session, "1", "--both")).code == 0
+        assert (await run(None, "sessions", "rewind", session, "1", "--both", "--yes")).code == 0
         assert tree() == {}
         await run(server, "-p", "anew", "--continue")
     assert [message["role"] for message in messages(server.requests[-1])] == ["user"]
@@ -222,7 +222,7 @@ async def test_files_that_are_not_kept_are_named_once():
 async def suspended(server: ProviderServer, *arguments: str) -> tuple[Ran, str]:
     ran = await run(server, "-p", "go", "--suspend", "--output-format", "json", *arguments)
     [report] = ran.lines
-    assert (ran.code, report["reason"], report["exit_code"]) == (75, "parked", 75)
+    assert (ran.code, report["reason"], report["exit_code"]) == (75, "suspended", 75)
     assert "treadle: suspended: " in ran.err
     return ran, report["session_id"]
 

@@ -60,6 +60,34 @@ async def test_our_own_key_reaches_neither_the_model_nor_those_who_watch():
     assert ran.lines[-1]["text"] == "The key is [redacted]."
 
 
+async def test_a_key_in_the_prompt_or_in_a_call_is_not_stored_or_exported():
+    call = FakeReply(
+        f"I use {OURS}.", calls=(FakeCall("bash", {"command": f"echo '{OURS}' | wc"}),)
+    )
+    async with ProviderServer([call, LAST, LAST]) as server:
+        ran = await run(server, "-p", f"my key is {OURS}", *FREELY, SOME_API_KEY=OURS)
+        again = await run(server, "-p", "--continue", f"again {OURS}", *FREELY, SOME_API_KEY=OURS)
+    assert (ran.code, again.code) == (0, 0)
+    assert OURS in server.requests[0].body.decode()  # what the user types is used as it is
+    assert OURS not in everything_kept()
+    assert everything_kept().count("my key is [redacted]") >= 1
+    assert "echo '[redacted]' | wc" in everything_kept()
+    assert server.violations == []
+
+
+async def test_a_key_in_the_log_of_an_earlier_version_is_not_exported():
+    async with ProviderServer([LAST]) as server:
+        assert (await run(server, "-p", f"my key is {OURS}")).code == 0
+    assert OURS in everything_kept()  # this process had no such variable
+    [session] = [line["id"] for line in (await run(None, "sessions", "list", "--json")).lines]
+    for kind in ("markdown", "html", "json"):
+        exported = await run(
+            None, "sessions", "export", session, "--format", kind, SOME_API_KEY=OURS
+        )
+        assert "my key is [redacted]" in exported.out
+        assert OURS not in exported.out
+
+
 async def test_an_error_that_quotes_the_key_does_not_show_it():
     quoting = ProviderFault("bad_request", times=-1, message=f"invalid key {OURS} or {THEIRS}")
     async with ProviderServer([LAST], faults=[quoting]) as server:

@@ -58,13 +58,13 @@ def test_a_project_may_only_narrow_and_only_where_it_is_trusted():
     ("text", "words"),
     [
         ('modle = "x"', "config.toml:1: unknown setting 'modle'; did you mean 'model'?"),
-        ("\n\nmax_turns = -1", "config.toml:3: max_turns is -1"),
+        ("\n\nmax_turns = -1", "config.toml:3: max_turns cannot be -1"),
         ("max_turns = 1.5", "a whole number"),
         ("max_turns = true", "a whole number"),
         ('sandbox = "maybe"', "one of required, auto, off"),
         ('permission_mode = "bypass"', "only by the flag --permission-mode bypass"),
         ("model = [1", "config.toml:1: not TOML"),
-        ("aliases = 3", "has to be a table"),
+        ("aliases = 3", "must be a table"),
         ('max_time = "soon"', "such as 90, 5m or 2h"),
     ],
 )

@@ -15,10 +15,11 @@ from treadle.context.token_estimator import TokenEstimator, count_chars
 from treadle.core.contracts.hook import Block, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Verdict
+from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.errors import ContextTooLong, Overloaded
 from treadle.core.events import Notified
-from treadle.core.steps import Finished
+from treadle.core.loop.config import AllowAll
+from treadle.core.steps import ApprovalRequest, Finished
 from treadle.core.transcript import (
     AssistantItem,
     Image,
@@ -36,6 +37,8 @@ from treadle.core.transcript.integrity import find_violations
 from treadle.models import Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import RecordingTool
+from treadle.tools.builtin.conversation.ask import make_answer_output
 
 WINDOW = 8_000
 CARD = ModelCard("small", window=WINDOW, max_output=1_000)
@@ -325,3 +328,30 @@ async def test_a_tool_that_was_announced_late_is_still_known_afterwards():
         assert announced in list(new)
         more: list[Item] = [AssistantItem((Text("z" * 9_000),)), to_user_item("more")]
         history = [*new, *more, *more]
+
+
+async def test_what_the_user_allowed_edited_and_answered_survives_a_compaction():
+    class Asks(AllowAll):
+        async def decide(self, request: PermissionRequest) -> Verdict:
+            return Ask("sure?") if request.tool.name == "put" else Allow()
+
+    put = RecordingTool("put", effect="irreversible")
+    ask = RecordingTool("ask", answer=lambda given: make_answer_output("Call it Ährenfeld."))
+    work = [Say(calls=[("put", {"n": 1}), ("put", {"n": 2}), ("ask", {"question": "Name?"})])]
+    talk = [Say("x" * 2_000) for _ in range(5)]
+    agent = Agent(Scripted([*work, *talk]), [put, ask], policy=Asks(), mutators=[Compactor()])
+    driver = agent.start(input="go")
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    request.approve(request.calls[0].id)
+    request.approve(request.calls[1].id, arguments={"n": 22})
+    for n in range(5):
+        while not isinstance(await driver.next(), Finished):
+            pass
+        driver.submit(f"more {n}")
+    assert await driver.compact() is True
+    kept = "\n".join(item.text for item in driver.transcript if isinstance(item, NoticeItem))
+    assert not any(isinstance(item, ToolResultItem) for item in driver.transcript)
+    assert "(answer to: Name?) Call it Ährenfeld." in kept
+    assert 'The user allowed this call: put {"n":1}' in kept
+    assert 'It ran with: {"n":22}' in kept

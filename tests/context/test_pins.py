@@ -60,3 +60,33 @@ def test_open_todos_and_edited_files_stay_known_over_compactions():
     assert files.data == {"paths": ["x.py"]}
     old = NoticeItem("Files that were changed in this session:\nx.py", "files")
     assert collect_pins([old]) == [files]
+
+
+def test_answers_of_the_user_are_user_messages_after_every_compaction():
+    ask = ToolCall("1", "ask", '{"question": "Which color?"}')
+    data = {"user_answer": "Blue, please."}
+    answer = ToolResultItem("1", "ask", (Text("The user answered: ..."),), data=data)
+    pins = collect_pins([UserItem((Text("Paint it."),)), AssistantItem((ask,)), answer])
+    expected = ["Paint it.", "(answer to: Which color?) Blue, please."]
+    assert collect_user_messages(pins) == expected
+    assert collect_user_messages(collect_pins(pins)) == expected
+    old = ToolResultItem("1", "ask", (Text("The user answered: Blue."),))
+    assert collect_user_messages([AssistantItem((ask,)), old]) == [
+        "(answer to: Which color?) Blue."
+    ]
+
+
+def test_approved_and_edited_calls_stay_known_over_compactions():
+    calls = (ToolCall("1", "bash", '{"command": "ls"}'), ToolCall("2", "bash", '{"command": "rm"}'))
+    edited = {"by": "user", "edited": '{"command": "rm -i"}'}
+    items: list[Item] = [
+        AssistantItem(calls),
+        ToolResultItem("1", "bash", (), data={"approval": {"by": "user", "edited": None}}),
+        ToolResultItem("2", "bash", (), data={"approval": edited}),
+    ]
+    first = collect_pins(items)
+    assert collect_pins(first) == first
+    assert [pin.text for pin in first if isinstance(pin, NoticeItem)] == [
+        'The user allowed this call: bash {"command": "ls"}',
+        'The user changed the call bash {"command": "rm"}\nIt ran with: {"command": "rm -i"}',
+    ]

@@ -19,7 +19,6 @@ from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import to_user_item
 from treadle.models.anthropic import Anthropic
 from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from treadle.models.quarantine import QuarantiningModel
 from treadle.sessions import Journal, resume
 from treadle.sessions.log.journal import read_entries
 from treadle.testing.clock import ManualClock
@@ -43,7 +42,7 @@ class Picky(ProviderServer):
 
 async def test_a_part_that_was_refused_once_is_not_sent_again_also_after_a_restart(tmp_path: Path):
     async with Picky() as server:
-        model = QuarantiningModel(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
+        model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
         witness = RecordingObserver()
         agent = Agent(model, observers=[witness])
         driver = agent.start(input=SHOWN, store=Journal.create(tmp_path / "session"))
@@ -119,3 +118,25 @@ async def test_a_model_that_says_nothing_is_an_error_and_no_silent_success():
         ran = await run(server, "-p", "go")
     assert (ran.code, ran.out, len(server.requests)) == (exit_codes.ERROR, "", 2)
     assert "gave an empty reply twice" in ran.err
+
+
+@pytest.mark.parametrize("form", ["text", "json", "stream-json"])
+async def test_what_is_left_out_of_a_request_is_told_on_every_output(form: str):
+    class Refusing(ProviderServer):
+        def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+            wrong = b"POISON" in request.body
+            return [RequestViolation("", "invalid text")] if wrong else []
+
+    async with Refusing(lambda request: FakeReply("Well.")) as server:
+        ran = await run(server, "-p", "POISON", "--output-format", form)
+    assert ran.code == 0
+    line = "text of your message ('POISON') is left out of requests"
+    assert line in ran.err
+    assert form != "stream-json" or line in ran.out
+
+
+async def test_a_model_given_as_an_object_goes_on_after_a_refused_picture():
+    async with Picky() as server:
+        model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
+        result = await Agent(model).run(SHOWN)
+    assert result.text == "I see."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ from treadle.core.steps import Finished
 from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import UserItem
-from treadle.models import Scripted
-from treadle.sessions import resume
+from treadle.models import Pause, Scripted
+from treadle.sessions import Journal, resume
 from treadle.sessions.log.journal import read_entries
 
 SAID = ["Mind the tests.", "And be brief."]
@@ -65,3 +66,22 @@ async def test_what_waits_to_be_heard_survives_a_kill_and_is_heard_once(own_plac
     ]
     view = fold_entries(read_entries(place))
     assert (view.queued, find_violations(view.transcript)) == ((), [])
+
+
+async def test_a_message_that_was_taken_back_does_not_come_after_a_restart(own_place: Path) -> None:
+    place = own_place / "session"
+    pause = Pause()
+    driver = Agent(Scripted([["Working", pause]])).start(input="go", store=Journal.create(place))
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    for text in ("one", "two", "three"):
+        driver.steer(text)
+    _, two, _ = driver.snapshot().pending_input
+    assert isinstance(two, UserItem)
+    assert driver.withdraw(two)
+    assert not driver.withdraw(two)
+    driver.interrupt()
+    await step
+    await driver.aclose()
+    view = resume(place).view
+    assert [item.text for item in view.queued] == ["one", "three"]

@@ -39,7 +39,7 @@ from treadle.models.anthropic import Anthropic
 from treadle.models.anthropic.model import AnthropicCodec
 from treadle.models.catalog import card_for
 from treadle.testing import provider
-from treadle.testing.provider import FakeCall, ProviderServer
+from treadle.testing.provider import FakeCall, ProviderServer, RequestViolation
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 OTHER = ToolSpec("other", "Others.", {"type": "object"}, strict=True)
@@ -208,6 +208,28 @@ SERVER_TOOL = (
     delta(2, type="citations_delta", citation={"type": "web_search_result_location", "n": 2}),
     stop(2),
 )
+
+
+def test_the_end_of_a_block_that_never_began_is_an_empty_reply():
+    item, _ = decode({"type": "message_start", "message": {}}, stop(0), *end("end_turn"))
+    assert (item.content, item.stop) == ((), "end_turn")
+
+
+def test_content_inside_the_start_of_a_message_is_read():
+    content = [{"type": "text", "text": "Hi"}, {"type": "tool_use", "id": "t", "name": "add"}]
+    start = {"type": "message_start", "message": {"content": content}}
+    text = block_start(0, type="text", text=" there")
+    item, events = decode(start, text, stop(0), *end("tool_use"))
+    assert item.text == "Hi there"
+    assert [call.name for call in item.calls] == ["add"]
+    assert [e.text for e in events if isinstance(e, ModelTextDelta)] == ["Hi", " there"]
+
+
+def test_a_stop_after_a_compaction_by_the_provider_continues_the_turn():
+    block = block_start(0, type="compaction", content="a summary")
+    item, _ = decode(block, stop(0), *end("compaction"))
+    assert item.stop == "pause"
+    assert [part.label for part in item.content if isinstance(part, Opaque)] == ["compaction"]
 
 
 def test_server_side_tools_and_citations_go_back_unchanged():
@@ -464,6 +486,61 @@ def test_a_round_begun_by_another_model_goes_on_without_thinking():
     )
     assert "thinking" in body(asked(Transcript([to_user_item("go"), own, answer]), options=options))
     assert "thinking" in body(asked(foreign.append(to_user_item("next")), options=options))
+
+
+SEALED = Thinking("hm", "sig", origin="anthropic")
+ROUND = (
+    to_user_item("go"),
+    AssistantItem((SEALED, ToolCall("c", "add", "{}")), model="anthropic/claude-sonnet-4-5"),
+    ToolResultItem("c", "add", (Text("3"),)),
+)
+
+
+def test_thinking_that_was_refused_inside_a_round_is_not_asked_for_in_that_round():
+    request = asked(Transcript(ROUND), tools=(ADD,), options=ModelOptions(thinking=2000))
+    assert "thinking" in body(request)
+    refused = msgspec.structs.replace(request, quarantine=frozenset({(1, 0)}))
+    sent = body(refused)
+    assert "thinking" not in sent
+    assert [block["type"] for block in sent["messages"][1]["content"]] == ["tool_use"]
+    later = Transcript([*ROUND, AssistantItem((Text("3"),)), to_user_item("and?")])
+    assert "thinking" in body(msgspec.structs.replace(refused, transcript=later))
+
+
+async def test_a_session_goes_on_after_a_signature_was_refused_inside_a_round():
+    class Verifying(ProviderServer):
+        def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+            fields = json.loads(request.body)
+            first = fields["messages"][1]["content"][0]
+            if first.get("signature") == "sig":
+                return [RequestViolation("messages.1.content.0", "Invalid `signature`")]
+            wrong = "thinking" in fields and first["type"] == "tool_use"
+            return [RequestViolation("", "Expected `thinking`, found `tool_use`")] if wrong else []
+
+    request = asked(Transcript(ROUND), tools=(ADD,), options=ModelOptions(thinking=2000))
+    async with Verifying([provider.FakeReply("3")]) as server:
+        item, _ = await ask(model(server), request)
+    assert item.text == "3"
+    assert len(server.requests) == 2
+
+
+def test_two_cards_of_one_model_send_their_own_limit():
+    request = asked()
+    card = card_for("anthropic/claude-sonnet-4-5")
+    for limit in (1000, 2000):
+        small = msgspec.structs.replace(card, max_output=limit)
+        sent = AnthropicCodec("claude-sonnet-4-5", small, api_key="k").encode_request(request)
+        assert json.loads(b"".join(sent.body))["max_tokens"] == limit
+
+
+def test_a_signature_goes_back_only_to_the_model_that_made_it():
+    request = asked(Transcript(ROUND), tools=(ADD,), options=ModelOptions(thinking=2000))
+    for name, expected in (("claude-sonnet-4-5", True), ("claude-opus-4-5", False)):
+        sent = body(request, name)
+        kinds = [block["type"] for block in sent["messages"][1]["content"]]
+        assert ("thinking" in kinds) is expected
+        assert ("thinking" in sent) is expected, "a round cannot begin to think in its middle"
+    assert "sig" in str(body(request)), "the first model still gets its own"
 
 
 def test_a_history_with_calls_is_sent_with_a_tool_even_when_none_may_be_used():

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import TieredPrices
 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.transcript import Usage
-from treadle.models.catalog import _lookup_prices, card_for, compute_cost, list_models
+from treadle.models.catalog import card_for, compute_cost, list_models
 
 
 @pytest.mark.parametrize(
@@ -101,19 +104,69 @@ def test_a_long_request_costs_more_where_the_provider_says_so():
     )
 
 
+KINDS = ("input", "output", "cache_read", "cache_write")
+
+
+def look_up(name: str) -> tuple[int | None, dict[str, float], dict[str, tuple[int, float]]]:
+    """Window, prices and prices of long requests in genai-prices, at their highest from today on.
+
+    Some have cheaper hours or first months.
+    """
+    provider, _, model = name.partition("/")
+    seller = "google" if provider == "gemini" else provider
+    _, entry = get_snapshot().find_provider_model(model, None, seller, None)
+    today = datetime.now(UTC).replace(minute=30)
+    days = (today, today + timedelta(days=400))
+    base: dict[str, float] = {}
+    long: dict[str, tuple[int, float]] = {}
+    for moment in [day.replace(hour=hour) for day in days for hour in range(24)]:
+        prices = entry.get_prices(moment)
+        for kind in KINDS:
+            value = getattr(prices, f"{kind}_mtok")
+            if isinstance(value, TieredPrices):
+                (tier,) = value.tiers
+                long[kind] = (tier.start, float(tier.price))
+                value = value.base
+            if value is not None:
+                base[kind] = max(base.get(kind, 0.0), float(value))
+    return entry.context_window, base, long
+
+
 @pytest.mark.parametrize("name", list_models())
-def test_the_table_agrees_with_genai_prices(name):
-    card, found = card_for(name), _lookup_prices(name)
-    assert found is not None
-    assert card.input_price is not None
-    assert card.output_price is not None
-    if name.startswith(("anthropic/", "openai/")):
-        assert card.input_price == pytest.approx(found["input_price"])
-        assert card.output_price == pytest.approx(found["output_price"])
-    else:
-        # Some have cheaper hours or first months: the table has the price at its highest.
-        assert (card.input_price or 0) >= (found["input_price"] or 0)
-        assert (card.output_price or 0) >= (found["output_price"] or 0)
+def test_the_table_agrees_with_genai_prices(name: str):
+    card = card_for(name)
+    window, base, long = look_up(name)
+    assert {kind: getattr(card, f"{kind}_price") for kind in KINDS} == pytest.approx(
+        {kind: base.get(kind) for kind in KINDS}
+    )
+    assert card.window == (window or card.window)
+    for kind, (threshold, price) in long.items():
+        prompt = Usage(input=threshold + 1)
+        total = compute_cost(card, prompt + Usage(**{kind: 1_000_000}))
+        assert total == pytest.approx((compute_cost(card, prompt) or 0) + price)
+    above = compute_cost(card, Usage(input=card.window))
+    assert bool(long) or above == pytest.approx(card.window * base["input"] / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "has_images"),
+    [
+        ("openai/gpt-4", 8_192, False),
+        ("openai/gpt-4-0613", 8_192, False),
+        ("openai/gpt-4-turbo-2024-04-09", 128_000, True),
+        ("openai/gpt-3.5-turbo", 16_385, False),
+        ("openai/gpt-3.5-turbo-16k", 16_385, False),
+        ("openai/gpt-4-32k", 32_000, False),
+        ("openai/gpt-4.5-preview", 128_000, True),
+    ],
+)
+def test_older_models_have_their_own_window_and_do_not_think(
+    name: str, window: int, has_images: bool
+):
+    card = card_for(name)
+    assert card.window == window
+    assert ("images" in card.abilities) is has_images
+    assert not {"thinking", "effort", "documents"} & card.abilities
 
 
 def test_every_row_has_room_for_its_own_output():

@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.core.contracts.model import (
@@ -17,6 +18,7 @@ from treadle.core.contracts.model import (
     ModelToolCallBegan,
     ModelToolCallDelta,
     ModelToolCallRequested,
+    PartQuarantined,
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
@@ -286,7 +288,7 @@ def test_reasoning_has_several_names(field):
     events, reply = read(delta(**{field: "Let me see."}), delta(content="Yes."), delta("stop"))
 
     assert events[0] == ModelThinkingDelta("Let me see.")
-    assert reply.content == (Thinking("Let me see.", origin="test"), Text("Yes."))
+    assert reply.content == (Thinking("Let me see.", id=field, origin="test"), Text("Yes."))
 
 
 def test_reasoning_details_come_in_crumbs_and_are_kept_whole():
@@ -673,10 +675,10 @@ async def test_a_complaint_about_a_part_names_its_place():
         [Answer("x")], faults=[ProviderFault("bad_request", message=message)]
     ) as s:
         model = OpenAIChat("m", base_url=s.url + "/v1")
-        with pytest.raises(BadRequest) as caught:
-            await collect(model, ModelRequest(Transcript([to_user_item("x"), picture]), system="s"))
+        request = ModelRequest(Transcript([to_user_item("x"), picture]), system="s")
+        events = await collect(model, request)
 
-    assert (caught.value.position, caught.value.part) == (1, 2)
+    assert [(e.position, e.part) for e in events if isinstance(e, PartQuarantined)] == [(1, 2)]
 
 
 async def test_leaving_a_stream_early_closes_the_connection():
@@ -686,3 +688,90 @@ async def test_leaving_a_stream_early_closes_the_connection():
         assert isinstance(await anext(stream), ModelTextDelta)
         await stream.aclose()  # type: ignore[attr-defined]
         await asyncio.wait_for(server.wait_until(lambda: server.open_connections == 0), 5)
+
+
+def shown(*sizes: int) -> list[Item]:
+    """A round whose results have one picture each, of these sizes."""
+    calls = tuple(ToolCall(f"c{n}", "look", "{}") for n in range(len(sizes)))
+    results = [
+        ToolResultItem(f"c{n}", "look", (Text("see"), Image("image/png", PNG + b"x" * size)))
+        for n, size in enumerate(sizes)
+    ]
+    return [to_user_item("go"), AssistantItem(calls), *results]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_limit_of_pictures_holds_for_pictures_in_tool_results(is_open: bool):
+    history = shown(*[9] * 7) + ([] if is_open else [AssistantItem((Text("I see"),))])
+    body = json.dumps(sent("groq", *history))
+    assert body.count("image_url") // 2 <= SERVERS["groq"].max_images  # type: ignore[operator]
+    assert "at most 5 images are allowed" in body
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_limit_of_bytes_holds_for_pictures_in_tool_results(is_open: bool):
+    quirks = msgspec.structs.replace(SERVERS["groq"], max_body_bytes=100_000, max_images=None)
+    history = shown(40_000, 40_000) + ([] if is_open else [AssistantItem((Text("I see"),))])
+    chat = ChatCodec("m", PRICED, OpenAIAccount(quirks, None, "k", environ={}))
+    body = b"".join(chat.encode_request(ModelRequest(Transcript(history))).body)
+    assert len(body) <= 100_000
+    assert b"the request would be too large" in body
+
+
+def test_a_signature_of_a_call_goes_back_only_to_the_model_that_made_it():
+    extra = Opaque("gemini", '{"google":{"thought_signature":"abc"}}', CALL_EXTRA_LABEL)
+    reply = AssistantItem((extra, ToolCall("c", "add", "{}")), model="gemini/one")
+    for name, expected in (("gemini/one", "abc"), ("gemini/two", "skip_thought_signature")):
+        card = msgspec.structs.replace(PRICED, name=name)
+        assert expected in json.dumps(messages("gemini", to_user_item("go"), reply, card=card))
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_an_unknown_server_gets_its_reasoning_back_in_the_field_in_which_it_sent_it(field: str):
+    card = msgspec.structs.replace(PRICED, name="compatible/m")
+    decoder = ChatDecoder(ModelRequest(Transcript()), card, ProviderInfo("x"), "compatible")
+    chunks = [delta(**{field: "Let me see."}), delta("stop", content="Yes.")]
+    decoder.feed([(b"", json.dumps(chunk).encode()) for chunk in chunks])
+    (_, message) = messages("compatible", to_user_item("go"), decoder.finish(), card=card)
+    assert message[field] == "Let me see."
+    other = msgspec.structs.replace(card, name="compatible/other")
+    (_, message) = messages("compatible", to_user_item("go"), decoder.finish(), card=other)
+    assert field not in message
+
+
+def test_citations_and_tools_that_the_server_ran_are_kept():
+    cited = {"type": "url_citation", "url_citation": {"url": "http://a"}}
+    ran = {"type": "search", "arguments": "{}", "output": "found"}
+    _, openai = read(delta(content="Yes.", annotations=[cited]), delta("stop"))
+    _, groq = read(delta(content="Yes.", executed_tools=[ran]), delta("stop"))
+    pages = {"citations": ["http://a"], "search_results": [{"url": "http://a"}]}
+    _, perplexity = read(delta(content="Yes.") | pages, delta("stop") | pages)
+    kept = [
+        (part.label, json.loads(part.json))
+        for reply in (openai, groq, perplexity)
+        for part in reply.content
+        if isinstance(part, Opaque)
+    ]
+    assert kept == [
+        ("citations", [cited]),
+        ("executed_tools", [ran]),
+        ("citations", [{"url": "http://a"}]),
+    ]
+    assert messages("openai", to_user_item("go"), openai)[1]["content"] == "Yes."
+
+
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+@pytest.mark.parametrize(("kind", "name"), [("text/csv", "document.csv"), (DOCX, "document.docx")])
+def test_tables_and_office_files_are_sent_to_openai_alone(kind: str, name: str):
+    item = UserItem((Text("read"), Document(kind, b"a,b")))
+    (message,) = messages("openai", item)
+    assert message["content"][1]["file"]["filename"] == name
+    assert "left out" in json.dumps(messages("openrouter", item))
+
+
+def test_a_history_that_begins_with_a_reply_is_sent_as_it_is_where_that_is_accepted():
+    history: list[Item] = [AssistantItem((Text("Hello, I am here."),)), to_user_item("hi")]
+    assert [m["role"] for m in messages("openai", *history)] == ["assistant", "user"]
+    assert [m["role"] for m in messages("mistral", *history)] == ["user", "assistant", "user"]

@@ -14,6 +14,7 @@ from treadle.core.contracts.model import (
     ModelThinkingDelta,
     ModelToolCallBegan,
     ModelToolCallRequested,
+    PartQuarantined,
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
@@ -449,10 +450,9 @@ async def test_a_complaint_about_a_part_names_its_place():
     fault = ProviderFault("bad_request", message=text)
     async with ProviderServer(SCRIPT, faults=[fault], strict=False) as server:
         model = OpenAIResponses("gpt-5", base_url=server.url + "/v1")
-        with pytest.raises(BadRequest) as caught:
-            await ask(model, Transcript(ROUND))
+        events = [event async for event in model.stream(ModelRequest(Transcript(ROUND)))]
 
-    assert (caught.value.position, caught.value.part) == (2, 1)
+    assert [(e.position, e.part) for e in events if isinstance(e, PartQuarantined)] == [(2, 1)]
 
 
 async def test_a_missing_key_is_told_at_the_first_call(monkeypatch):
@@ -462,3 +462,29 @@ async def test_a_missing_key_is_told_at_the_first_call(monkeypatch):
 
     with pytest.raises(AccessDenied, match="OPENAI_API_KEY"):
         await ask(model, Transcript([to_user_item("x")]))
+
+
+def test_encrypted_reasoning_goes_back_only_to_the_model_that_made_it():
+    thought = Thinking("hm", "sealed", "rs_1", "openai")
+    for model, expected in (("openai/m", True), ("openai/other", False)):
+        reply = AssistantItem((thought, Text("3")), model=model)
+        assert ("sealed" in str(items_sent(to_user_item("go"), reply))) is expected
+
+
+def test_citations_and_the_namespace_of_a_call_are_kept_and_sent_back():
+    cited = {"type": "url_citation", "url": "http://a", "start_index": 0, "end_index": 2}
+    text = {"type": "output_text", "text": "So.", "annotations": [cited]}
+    call = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
+    output = [{"type": "message", "content": [text]}, {**call, "namespace": "maths"}]
+    decoder = ResponsesDecoder(ModelRequest(Transcript()), THINKS, WHO, "openai")
+    response = {"id": "r", "output": output}
+    decoder.feed([(b"response.completed", json.dumps({"response": response}).encode())])
+    message, function_call, _ = items_sent(decoder.finish())
+    assert message["content"][0]["annotations"] == [cited]
+    assert function_call == {**call, "namespace": "maths"}
+
+
+def test_a_history_may_begin_with_a_reply_and_hold_a_table():
+    table = UserItem((Document("text/csv", b"a,b"),))
+    reply, message = items_sent(AssistantItem((Text("Hello."),)), table)
+    assert (reply["role"], message["content"][0]["filename"]) == ("assistant", "document.csv")

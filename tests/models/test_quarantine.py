@@ -8,15 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.models.wires import WIRES, connect
 from treadle.core.contracts.model import (
-    Model,
     ModelEvent,
+    ModelNotified,
+    ModelOptions,
     ModelRequest,
     ModelTextDelta,
     PartQuarantined,
     Reply,
 )
-from treadle.core.errors import BadRequest, ContextTooLong
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import BadRequest, ContextTooLong, StreamBroken
 from treadle.core.transcript import (
     AssistantItem,
     Image,
@@ -29,8 +32,11 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.models.anthropic import Anthropic
-from treadle.models.quarantine import QuarantiningModel
-from treadle.models.scripted import Say, Scripted
+from treadle.models.provider_base.error_mapping import (
+    ProviderErrorBody,
+    ProviderInfo,
+    map_error_body,
+)
 from treadle.testing import provider
 from treadle.testing.provider import ProviderFault, ProviderServer, RequestViolation
 
@@ -56,9 +62,22 @@ class Picky(ProviderServer):
         return [RequestViolation("", problem)] if problem else []
 
 
+class Passing(ProviderServer):
+    """A provider that refuses every n-th request for no reason of its content."""
+
+    def __init__(self, *refused: int) -> None:
+        reply = provider.FakeReply("an answer")
+        super().__init__(lambda request: reply)
+        self._refused = refused
+
+    def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+        is_refused = len(self.requests) in self._refused
+        return [RequestViolation("", "try another prompt")] if is_refused else []
+
+
 async def heal(picky: Picky, transcript: Transcript, **fields: Any) -> list[ModelEvent]:
     async with picky as server:
-        who = QuarantiningModel(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
+        who = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
         return [event async for event in who.stream(ModelRequest(transcript, **fields))]
 
 
@@ -198,7 +217,7 @@ async def test_a_request_that_is_too_long_is_left_to_compaction():
 async def test_a_refusal_in_the_middle_of_an_answer_is_not_hidden():
     fault = ProviderFault("error_event", value="invalid_request_error", count=4)
     async with ProviderServer([provider.FakeReply("words " * 20)], faults=[fault]) as server:
-        who = QuarantiningModel(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
+        who = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
         with pytest.raises(BadRequest):
             [event async for event in who.stream(ModelRequest(with_pictures(3, 1)))]
     assert len(server.requests) == 1
@@ -217,10 +236,87 @@ async def test_what_was_quarantined_before_stays_out_without_a_word():
     assert len(picky.bodies) == 1
 
 
-async def test_a_healthy_model_is_passed_through():
-    inner: Model = Scripted([Say("hello")])
-    who = QuarantiningModel(inner)
-    assert (who.name, who.card, who.fallback) == (inner.name, inner.card, inner.fallback)
-    events = [event async for event in who.stream(ModelRequest(Transcript([to_user_item("hi")])))]
-    assert replies(events)[0].text == "hello"
-    await who.aclose()
+@pytest.mark.parametrize("turns", [0, 1, 3])
+async def test_the_words_of_the_user_stay_when_a_refusal_was_only_a_passing_one(turns: int):
+    transcript = Transcript([to_user_item("first")])
+    for number in range(turns):
+        transcript = transcript.extend([AssistantItem((Text("ok"),)), to_user_item(f"no {number}")])
+    server = Passing(1)
+    async with server:
+        model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
+        events = [event async for event in model.stream(ModelRequest(transcript))]
+    assert quarantined(events) == []
+    assert replies(events)[0].text == "an answer"
+    assert b"left out" not in server.requests[-1].body
+
+
+async def test_words_that_are_refused_twice_by_themselves_are_left_out_and_told():
+    picky = Picky(refusing(b"POISON", "invalid text"))
+    events = await heal(picky, Transcript([to_user_item("POISON")]))
+    assert quarantined(events) == [(0, 0)]
+    assert len(replies(events)) == 1
+
+
+@pytest.mark.parametrize("code", ["tool_use_failed", "json_validate_failed"])
+@pytest.mark.parametrize("status", [400, None])
+def test_a_reply_that_the_provider_could_not_use_is_asked_for_again(code: str, status: int | None):
+    body = ProviderErrorBody("Failed to call a function.", "invalid_request_error", code)
+    error = map_error_body(ProviderInfo("groq"), body, status)
+    assert type(error) is StreamBroken, "the loop asks again; nothing of the request is blamed"
+
+
+async def test_refused_arguments_of_a_call_are_found_and_left_out():
+    calls = tuple(ToolCall(f"c{n}", "f", '{"a":"POISON"}' if n == 1 else "{}") for n in range(3))
+    results = [ToolResultItem(f"c{n}", "f", (Text("ok"),)) for n in range(3)]
+    transcript = Transcript([to_user_item("go"), AssistantItem(calls), *results])
+    picky = Picky(refusing(b"POISON", "invalid request"))
+    assert quarantined(await heal(picky, transcript)) == [(1, 1)]
+    assert picky.bodies[-1].count(b'"tool_use"') == 3
+
+
+# ------------------------------------------------------------------ tools
+
+
+def spec(name: str, mark: str = "") -> ToolSpec:
+    properties = {"a": {"type": "string", "description": mark}}
+    return ToolSpec(name, "Does it.", {"type": "object", "properties": properties})
+
+
+REFUSALS = {
+    "messages": "tools.1.custom.input_schema: JSON schema is invalid",
+    "chat": "Invalid schema for function 'bad': 'str' is not valid",
+    "responses": "Invalid 'tools[1].parameters': 'str' is not valid",
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_tool_that_the_provider_refuses_is_left_out_with_one_line(wire: str):
+    picky = Picky(refusing(b"POISON", REFUSALS[wire]))
+    async with picky as server:
+        model = connect(wire, server.url)
+        transcript = Transcript([to_user_item("go")])
+        tools = (spec("good"), spec("bad", "POISON"), spec("fine"))
+        lines: list[list[str]] = []
+        for _ in range(2):
+            request = ModelRequest(transcript, tools=tools)
+            events = [event async for event in model.stream(request)]
+            assert len(replies(events)) == 1
+            transcript = transcript.extend([replies(events)[0], to_user_item("on")])
+            lines.append([event.text for event in events if isinstance(event, ModelNotified)])
+    assert [len(told) for told in lines] == [1, 0], "the line comes once"
+    assert "'bad'" in lines[0][0]
+    assert len(picky.bodies) == 3, "the refused tool is not sent again"
+    assert b'"fine"' in picky.bodies[-1]
+
+
+async def test_a_tool_that_must_be_called_is_not_left_out():
+    picky = Picky(refusing(b"POISON", "tools.0.custom.input_schema: bad"))
+    options = ModelOptions(tool_choice="bad")
+    with pytest.raises(BadRequest, match="input_schema"):
+        await heal(
+            picky,
+            Transcript([to_user_item("go")]),
+            tools=(spec("bad", "POISON"),),
+            options=options,
+        )
+    assert len(picky.bodies) == 1

@@ -47,7 +47,7 @@ async def test_children_are_counted_in():
 
     totals = Totals()
     result = await Agent(Scripted(answer), subagents=[], observers=[totals]).run("parent")
-    assert result.cost == 0.5
+    assert (result.cost, result.turn.usage.cost) == (1.0, 0.5)
     assert totals.usage.cost == pytest.approx(1.0)
     assert len(totals.child_sessions) == 2
     assert (totals.turns, totals.turn_reasons) == (1, {"end_turn": 1})

@@ -210,3 +210,18 @@ def test_a_rule_is_tried_on_the_past_before_it_is_saved():
     broad = run_backtest([parse_rule("Bash(npm:*)")], past, context)  # type: ignore[arg-type]
     assert str(broad) == "would have covered 2 of 4 questions and 1 of 1 denied calls"
     assert broad.warnings == ("bash: npm publish",)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat $x notes/plan.md",  # asks for another reason first
+        "./tool notes/plan.md",
+        "bash -c 'cat $y notes/plan.md'",
+        "cp /etc/hosts notes/plan.md && cat notes/plan.md",
+        "echo `cat $z < notes/plan.md`",
+    ],
+)
+async def test_in_auto_mode_an_ask_rule_on_a_file_asks_whatever_else_is_in_the_command(command):
+    subject = policy(rules=rules(ask=["Read(notes/**)"]), mode="auto", sandboxed=True)
+    assert isinstance(await subject.decide(make_request("bash", command=command)), Ask)

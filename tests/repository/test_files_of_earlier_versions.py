@@ -298,7 +298,7 @@ def test_files_are_undone_redone_and_rewound_from_checkpoints(
     assert not file.exists()
     assert command("sessions", "redo", session).code == 0
     assert file.read_text() == "to be undone\n"
-    assert command("sessions", "rewind", session, "1").code == 0
+    assert command("sessions", "rewind", session, "1", "--yes").code == 0
     assert not file.exists()
 
 

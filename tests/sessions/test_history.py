@@ -245,3 +245,31 @@ async def test_awaiting_input_is_what_a_rested_session_gives(
     driver = Agent(Scripted([])).start(view=resumed.view, store=resumed.journal)
     assert isinstance(await driver.next(), AwaitingInput)
     await driver.aclose()
+
+
+async def test_a_fork_of_a_fork_before_a_turn_of_the_first_parent_ends_there(
+    library: Library, tmp_path: Path
+) -> None:
+    first = library.create(tmp_path)
+    await play(first, ["one", "two", "three"], "1", "2", "3")
+    second, view = fork(library, first.session_dir, folder=tmp_path)
+    await play(second, ["four"], "4", view=view)
+    third, view = fork(library, second.session_dir, folder=tmp_path, before_turn="turn-2")
+    assert texts(view.transcript) == ["1", "one"]
+    driver = await play(third, ["other"], "5", view=view)
+    assert texts(load_view(third.session_dir).transcript) == texts(driver.transcript)
+
+
+async def test_a_round_with_a_long_reply_counts_once_after_a_resume(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    agent = Agent(
+        Scripted([Say("x" * 3_000, calls=[("record", {}), ("record", {}), ("record", {})])]),
+        [RecordingTool(answer="ok")],
+    )
+    driver = agent.start(store=journal, input="go")
+    assert isinstance(await driver.next(), AfterToolResult)
+    await driver.aclose()
+    progress = load_view(journal.session_dir).turn_progress
+    assert (progress.rounds, progress.calls) == (1, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -22,9 +23,13 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.items import ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal, Library, SessionInOtherFolder
+from treadle.sessions.history import load_view
+from treadle.sessions.index import summarize_session
+from treadle.sessions.log.reader import list_segments
 from treadle.sessions.log.records import ForkPoint
 from treadle.sessions.search import search
 from treadle.sessions.suspend import is_due, list_suspended, suspend_turn, wake_at
+from treadle.testing.faulty_files import FaultyFiles, FileFault
 
 
 def said(text: str) -> Entry:
@@ -197,7 +202,7 @@ async def test_a_parked_turn_waits_and_the_next_process_goes_on_there(
         "rate_limit",
     )
     assert list_suspended(library, now=1000.0)[0].is_due
-    assert library.describe_state(one.summary) == "parked (rate_limit)"
+    assert library.describe_state(one.summary) == "suspended (rate_limit)"
     resumed = library.resume(journal.session_id)
     assert resumed.view.open_turn == "turn-1"
     assert resumed.view.suspended is not None
@@ -227,3 +232,23 @@ async def test_a_listing_survives_a_folder_that_is_no_session(
 
 def test_a_journal_outside_a_library_needs_no_index(tmp_path: Path) -> None:
     assert Journal.create(tmp_path / "alone").session_id == "alone"
+
+
+async def test_usage_that_a_second_file_repeats_after_a_failed_sync_counts_once(
+    tmp_path: Path,
+) -> None:
+    def fail_second_sync(number: int, name: str) -> FileFault | None:
+        return FileFault("error", errno.EIO) if name == "sync journal.jsonl" else None
+
+    journal = Journal.create(tmp_path / "project/s", files=FaultyFiles(fail_second_sync))
+    for turn in (1, 2):
+        journal.append(TurnBegan(f"turn-{turn}"))
+        journal.append(UsageRecorded("m", Usage(input=10, output=5, cost=0.25)))
+        await journal.flush()
+    await journal.aclose()
+    assert len(list_segments(tmp_path / "project/s")) == 2
+    summary = summarize_session(tmp_path / "project/s")
+    view = load_view(tmp_path / "project/s")
+    assert summary.usage == view.usage
+    assert summary.usage.cost == 0.5
+    assert (summary.turns, summary.is_damaged) == (2, False)

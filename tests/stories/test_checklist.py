@@ -36,7 +36,6 @@ from treadle.core.transcript import (
     AssistantItem,
     Item,
     Text,
-    Thinking,
     ToolResultItem,
     Usage,
     UserItem,
@@ -228,11 +227,6 @@ async def test_every_terminal_reason_is_typed(agent: Agent, reason: str):
     assert (result.turn_id, result.reason) == ("turn-1", reason)
     assert (result.error is not None) == (reason == "error")
     assert isinstance(await driver.next(), AwaitingInput)
-
-
-async def test_the_final_text_is_empty_when_the_model_only_thought():
-    result = await Agent(Scripted([AssistantItem((Thinking("Hm."),))])).run("x")
-    assert (result.text, result.reason) == ("", "end_turn")
 
 
 # --- the order of things -----------------------------------------------------------------

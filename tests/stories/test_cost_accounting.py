@@ -253,6 +253,36 @@ async def test_without_money_for_a_summary_older_work_is_named_instead():
     assert purse.reserved == pytest.approx(0.0)
 
 
+class PaysForItself:
+    """A mutator that makes a model call of its own before each call of the driver."""
+
+    name = "pays"
+    points: frozenset[MutationPoint] = frozenset({"before_model"})
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        if settle := context.reserve(CARD, 1_000, 100):
+            settle(LOST)
+        return None
+
+
+@pytest.mark.parametrize("kind", ["cost", "tokens"])
+async def test_a_mutators_call_before_the_closing_reply_leaves_no_reservation(kind):
+    cost, tokens = CostBudget(SharedBudget(10.0)), TokenBudget(100_000)
+    budget = cost.budget if kind == "cost" else tokens._budget
+    model = Scripted(
+        [Say(calls=[("record", {})], usage=USED), Say("summed up", usage=USED)], card=CARD
+    )
+    agent = Agent(
+        model,
+        [RecordingTool()],
+        gates=[CallLimit(1), cost if kind == "cost" else tokens],
+        mutators=[PaysForItself()],
+    )
+    assert (await agent.run("x")).text == "summed up"
+    assert budget.reserved == pytest.approx(0.0)
+    assert budget.spent == pytest.approx(0.625 if kind == "cost" else 485)
+
+
 async def test_a_summary_that_is_cut_off_leaves_no_reservation():
     pause = Pause()
     notes = Scripted([[pause]], card=CARD)

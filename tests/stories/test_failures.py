@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from treadle import Agent, tool
 from treadle.core.contracts.hook import AddContext, Block, Change, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.model import ModelEvent, ModelRequest
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ProbeResult, ToolContext
-from treadle.core.errors import ContextTooLong, LoopError, StoreFull, StreamBroken
+from treadle.core.errors import (
+    AccessDenied,
+    ConfigError,
+    ContextTooLong,
+    LawBroken,
+    LoopError,
+    StoreError,
+    StoreFull,
+    StreamBroken,
+)
 from treadle.core.events import (
     Notified,
+    RunFailed,
     TaskFinished,
     ToolCallRequested,
     ToolFinished,
@@ -39,7 +52,7 @@ from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
-from treadle.testing.tools import RecordingTool
+from treadle.testing.tools import ChangingSource, RecordingTool
 
 
 def answers(transcript: Transcript) -> list[str]:
@@ -339,7 +352,7 @@ async def test_a_background_task_whose_intent_cannot_be_written_fails_and_says_s
 @pytest.mark.parametrize("said", ["", " \n\t", ()])
 async def test_an_empty_message_is_no_message(said: Any):
     model = Scripted([])
-    with pytest.raises(LoopError, match="nothing to do"):
+    with pytest.raises(LoopError, match="nothing to answer"):
         await Agent(model).run(said)
     assert model.requests == []
 
@@ -462,3 +475,85 @@ async def test_a_task_that_died_with_its_process_is_not_waited_for_for_ever():
     ]
     assert [task.id for task in again.tasks.list()] == ["t3"]
     await again.aclose()
+
+
+# --- when the loop itself fails ----------------------------------------------------------
+
+
+class BreaksALaw:
+    name = "breaks"
+    points: frozenset[MutationPoint] = frozenset({"before_model"})
+
+    def __init__(self) -> None:
+        self.is_mended = False
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        return None if self.is_mended else Transcript([AssistantItem((Text("me first"),))])
+
+
+class FailsOnce(Scripted):
+    """A model with a bug."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if not self.closed:
+            self.closed = True
+            raise ZeroDivisionError("a bug")
+        async for event in super().stream(request):
+            yield event
+
+
+@pytest.mark.parametrize("fault", ["law", "store", "model"])
+async def test_when_the_loop_fails_observers_get_a_terminal_event_and_next_tries_again(fault):
+    store, breaks, witness = MemoryStore(), BreaksALaw(), RecordingObserver()
+    breaks.is_mended = fault != "law"
+    store.failure = StoreError("the disk is full") if fault == "store" else None
+    model = FailsOnce(["done"]) if fault == "model" else Scripted(["done"])
+    agent = Agent(model, mutators=[breaks], observers=[witness])
+    driver = agent.start(input="go", store=store)
+    with pytest.raises((LawBroken, StoreError, ZeroDivisionError)) as raised:
+        await driver.next()
+    assert witness.event_names[-1] == "RunFailed"
+    [failed] = witness.events_of(RunFailed)
+    assert failed.result.error is raised.value
+    assert failed.turn_id == "turn-1"
+    breaks.is_mended, store.failure = True, None
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "done"
+    kinds = [kind for kind in witness.event_names if kind in TURN_KINDS]
+    assert kinds == ["TurnStarted", "RunFailed", "TurnStarted", "TurnFinished"]
+
+
+TURN_KINDS = ("TurnStarted", "RunFailed", "TurnFinished")
+
+
+async def test_a_stream_whose_loop_fails_has_one_terminal_event():
+    with pytest.raises(ZeroDivisionError):
+        async with Agent(FailsOnce([])).stream("go") as events:
+            seen = [event async for event in events]
+    assert [type(event) for event in seen].count(RunFailed) == 1
+
+
+async def test_tools_that_cannot_be_opened_are_a_terminal_event_too():
+    class Closed(ChangingSource):
+        async def open(self) -> None:
+            raise ConfigError("no such server")
+
+    witness = RecordingObserver()
+    with pytest.raises(ConfigError):
+        await Agent(Scripted([]), [Closed()], observers=[witness]).run("go")
+    assert witness.event_names == ["RunFailed"]
+
+
+async def test_a_failed_turn_can_be_tried_again():
+    driver = Agent(Scripted([AccessDenied("no key"), "Here I am."])).start(input="Hi")
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.reason == "error"
+    assert isinstance(await driver.next(), AwaitingInput)
+    assert driver.retry() is True
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "Here I am."
+    assert driver.retry() is False
+    assert isinstance(await driver.next(), AwaitingInput)

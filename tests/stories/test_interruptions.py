@@ -28,7 +28,7 @@ from treadle.core.events import (
 from treadle.core.loop import tool_runner
 from treadle.core.loop.config import AllowAll
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
+from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, PendingApproval
 from treadle.core.transcript import Item, ToolResultItem
 from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
@@ -227,7 +227,8 @@ async def test_a_call_that_runs_out_of_time_and_does_not_stop_is_answered(
     driver = Agent(Scripted([Say(calls=[("deaf", {})]), "Sorry."]), [deaf.tool]).start(input="go")
     assert isinstance(await driver.next(), AfterToolResult)
     assert answers(driver) == [
-        "error: timed out after 0.01 s, but it does not stop: outcome unknown"
+        "error: timed out after 0.01 s, but it does not stop: outcome unknown, "
+        "and it may still be running"
     ]
     assert ended(await driver.next()) == "end_turn"
     await deaf.let_go()
@@ -423,3 +424,74 @@ async def test_an_interruption_between_two_steps_ends_the_turn_at_the_next():
     driver.interrupt()
     assert ended(await driver.next()) == "aborted"
     assert len(model.requests) == 1
+
+
+class AsksAlways(AllowAll):
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("sure?")
+
+
+async def test_leaving_a_stream_while_the_approver_thinks_ends_the_run():
+    asked = asyncio.Event()
+
+    async def approve(approval: PendingApproval) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    record = RecordingTool()
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})])]), [record], policy=AsksAlways(), approve=approve
+    )
+    async with agent.stream("go") as events:
+        await asked.wait()
+    assert events.result.reason == "aborted"
+    assert record.calls == []
+    assert find_violations(events.driver.transcript) == []
+
+
+@pytest.mark.parametrize("from_approver", [True, False])
+async def test_interrupt_while_the_approver_thinks_ends_the_run(from_approver):
+    asked = asyncio.Event()
+
+    async def approve(approval: PendingApproval) -> bool:
+        asked.set()
+        if from_approver:
+            driver.interrupt("from_approver")
+        await asyncio.Event().wait()
+        return True
+
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})]), "again"]),
+        [RecordingTool()],
+        policy=AsksAlways(),
+        approve=approve,
+    )
+    driver = agent.start(input="go")
+    run = asyncio.create_task(agent.finish_turn(driver))
+    await asked.wait()
+    driver.interrupt()
+    assert (await run).reason == "aborted"
+    driver.submit("and now?")
+    assert (await agent.finish_turn(driver)).text == "again"
+
+
+async def test_a_task_that_is_cancelled_while_the_approver_thinks_is_cancelled():
+    asked = asyncio.Event()
+
+    async def approve(approval: PendingApproval) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})])]),
+        [RecordingTool()],
+        policy=AsksAlways(),
+        approve=approve,
+    )
+    run = asyncio.create_task(agent.run("go"))
+    await asked.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run

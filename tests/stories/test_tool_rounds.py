@@ -46,6 +46,7 @@ from treadle.core.transcript import (
 from treadle.core.transcript.entries import Entry, Intent, ItemAdded, fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
+from treadle.policy.hooks.function_hook import FunctionHook
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
@@ -280,6 +281,56 @@ async def test_an_eager_result_is_reused_when_the_stream_is_tried_again():
     result = await Agent(Scripted([first, called, "done"]), [look], clock=ManualClock()).run("x")
     assert result.text == "done"
     assert len(look.calls) == 1
+
+
+async def test_an_eager_result_is_not_reused_after_a_write_to_what_it_read():
+    content = ["old"]
+    look = RecordingTool("look", lambda _: content[0])
+
+    def write(_):
+        content[0] = "new"
+        return "written"
+
+    put = RecordingTool("put", write, effect="irreversible")
+    see = ToolCall("c", "look", "{}")
+
+    async def broken(request):
+        return [Say(calls=[see]), Pause(look.started), StreamBroken("cut")]
+
+    whole = Say(calls=[ToolCall("p", "put", "{}"), see])
+    agent = Agent(Scripted([broken, whole, "done"]), [look, put], clock=ManualClock())
+    result = await agent.run("x")
+    answers = [item.text for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert answers == ["written", "new"]
+    assert len(look.calls) == 2
+
+
+async def test_an_eager_result_of_a_failed_attempt_is_not_used_in_a_later_round():
+    content, has_looked = ["old"], asyncio.Event()
+
+    def read(_):
+        has_looked.set()
+        return content[0]
+
+    look = RecordingTool("look", read)
+    see = ToolCall("c", "look", "{}")
+
+    async def broken(request):
+        return [Say(calls=[see]), Pause(has_looked), StreamBroken("cut")]
+
+    def block_once(moment):
+        is_first, content[0] = content[0] == "old", "new"
+        return Block("look again") if is_first else None
+
+    agent = Agent(
+        Scripted([broken, "nothing to see", Say(calls=[see]), "done"]),
+        [look],
+        clock=ManualClock(),
+        hooks=[FunctionHook(block_once, frozenset({"stop"}))],
+    )
+    result = await agent.run("x")
+    answers = [item.text for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert answers == ["new"]
 
 
 async def test_nothing_starts_early_behind_a_call_that_acts():

@@ -11,6 +11,7 @@ import asyncio
 import pytest
 
 from treadle import Agent, Transcript, Usage, tool
+from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.errors import (
     AccessDenied,
     ApprovalPending,
@@ -23,7 +24,13 @@ from treadle.core.errors import (
     StreamBroken,
     TreadleError,
 )
-from treadle.core.events import ModelChanged, ReplyDiscarded, RetryScheduled, TextDelta
+from treadle.core.events import (
+    ModelChanged,
+    ReplyDiscarded,
+    RetryScheduled,
+    TextDelta,
+    WarningRaised,
+)
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import (
     AssistantItem,
@@ -35,7 +42,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import TurnEnded, fold_entries
+from treadle.core.transcript.entries import TurnBegan, TurnEnded, fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
@@ -175,6 +182,53 @@ async def test_chat_preserves_history_and_the_caller_owns_it():
     ]
     assert len(history) == 4
     assert len(model.requests[1].transcript) == 3
+
+
+async def test_chat_with_a_store_logs_the_history_that_it_was_given():
+    store = MemoryStore()
+    logged_at_call: list[Transcript] = []
+
+    async def answer(request: ModelRequest) -> str:
+        logged_at_call.append(fold_entries(await store.load()).transcript)
+        return f"reply {len(logged_at_call)}"
+
+    agent = Agent(Scripted(answer))
+    history: list[Item] = [to_user_item("I am Ada.")]
+    for message in ("Who am I?", "Sure?", "Bye."):
+        await agent.chat(history, store=store)
+        assert list(fold_entries(await store.load()).transcript) == history
+        history.append(to_user_item(message))
+    assert [len(transcript) for transcript in logged_at_call] == [1, 3, 5]
+    turns = [entry.turn_id for entry in store.entries if isinstance(entry, TurnBegan)]
+    assert turns == ["turn-1", "turn-2", "turn-3"]
+
+
+async def test_a_history_that_the_caller_changed_is_the_view_and_the_log_keeps_the_old_one():
+    store = MemoryStore()
+    agent = Agent(Scripted(["Hello, Ada.", "Hello, Eve."]))
+    history: list[Item] = [to_user_item("I am Ada.")]
+    await agent.chat(history, store=store)
+    history = [to_user_item("I am Eve.")]
+    await agent.chat(history, store=store)
+    view = fold_entries(await store.load())
+    assert list(view.transcript) == history
+    assert view.history is not None
+    assert [item.text for item in view.history if isinstance(item, UserItem)] == [
+        "I am Ada.",
+        "I am Eve.",
+    ]
+
+
+async def test_a_stream_and_a_driver_log_the_transcript_that_they_were_given():
+    prior = (to_user_item("I am Ada."), AssistantItem((Text("Hello, Ada."),)))
+    store = MemoryStore()
+    async with Agent(Scripted(["Ada."])).stream("Who am I?", transcript=prior, store=store) as run:
+        await run.wait()
+    assert list(fold_entries(await store.load()).transcript) == list(run.driver.transcript)
+    store = MemoryStore()
+    driver = Agent(Scripted(["Ada."])).start(transcript=prior, input="Who am I?", store=store)
+    await driver.next()
+    assert list(fold_entries(await store.load()).transcript) == list(driver.transcript)
 
 
 async def test_run_begins_with_a_fresh_history_each_time():
@@ -320,12 +374,34 @@ async def test_the_fallback_model_takes_over_and_stays():
     assert len(spare.requests) == 2
 
 
+async def test_a_reply_that_was_cut_off_and_continued_is_one_text():
+    first = Say("one, ", stop="max_tokens", calls=[])
+    model = Scripted(
+        ["Not this.", Say("Nor this.", calls=[("add", {"a": 1, "b": 1})]), first, "two."]
+    )
+    agent = Agent(model, [add])
+    await agent.run("Hi")
+    result = await agent.run("Tell")
+    assert (result.text, result.turn.text) == ("one, two.", "one, two.")
+    async with Agent(Scripted([first, first, "end"])).stream("Tell") as events:
+        await events.wait()
+    assert events.result.text == "one, one, end"
+
+
+async def test_a_structured_answer_may_come_in_pieces():
+    card = ModelCard("able", abilities=frozenset({"schema"}))
+    model = Scripted([Say('{"a": 1, ', stop="max_tokens"), '"b": 2}'], card=card)
+    assert (await Agent(model).run("x", output=dict[str, int])).output == {"a": 1, "b": 2}
+
+
 async def test_up_to_three_continuations_after_the_output_limit():
     parts = [Say(f"part {n} ", stop="max_tokens") for n in range(4)]
-    model = Scripted(parts)
-    result = await Agent(model).run("Tell")
+    model, witness = Scripted(parts), RecordingObserver()
+    result = await Agent(model, observers=[witness]).run("Tell")
+    assert "cut off at the output limit" in witness.events_of(WarningRaised)[0].text
     assert len(model.requests) == 4
-    assert result.turn.metadata == {"truncated": True}
+    assert result.text == "part 0 part 1 part 2 part 3 "
+    assert result.turn.metadata["truncated"] is True
     driver = Agent(Scripted([*parts[:2], "end"])).start(input="Tell")
     await driver.next()
     assert "max_tokens_recovery" in [transition.reason for transition in driver.trace]
@@ -338,6 +414,23 @@ async def test_an_empty_reply_is_nudged_once_and_then_a_typed_error():
     assert [item.kind for item in result.transcript if isinstance(item, NoticeItem)] == ["nudge"]
     with pytest.raises(EmptyReply):
         await Agent(Scripted([Say(), Say()])).run("Hi")
+
+
+async def test_a_reply_that_only_thinks_is_nudged_once_and_then_a_typed_error():
+    model = Scripted([Say(thinking="Well..."), "Here I am."])
+    result = await Agent(model).run("Hi")
+    assert result.text == "Here I am."
+    kinds = [item.kind for item in result.transcript if isinstance(item, NoticeItem)]
+    assert kinds == ["nudge"]
+    with pytest.raises(EmptyReply):
+        await Agent(Scripted([Say(thinking="Hm"), Say("  ", thinking="Hm")])).run("Hi")
+
+
+async def test_a_paused_reply_that_only_thinks_is_sent_back_as_it_is():
+    model = Scripted([Say(thinking="Searching", stop="pause"), "Found."])
+    result = await Agent(model).run("x")
+    assert result.text == "Found."
+    assert not [item for item in result.transcript if isinstance(item, NoticeItem)]
 
 
 async def test_a_refusal_ends_the_turn_with_its_own_reason():
@@ -390,7 +483,7 @@ async def test_next_while_next_runs_is_a_typed_error():
 
 
 async def test_chat_without_anything_to_answer_says_so():
-    with pytest.raises(LoopError, match="nothing to do"):
+    with pytest.raises(LoopError, match="nothing to answer"):
         await Agent(Scripted([])).chat([])
 
 

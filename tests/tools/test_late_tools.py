@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from treadle import Agent
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, Transcript
+from treadle.core.transcript.entries import Rewound, fold_entries
 from treadle.models import Scripted
+from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import ChangingSource, RecordingTool
 from treadle.tools.late_tools import StableToolList
 
@@ -67,3 +72,64 @@ async def test_late_tools_and_their_instructions_are_one_notice():
     await turn(driver)
     [notice] = notices(driver.transcript)
     assert notice.startswith("Greet politely.\n\nNew tools; call them by `use_tool`:\n- late: ")
+
+
+class WaitsOnce:
+    """A mutator that is busy when it runs for the first time."""
+
+    name = "waits"
+    points: frozenset[MutationPoint] = frozenset({"before_model"})
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        if not self.reached.is_set():
+            self.reached.set()
+            await asyncio.Event().wait()
+        return None
+
+
+async def test_an_announcement_is_kept_when_a_later_mutator_is_interrupted():
+    source = Talking([])
+    steady, slow = StableToolList(source), WaitsOnce()
+    steady.tools()
+    source.set_tools([RecordingTool("late")])
+    model = Scripted(["a"])
+    driver = Agent(model, [steady], mutators=[steady, slow]).start()
+    interrupted = asyncio.create_task(turn(driver))
+    await slow.reached.wait()
+    driver.interrupt()
+    await interrupted
+    await turn(driver)
+    assert sum("- late: " in text for text in notices(model.requests[0].transcript)) == 1
+
+
+async def test_after_a_rewind_late_tools_and_instructions_are_announced_again():
+    source = Talking([])
+    steady = StableToolList(source)
+    store = MemoryStore()
+    model = Scripted(["a", "b", "c"])
+    agent = Agent(model, [steady], mutators=[steady])
+    driver = agent.start(store=store)
+    await turn(driver)
+    source.set_tools([RecordingTool("late")])
+    source.text = "Greet politely."
+    await turn(driver)
+    rewound = [*store.entries, Rewound("turn-2")]
+    again = agent.start(view=fold_entries(rewound), session_id=driver.session_id)
+    await turn(again)
+    [notice] = notices(model.requests[2].transcript)
+    assert "Greet politely." in notice
+    assert "- late: " in notice
+
+
+async def test_a_session_of_0_1_is_not_told_again_of_its_tools():
+    source = Talking([])
+    steady = StableToolList(source)
+    steady.tools()
+    source.set_tools([RecordingTool("late")])
+    old = NoticeItem("New tools; call them by `use_tool`:\n- late: It is late.", kind="tools")
+    driver = Agent(Scripted(["a"]), [steady], mutators=[steady]).start(transcript=[old])
+    await turn(driver)
+    assert notices(driver.transcript) == [old.text]

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from treadle.workspace.checkpoints import Checkpoints, RestoreResult
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 needs_bubblewrap = pytest.mark.skipif(
@@ -71,3 +72,8 @@ async def gone(mark: str) -> None:
     """Wait until no process with this mark runs; the test's time limit is the patience."""
     while alive(mark):
         await asyncio.sleep(0.005)
+
+
+async def back_to(checkpoints: Checkpoints, tree: str) -> RestoreResult:
+    """Make the files as they are in this tree."""
+    return await checkpoints.apply((await checkpoints.take()).tree, tree)

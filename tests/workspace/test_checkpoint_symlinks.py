@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import run
+from tests.workspace.helpers import back_to
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 from treadle.workspace.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.safe_tree import SafeTree
@@ -92,7 +93,7 @@ async def test_undo_redo_and_rewind_of_a_turn_that_put_a_link_to_the_home_in_a_f
         ran = await run(server, "-p", "go", *freely)
     before, session = look(private), ran.lines[0]["session_id"]
     assert (ran.code, Path("d").is_symlink()) == (0, True)
-    back = (["undo"], ["sessions", "rewind", session, "1", "--files"])
+    back = (["undo"], ["sessions", "rewind", session, "1", "--files", "--yes"])
     for number, words in enumerate(back):
         done = await run(None, *words)
         assert (done.code, done.err) == (0, "")
@@ -156,9 +157,9 @@ async def test_two_hundred_restores_while_a_folder_is_swapped_for_a_link_touch_n
             if number % 4 == 3:
                 await kept.apply(old, new)
             else:
-                await kept.restore(new)
+                await back_to(kept, new)
     assert all(SECRET.encode() not in data for data in contents(store))
-    left = await kept.restore(trees[0])
+    left = await back_to(kept, trees[0])
     assert left.skipped == ()
     assert (root / "d/sub/keys").read_text() == (root / "calm").read_text() == "one"
 
@@ -244,7 +245,7 @@ async def test_what_stands_where_a_folder_has_to_be_makes_room(
     if kind == "file":
         (root / "d").write_text("a file")
     after = (await kept.take()).tree
-    done = await (kept.restore(before) if way == "restore" else kept.apply(after, before))
+    done = await (back_to(kept, before) if way == "restore" else kept.apply(after, before))
     assert done.skipped == ()
     assert (root / "d/sub/keys").read_text() == "one"
     if kind != "pipe":
@@ -291,7 +292,7 @@ async def test_what_lies_too_deep_is_left_alone_with_a_word(
     first = await kept.take()
     assert [skipped.reason for skipped in first.skipped] == [f"more than {MAX_DEPTH} folders deep"]
     (root / "a").write_text("two")
-    await kept.restore(first.tree)
+    await back_to(kept, first.tree)
     assert (root / "a").read_text() == "one"
     assert (deep / "file").read_text() == "deep"
 
@@ -314,7 +315,8 @@ async def test_a_folder_that_could_not_be_looked_into_is_not_taken_for_an_empty_
     assert [skipped.path for skipped in closed.skipped] == ["d"]
     (root / "a").write_text("two")
     opened = await kept.take()
-    assert (await kept.restore(closed.tree)).skipped == ()
+    left = await back_to(kept, closed.tree)
+    assert {skipped.reason for skipped in left.skipped} == {"its earlier content is not stored"}
     assert (root / "a").read_text() == "one"
     assert (root / "d/sub/keys").read_text() == "one"
     (root / "a").write_text("two")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.workspace.helpers import back_to
 from treadle.agents.agent import Agent
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
@@ -139,7 +140,7 @@ async def back_to_any_turn(root: Path, kept: Checkpoints, seed: int, turns: int)
     chance.shuffle(order)
     for turn in order:
         tree, expected = history[turn]
-        restored = await kept.restore(tree)
+        restored = await back_to(kept, tree)
         assert picture(root) == expected, f"seed {seed}, turn {turn}"
         assert restored.skipped == ()
         assert (await kept.take()).tree == tree
@@ -186,7 +187,7 @@ async def test_what_git_ignores_is_neither_kept_nor_removed(root: Path, kept: Ch
     (root / ".gitignore").unlink()
     (root / "a.log").write_text("new")
     (root / "src.py").write_text("two")
-    await kept.restore(before.tree)
+    await back_to(kept, before.tree)
     assert (root / "src.py").read_text() == "one"
     assert (root / "build/out").read_text() == "made"
     assert (root / "a.log").read_text() == "new"
@@ -201,7 +202,7 @@ async def test_git_is_never_touched(root: Path, kept: Checkpoints) -> None:
     tree = (await kept.take()).tree
     (root / "a").write_text("two")
     await kept.take()
-    await kept.restore(tree)
+    await back_to(kept, tree)
     assert picture(root / ".git") == before
     assert (root / "a").read_text() == "one"
 
@@ -215,10 +216,10 @@ async def test_a_huge_file_is_left_alone_with_a_word(root: Path, kept: Checkpoin
     ]
     (root / "huge").write_text("it shrank")
     (root / "small").write_bytes(b"y" * (1 << 21))
-    restored = await kept.restore(first.tree)
+    restored = await back_to(kept, first.tree)
     assert (root / "huge").read_text() == "it shrank"
     assert (root / "small").stat().st_size == 1 << 21
-    assert [skipped.path for skipped in restored.skipped] == ["small"]
+    assert [skipped.path for skipped in restored.skipped] == ["huge", "small"]
 
 
 async def test_undo_and_redo_carry_only_the_turns_changes(root: Path, kept: Checkpoints) -> None:
@@ -272,8 +273,8 @@ async def test_a_sweep_keeps_what_a_tree_needs(root: Path, kept: Checkpoints) ->
     second = (await kept.take()).tree
     assert await kept.prune([first]) > 0
     with pytest.raises(WorkspaceError, match="does not exist any more"):
-        await kept.restore(second)
-    await kept.restore(first)
+        await kept.apply(first, second)
+    await back_to(kept, first)
     assert (root / "a").read_text() == "one" * 100
 
 
@@ -337,3 +338,33 @@ def test_a_pattern_of_many_stars_does_not_take_its_time(pattern: str) -> None:
 )
 def test_patterns_mean_what_they_mean_to_git(pattern: str, path: str, ignored: bool) -> None:
     assert IgnoreRules().with_gitignore("", pattern).is_ignored(path, False) is ignored
+
+
+async def test_undo_brings_a_private_folder_back_with_its_permissions(
+    root: Path, kept: Checkpoints
+) -> None:
+    for name, mode in (("private", 0o700), ("private/read-only", 0o500), ("open", 0o777)):
+        (root / name).mkdir()
+        (root / name / "file").write_text("kept")
+        (root / name).chmod(mode)
+    before = (await kept.take()).tree
+    shutil.rmtree(root / "private")
+    shutil.rmtree(root / "open")
+    after = (await kept.take()).tree
+    assert (await kept.apply(after, before)).skipped == ()
+    modes = [(root / name).stat().st_mode & 0o777 for name in ("private", "private/read-only")]
+    assert (modes, (root / "open").stat().st_mode & 0o777) == ([0o700, 0o500], 0o777)
+    assert (root / "private/read-only/file").read_text() == "kept"
+
+
+async def test_undo_does_not_write_through_a_hard_link_to_another_file(
+    root: Path, kept: Checkpoints
+) -> None:
+    (root / "mine").write_text("mine")
+    (root / "p").write_text("old")
+    before = (await kept.take()).tree
+    (root / "p").unlink()
+    (root / "p").hardlink_to(root / "mine")
+    after = (await kept.take()).tree
+    assert (await kept.apply(after, before)).skipped == ()
+    assert ((root / "mine").read_text(), (root / "p").read_text()) == ("mine", "old")

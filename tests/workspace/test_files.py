@@ -67,6 +67,52 @@ async def test_a_file_of_another_user_stays_theirs(folder: Path) -> None:
     assert (folder / "theirs").stat().st_uid == 1000
 
 
+async def test_an_edited_file_keeps_its_extended_attributes(folder: Path) -> None:
+    path = folder / "f"
+    path.write_text("old")
+    path.chmod(0o640)
+    try:
+        os.setxattr(path, "user.origin", b"camera")
+    except OSError:
+        pytest.skip("this file system has no extended attributes")
+    async with opened(folder) as workspace:
+        await workspace.write("f", b"new")
+    assert (path.read_bytes(), os.getxattr(path, "user.origin")) == (b"new", b"camera")
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+async def test_an_edited_file_stays_the_same_under_its_other_name(folder: Path) -> None:
+    path = folder / "f"
+    path.write_text("old and long")
+    path.chmod(0o640)
+    (folder / "other").hardlink_to(path)
+    async with opened(folder) as workspace:
+        await workspace.write("f", b"new")
+    assert path.samefile(folder / "other")
+    assert ((folder / "other").read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o640)
+    assert sorted(one.name for one in folder.iterdir()) == ["f", "other"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+async def test_a_file_of_another_user_keeps_a_group_that_the_user_belongs_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "theirs").write_text("old")
+    os.chown(folder / "theirs", 1234, 4321)
+    really = os.fchown
+
+    def as_a_member_of_the_group(fd: int, uid: int, gid: int) -> None:
+        if uid not in (-1, os.getuid()):
+            raise PermissionError(1, "Operation not permitted")
+        really(fd, uid, gid)
+
+    monkeypatch.setattr(os, "fchown", as_a_member_of_the_group)
+    async with opened(folder) as workspace:
+        await workspace.write("theirs", b"new")
+    status = (folder / "theirs").stat()
+    assert (status.st_uid, status.st_gid) == (os.getuid(), 4321)
+
+
 async def test_fault_71_a_file_that_changed_since_it_was_read_is_not_overwritten(
     folder: Path,
 ) -> None:

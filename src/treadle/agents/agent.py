@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -43,12 +43,15 @@ from treadle.core.steps import (
     UserInput,
 )
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.items import Item
+from treadle.core.transcript.repair import repair_view
 from treadle.core.transcript.transcript import Transcript
 from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 from treadle.tools.function import FunctionTool
+
+if TYPE_CHECKING:
+    from treadle.agents.structured_output import StructuredOutput
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
 # True approves the call; False, a reason or a Denial denies it.
@@ -93,22 +96,29 @@ class Agent:
         open_store: OpenStore | None = None,
         depth: int = 0,
         role: str = "",
+        structured_output: StructuredOutput | None = None,
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
         if max_turns < 0:
             raise ConfigError(f"max_turns is {max_turns}; it must be 0 or more")
         self._approve = approve
         self._owns_model = isinstance(model, str)
-        self._own_tools = source = Federation(_collect_sources(tools), collision)
+        self._own_tools = Federation(_collect_sources(tools), collision)
+        sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
         if subagents is not None:
             runner = SubagentRunner(self._make_child, depth=depth, open_store=open_store)
-            task = StaticSource([TaskTool(runner, subagents)], "subagents")
-            source = Federation([self._own_tools, task], collision)
+            sources.append(StaticSource([TaskTool(runner, subagents)], "subagents"))
+        options = options or ModelOptions()
+        if structured_output is not None:
+            options = structured_output.add_schema(options)
+            if structured_output.final_answer is not None:
+                sources.append(StaticSource([structured_output.final_answer], "structured_output"))
+                gates = [*gates, structured_output.final_answer]
         self.config = DriverConfig(
             model=_resolve_model(model),
-            source=source,
+            source=Federation(sources, collision) if len(sources) > 1 else self._own_tools,
             instructions=instructions,
-            options=options or ModelOptions(),
+            options=options,
             cache=cache or CacheRequest(),
             policy=policy or AllowAll(),
             hooks=tuple(hooks),
@@ -146,12 +156,14 @@ class Agent:
     ) -> Driver:
         """The loop itself: call `next()` on it.
 
-        A `transcript` from elsewhere is repaired first; `view`, loaded from a session's log, is
-        used as it is.
+        A `transcript` from elsewhere is repaired first, and logged as a new session if there is a
+        `store`; `view`, loaded from a session's log, is used as it is.
         """
         if transcript is not None:
-            view = View(transcript=repaired(Transcript(transcript)))
+            view = repair_view(View(transcript=Transcript(transcript)))
         driver = Driver(self.config, session_id=session_id, view=view, store=store)
+        if transcript is not None:
+            driver.log_transcript()
         if input is not None:
             driver.submit(input)
         return driver
@@ -192,16 +204,20 @@ class Agent:
         A failure arrives as RunFailed. Without an approver, the reader of the events answers
         ApprovalRequired with `events.approve(...)` or `events.deny(...)`.
         """
-        driver = self.start(input=prompt, transcript=transcript, store=store)
+
+        async def open_driver() -> Driver:
+            driver = await self._start_from(transcript, store)
+            driver.submit(prompt)
+            return driver
 
         async def drive(driver: Driver, wait: DecideApprovals) -> TurnResult:
             return await self._drive(driver, wait if self._approve is None else self._ask_approver)
 
-        return Stream(driver, drive)
+        return Stream(open_driver, drive)
 
     async def chat(self, messages: list[Item], *, store: Store | None = None) -> Result:
         """Continue a history that the caller owns; the new items are added to it."""
-        driver = self.start(transcript=messages, store=store)
+        driver = await self._start_from(messages, store)
         try:
             return _make_result(driver, await self.finish_turn(driver))
         finally:
@@ -218,9 +234,13 @@ class Agent:
         if self._owns_model:
             await self.config.model.aclose()
 
-    async def finish_turn(self, driver: Driver) -> TurnResult:
-        """Drive a turn to its end; approvals go to the approver."""
-        return await self._drive(driver, self._ask_approver)
+    async def finish_turn(
+        self, driver: Driver, decide: DecideApprovals | None = None
+    ) -> TurnResult:
+        """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
+        if self._approve is not None or decide is None:
+            decide = self._ask_approver
+        return await self._drive(driver, decide)
 
     def _make_child(self, definition: AgentDefinition, depth: int) -> Agent:
         settings = {**self._settings, "model": self.config.model}
@@ -229,15 +249,29 @@ class Agent:
 
     # --- shared --------------------------------------------------------------------------
 
+    async def _start_from(
+        self, transcript: Transcript | Sequence[Item] | None, store: Store | None
+    ) -> Driver:
+        """A driver that continues the caller's history; the store gets what it does not have."""
+        if transcript is None or store is None:
+            return self.start(transcript=transcript, store=store)
+        from treadle.agents.caller_history import log_history
+
+        view = await log_history(store, Transcript(transcript))
+        return self.start(view=view, store=store)
+
     async def _drive(self, driver: Driver, decide: DecideApprovals) -> TurnResult:
         while True:
             match await driver.next():
                 case ApprovalRequest() as request:
-                    await decide(request)
+                    await driver.resolve(request, decide)
                 case Finished(result=result):
                     return result
                 case AwaitingInput():
-                    raise LoopError("nothing to do: the input is empty or a hook blocked it")
+                    raise LoopError(
+                        "there is nothing to answer: the last turn is finished, or a hook blocked "
+                        "the input; give a prompt"
+                    )
                 case _:
                     pass
 
@@ -259,13 +293,10 @@ class Agent:
     ) -> Result:
         from treadle.agents.structured_output import StructuredOutput
 
-        output = StructuredOutput(output_type, self.config.model)
-        added = [output.final_answer] if output.final_answer is not None else []
-        agent = self.replace(
-            options=output.add_schema(self.config.options),
-            tools=[*self._settings["tools"], *added],
-            gates=[*self._settings["gates"], *added],
-        )
+        model = self.config.model
+        output = StructuredOutput(output_type, model)
+        # The copy uses this agent's model and open tools, which it does not close.
+        agent = self.replace(model=model, tools=[self._own_tools], structured_output=output)
         driver = agent.start(input=prompt, store=store)
         try:
             answer = await output.run(driver, agent.finish_turn, retries + 1)
@@ -275,7 +306,7 @@ class Agent:
         if answer.text is None:
             return result
         text, value = answer.text, answer.value
-        return msgspec.structs.replace(result, text=text, output=value, usage=driver.usage)
+        return msgspec.structs.replace(result, text=text, output=value, usage=driver.total_usage)
 
     async def _run_and_close(self, prompt: UserInput, options: dict[str, Any]) -> Result:
         try:
@@ -287,7 +318,8 @@ class Agent:
 def _make_result(driver: Driver, turn: TurnResult) -> Result:
     if turn.error is not None:
         raise turn.error
-    return Result(turn.text, turn.reason, driver.transcript, turn.usage, turn, driver.session_id)
+    used = turn.total_usage
+    return Result(turn.text, turn.reason, driver.transcript, used, turn, driver.session_id)
 
 
 def _resolve_model(model: str | Model) -> Model:

@@ -12,7 +12,8 @@ from treadle.core.transcript.usage import Usage
 
 
 class Result(msgspec.Struct, frozen=True):
-    """How a run ended. `output` is the instance of the output type, if one was given."""
+    """How a run ended. `output` is the instance of the output type, if one was given; `usage` and
+    `cost` include child agents."""
 
     text: str
     reason: TerminalReason

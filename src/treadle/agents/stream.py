@@ -12,7 +12,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
+from treadle.core.events import (
+    ApprovalResolved,
+    ChildEvent,
+    Event,
+    RunFailed,
+    TurnFinished,
+    TurnResult,
+)
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
@@ -20,13 +27,16 @@ from treadle.core.transcript.content import Arguments
 
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 DriveTurn = Callable[[Driver, DecideApprovals], Awaitable[TurnResult]]
+OpenDriver = Callable[[], Awaitable[Driver]]
 
 
 class Stream(BaseObserver):
-    """One run and the queue of its events."""
+    """One run and the queue of its events. `driver` is there once the block is entered."""
 
-    def __init__(self, driver: Driver, drive: DriveTurn) -> None:
-        self.driver = driver
+    driver: Driver
+
+    def __init__(self, open_driver: OpenDriver, drive: DriveTurn) -> None:
+        self._open_driver = open_driver
         self._drive = drive
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
@@ -37,6 +47,7 @@ class Stream(BaseObserver):
         self._is_finished = False
 
     async def __aenter__(self) -> Stream:
+        self.driver = await self._open_driver()
         self.driver.watch(self)
         self._run_task = asyncio.create_task(self._run())
         return self
@@ -81,17 +92,27 @@ class Stream(BaseObserver):
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         self.driver.interrupt(reason)
-        self._approval_resolved.set()
         if not self._has_started:  # the task has not run its first step yet
             asyncio.get_running_loop().call_soon(self.driver.interrupt, reason)
 
     def approve(
-        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
+        self,
+        call_id: str,
+        *,
+        arguments: Arguments | None = None,
+        always: bool = False,
+        session_id: str = "",
     ) -> bool:
-        return self.driver.approve(call_id, arguments=arguments, always=always)
+        """Answer ApprovalRequired, also that of a child agent (inside a ChildEvent); `session_id`
+        is that of the event, if several children use the same call ids."""
+        return self.driver.approve(
+            call_id, arguments=arguments, always=always, session_id=session_id
+        )
 
-    def deny(self, call_id: str, reason: str = "") -> bool:
-        return self.driver.deny(call_id, reason) if reason else self.driver.deny(call_id)
+    def deny(
+        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
+    ) -> bool:
+        return self.driver.deny(call_id, reason, session_id=session_id)
 
     # --- as an observer ------------------------------------------------------------------
 
@@ -101,7 +122,7 @@ class Stream(BaseObserver):
         self._events.append(event)
         self._last_event = event
         kind = type(event)
-        if kind is ApprovalResolved:
+        if kind is ApprovalResolved or kind is ChildEvent:
             self._approval_resolved.set()
         elif kind is TurnFinished or kind is RunFailed:
             self._is_finished = True
@@ -133,7 +154,7 @@ class Stream(BaseObserver):
 
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         """Wait until the reader of the events has answered; see ApprovalRequired."""
-        while request.unresolved and not self.driver.is_interrupted:
+        while request.unresolved:
             self._approval_resolved.clear()
             await self._approval_resolved.wait()
 

@@ -7,7 +7,7 @@ of times. Used by agent.py and apps/assembly; uses models/output_schema.py.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 from treadle.models.output_schema import build_schema, parse_structured_output
 
 TOOL_NAME = "final_answer"
@@ -28,14 +29,16 @@ MAX_ATTEMPTS = 3
 
 
 class FinalAnswerTool(BaseTool, BaseGate):
-    """A tool whose call is the answer, and the gate that ends the turn after it."""
+    """A tool whose call is the answer, and the gate that ends the turn after it.
+
+    The answer is read off the transcript, so that a resumed session still has it.
+    """
 
     def __init__(self, output_type: object) -> None:
         self._output_type = output_type
         # Not eager: a reply that breaks off is not an answer.
         schema = build_schema(output_type)
         self._spec = ToolSpec(TOOL_NAME, DESCRIPTION, schema, effect="pure", eager=False)
-        self.text: str | None = None  # the answer as JSON, once given
 
     @property
     def spec(self) -> ToolSpec:
@@ -49,8 +52,7 @@ class FinalAnswerTool(BaseTool, BaseGate):
         return None
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        self.text = msgspec.json.encode(arguments).decode()
-        return ToolOutput("The answer is accepted.")
+        return ToolOutput("The answer is accepted.", data={"answer": arguments})
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
@@ -58,7 +60,20 @@ class FinalAnswerTool(BaseTool, BaseGate):
         return ProbeResult("not_done", "an answer has no effect")
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        return Admit() if self.text is None else Stop("end_turn", "the answer was given")
+        if find_final_answer(estimate.transcript) is None:
+            return Admit()
+        return Stop("end_turn", "The answer was given.")
+
+
+def find_final_answer(transcript: Sequence[Item]) -> str | None:
+    """The answer as JSON, if the last round of the transcript gave one."""
+    for item in reversed(transcript):
+        if isinstance(item, ToolResultItem):
+            if item.name == TOOL_NAME and item.data is not None and "answer" in item.data:
+                return msgspec.json.encode(item.data["answer"]).decode()
+        elif not isinstance(item, NoticeItem):
+            return None
+    return None
 
 
 class StructuredAnswer(msgspec.Struct, frozen=True):
@@ -72,8 +87,8 @@ class StructuredAnswer(msgspec.Struct, frozen=True):
 class StructuredOutput:
     """Makes one agent answer with `output_type`, a type or a JSON schema.
 
-    Build the agent with `add_schema(options)`, and with `final_answer` as a tool and a gate unless
-    it is None; then `run` drives its turns.
+    Pass it to the agent (`structured_output`), which adds the schema or the tool to its own
+    requests and not to those of child agents; then `run` drives its turns.
     """
 
     def __init__(self, output_type: object, model: Model) -> None:
@@ -100,7 +115,8 @@ class StructuredOutput:
             turn = await finish_turn(driver)
             if turn.reason != "end_turn":
                 return StructuredAnswer(turn)
-            text = turn.text if self.final_answer is None else self.final_answer.text
+            is_text = self.final_answer is None
+            text = turn.text if is_text else find_final_answer(driver.transcript)
             if text is None:
                 driver.submit(f"Give your final answer by calling the tool `{TOOL_NAME}`.")
                 continue

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from treadle.agents.agent_files import GENERAL_AGENT, AgentDefinition
+from treadle.agents.stream import DecideApprovals
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
@@ -51,7 +52,7 @@ class ChildAgent(Protocol):
 
     def start(self, *, input: str, store: Store | None = None) -> Driver: ...
 
-    async def finish_turn(self, driver: Driver) -> TurnResult: ...
+    async def finish_turn(self, driver: Driver, decide: DecideApprovals) -> TurnResult: ...
 
     async def aclose_owned_model(self) -> None: ...
 
@@ -118,7 +119,7 @@ class SubagentRunner:
         driver = child.start(input=prompt, store=store)
         driver.watch(EventRelay(context.relay_event))
         try:
-            turn = await child.finish_turn(driver)
+            turn = await child.finish_turn(driver, context.ask_host)
         except TreadleError as error:
             raise ToolError(f"the agent failed: {error}") from error
         finally:
@@ -160,6 +161,7 @@ class TaskTool(BaseTool):
             concurrent=True,
             timeout=24 * 3600.0,
             detachable=True,
+            asks_host=True,
         )
 
     @property
@@ -236,5 +238,6 @@ def make_child_settings(
         "policy": ReadOnlyPolicy(policy) if definition.mode == "plan" else policy,
         "observers": (),
         "role": definition.name,
+        "structured_output": None,  # the child answers its parent in text
         **({"model": definition.model} if definition.model else {}),
     }

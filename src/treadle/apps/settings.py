@@ -21,7 +21,9 @@ from treadle.core.errors import ConfigError
 from treadle.core.text import suggest
 from treadle.core.untrusted_files import read_text
 
-SettingKind = Literal["text", "integer", "number", "seconds", "boolean", "choice", "list", "table"]
+SettingKind = Literal[
+    "text", "effort", "integer", "number", "seconds", "boolean", "choice", "list", "table"
+]
 # How a project may change a value: to a smaller number, to an earlier choice, to `false`, or never.
 NarrowingRule = Literal["smaller", "earlier", "off", "never"]
 
@@ -46,7 +48,12 @@ SETTINGS: tuple[Setting, ...] = (
         "model", "text", "model name (see `treadle models`); comma-separated names are fallbacks"
     ),
     Setting("small_model", "text", "model that summarizes long sessions (default: the model)"),
-    Setting("thinking", "text", "reasoning effort: low, medium, high, or a number of tokens"),
+    Setting(
+        "thinking",
+        "effort",
+        "reasoning effort: low, medium, high, or a number of tokens",
+        ("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+    ),
     Setting(
         "permission_mode",
         "choice",
@@ -56,6 +63,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("sandbox", "choice", "sandbox for commands", ("required", "auto", "off"), "earlier"),
     Setting("network", "boolean", "allow network access in the sandbox", (), "off"),
+    Setting(
+        "command_memory",
+        "integer",
+        "memory of a command in MB (default: three quarters of the machine's)",
+        (),
+        "smaller",
+    ),
     Setting("max_turns", "integer", "limit of tool rounds per turn", (), "smaller"),
     Setting("max_cost", "number", "limit of the cost of a session, in USD", (), "smaller"),
     Setting("max_time", "seconds", "limit of the time of a turn (90, 5m, 2h)", (), "smaller"),
@@ -81,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
     sandbox: Literal["required", "auto", "off"] = "auto"
     network: bool = False
+    command_memory: int | None = None
     max_turns: int = 200
     max_cost: float | None = 5.0
     max_time: float | None = None
@@ -239,19 +254,32 @@ def _read_flags(flags: Mapping[str, object]) -> dict[str, tuple[object, str]]:
 # ------------------------------------------------------------------ values
 
 
+def parse_setting(name: str, values: list[str]) -> object:
+    """The value of a setting from words, as for the user's file; a list takes several."""
+    setting = SETTINGS_BY_NAME[name]
+    if setting.kind == "table":
+        raise ConfigError(f"{name} is a table; edit {treadle_home() / 'config.toml'} instead")
+    if setting.kind != "list" and len(values) != 1:
+        raise ConfigError(f"{name} takes one value; quote a value that has spaces")
+    value: object = values if setting.kind == "list" else values[0]
+    return _validate(setting, value, "", by_flag=False)
+
+
 def _validate(setting: Setting, value: object, where: str, *, by_flag: bool) -> object:
     """The value converted to its kind; a ConfigError says what is expected."""
-    converted = _convert(setting, value)
+    converted, start = _convert(setting, value), f"{where}: " if where else ""
     if converted is None:
-        expected = _EXPECTED.get(setting.kind) or f"one of {', '.join(setting.choices)}"
-        raise ConfigError(f"{where}: {setting.name} is {value!r}; it has to be {expected}")
+        expected = (_EXPECTED.get(setting.kind) or "one of {}").format(", ".join(setting.choices))
+        subject = where if by_flag else f"{start}{setting.name}"
+        raise ConfigError(f"{subject} cannot be {value!r}; it must be {expected}")
     if not by_flag and converted in FLAG_ONLY_VALUES.get(setting.name, ()):
         flag = "--" + setting.name.replace("_", "-")
-        raise ConfigError(f"{where}: {converted} can be set only by the flag {flag} {converted}")
+        raise ConfigError(f"{start}{converted} can be set only by the flag {flag} {converted}")
     return converted
 
 
 _EXPECTED: Mapping[SettingKind, str] = {
+    "effort": "one of {}, or a number of tokens",
     "integer": "a whole number, 0 or more",
     "number": "a number, 0 or more",
     "seconds": "a time above 0, such as 90, 5m or 2h",
@@ -268,6 +296,9 @@ def _convert(setting: Setting, value: object) -> object | None:
             return str(value) if isinstance(value, str | int) else None
         case "choice":
             return value if value in setting.choices else None
+        case "effort":
+            text = str(value)
+            return text if text in setting.choices or text.isdecimal() else None
         case "boolean":
             return _parse_bool(value)
         case "integer":

@@ -86,8 +86,8 @@ class ReplyTimedOut(StreamBroken):
 class BadRequest(ModelError):
     """The provider rejected the request. `position` and `part` name the rejected part, if known.
 
-    `param`, `code` and `provider_message` are fields of the provider's own error; each may be
-    empty.
+    `tool` is the rejected tool, if the error names one. `param`, `code` and `provider_message` are
+    fields of the provider's own error; each may be empty.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class BadRequest(ModelError):
         param: str = "",
         code: str = "",
         provider_message: str = "",
+        tool: str = "",
     ) -> None:
         super().__init__(message, provider=provider, status=status, request_id=request_id)
         self.position = position
@@ -109,6 +110,7 @@ class BadRequest(ModelError):
         self.param = param
         self.code = code
         self.provider_message = provider_message
+        self.tool = tool
 
 
 class ContextTooLong(BadRequest):

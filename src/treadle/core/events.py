@@ -28,7 +28,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.items import AssistantItem, CallOutcome, Item, UserItem
+from treadle.core.transcript.items import AssistantItem, CallOutcome, Item, NoticeItem, UserItem
 from treadle.core.transcript.usage import Usage
 
 TerminalReason = Literal[
@@ -44,7 +44,8 @@ def preview(text: str) -> str:
 
 
 class TurnResult(msgspec.Struct, frozen=True):
-    """How a turn ended. `items` are the items that it added to the transcript."""
+    """How a turn ended. `items` are the items that it added to the transcript, `usage` is that of
+    its own model calls, `child_usage` that of the child agents that it started."""
 
     turn_id: str
     reason: TerminalReason
@@ -53,6 +54,11 @@ class TurnResult(msgspec.Struct, frozen=True):
     rounds: int = 0
     metadata: dict[str, str | int | float | bool] = {}
     error: BaseException | None = None
+    child_usage: Usage = Usage()
+
+    @property
+    def total_usage(self) -> Usage:
+        return self.usage + self.child_usage
 
     @property
     def reply(self) -> AssistantItem | None:
@@ -64,8 +70,21 @@ class TurnResult(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        reply = self.reply
-        return reply.text if reply is not None else ""
+        """The text of the last reply, after that of the replies which it continues."""
+        texts: list[str] = []
+        is_continuation = False
+        for item in reversed(self.items):
+            if isinstance(item, AssistantItem):
+                is_cut_off = item.stop in ("max_tokens", "context") and not item.calls
+                if texts and not (is_continuation and is_cut_off):
+                    break
+                texts.append(item.text)
+                is_continuation = False
+            elif isinstance(item, NoticeItem):
+                is_continuation = is_continuation or item.kind == "continue"
+            elif texts:
+                break
+        return "".join(reversed(texts))
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -234,7 +253,8 @@ class WarningRaised(Event, frozen=True, tag="warning", gc=False):
 
 
 class RunFailed(Event, frozen=True, tag="run_failed"):
-    """Terminal: the turn ended with an error."""
+    """Terminal: the turn ended with an error, or the loop itself failed. After a failure of the
+    loop the turn may be tried again: then TurnStarted comes once more."""
 
     error: str
     kind: str

@@ -14,24 +14,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from treadle.core.lazy_regex import compile_lazily
+
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8  # a shorter value also occurs in ordinary text
 
 # Long words may be the end of another word (PGPASSWORD), short ones not (MONKEY).
-_SECRET_NAME = re.compile(
+_SECRET_NAME = compile_lazily(
     r"((API|ACCESS|SECRET|PRIVATE)_?KEY|TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?=\d|_|$)"
     r"|(^|_)(KEY|PASS|PAT|AUTH|COOKIE)(?=\d|_|$)"
     r"|_PWD(?=\d|_|$)",
     re.IGNORECASE,
 )
 # Such a name describes a secret (its path, owner or use) and does not hold it.
-_METADATA_SUFFIX = re.compile(
+_METADATA_SUFFIX = compile_lazily(
     r"_(FILE|PATH|DIR|FOLDER|URL|URI|ENDPOINT|HOST|PORT|SOCK|NAME|USER|USERNAME|TYPE|KIND|METHOD"
     r"|MODE|SCHEME|PROVIDER|DOMAIN|REALM|SCOPES?|REGION|ALG|ALGORITHM|HEADER|PREFIX|LENGTH|SIZE"
     r"|COUNT|LIMIT|TTL|EXPIRY|EXPIRES|TIMEOUT|VERSION|STORE|BACKEND|HELPER|ENABLED|DISABLED)$",
     re.IGNORECASE,
 )
-_URL_WITH_USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)://([^/\s]+)@([^/\s?#,;@]+)", re.IGNORECASE)
+_URL_WITH_USERINFO = compile_lazily(
+    r"([a-z][a-z0-9+.-]*)://([^/\s]+)@([^/\s?#,;@]+)", re.IGNORECASE
+)
 _MIN_URL_TOKEN_CHARS = 12  # a longer part before the @ of a URL is not a user name
 
 # Common default values: to redact them would damage ordinary texts.

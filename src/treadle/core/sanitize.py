@@ -10,10 +10,10 @@ shows it. In the core because the workspace, tools, policy and hosts all show su
 
 from __future__ import annotations
 
-import re
+from treadle.core.lazy_regex import compile_lazily
 
 # Escape sequences are commands to the terminal; the text is complete without them.
-ESCAPE_SEQUENCE = re.compile(
+ESCAPE_SEQUENCE = compile_lazily(
     r"\x1b\][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links, the clipboard (52)
     r"|\x1b[PX^_][^\x1b\x9c]*(?:\x1b\\|\x9c)?"  # DCS, SOS, PM, APC
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor, modes
@@ -27,10 +27,10 @@ _INVISIBLE_RANGES = (
     r"\x7f-\x9f\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e007f" + _BIDI_CONTROLS
 )
-INVISIBLE = re.compile(rf"[\x00-\x08\x0b-\x1f{_INVISIBLE_RANGES}]")
-_JSON_UNSAFE = re.compile(rf"[\x7f-\x9f\ud800-\udfff{_BIDI_CONTROLS}]")
+INVISIBLE = compile_lazily(rf"[\x00-\x08\x0b-\x1f{_INVISIBLE_RANGES}]")
+_JSON_UNSAFE = compile_lazily(rf"[\x7f-\x9f\ud800-\udfff{_BIDI_CONTROLS}]")
 # Printable for Python, but without width, or with the look of a space.
-_BLANK_LOOKING = re.compile(
+_BLANK_LOOKING = compile_lazily(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     r"\U000e0100-\U000e01ef]"
 )

@@ -42,6 +42,7 @@ class PendingApproval(msgspec.Struct, frozen=True):
     preview: Preview | None = None
     access: Access = NO_ACCESS
     kind: Literal["approval", "question"] = "approval"
+    session_id: str = ""  # of the agent that makes the call: this one, or a child
 
 
 class Denial(msgspec.Struct, frozen=True):
@@ -60,7 +61,10 @@ class ApprovalCallbacks(msgspec.Struct, frozen=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """These calls wait for a decision. next() before all are resolved is an error."""
+    """These calls wait for a decision. next() before all are resolved is an error.
+
+    They are calls of this agent, or of one child agent, which then have another `session_id`.
+    """
 
     pending: tuple[PendingApproval, ...]
     callbacks: ApprovalCallbacks

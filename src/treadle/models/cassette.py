@@ -61,7 +61,7 @@ _EVENT_TYPES: dict[str, type[ModelEvent]] = {
 _EVENT_NAMES = {kind: name for name, kind in _EVENT_TYPES.items()}
 _ERROR_FIELDS = (
     *("provider", "status", "retry_after", "request_id", "position", "part"),
-    *("param", "code", "provider_message"),
+    *("param", "code", "provider_message", "tool"),
 )
 
 

@@ -40,6 +40,7 @@ _CLAUDE_BOTH = _CLAUDE_BUDGET | {"effort"}
 _CLAUDE_EFFORT = _CLAUDE | {"effort"}
 _GPT = frozenset({"tools", "images", "documents", "schema", "cache", "thinking", "effort"})
 _GPT_PLAIN = (_GPT - {"thinking", "effort"}) | {"sampling"}
+_GPT_OLD = _BASE_ABILITIES
 _GEMINI = _GPT | {"sampling"}
 _OPEN = frozenset({"tools", "schema", "sampling"})
 _OPEN_REASONING = _OPEN | {"thinking", "effort"}
@@ -70,7 +71,7 @@ class _Row(NamedTuple):
 _K = 1_000
 _M = 1_000_000
 _GPT_LONG = LongContextPricing(272 * _K, 2, 1.5)
-_GEMINI_LONG = LongContextPricing(200 * _K, 2, 1.5)
+_LONG_200K = LongContextPricing(200 * _K, 2, 1.5)
 
 # A price that depends on the hour or the date is the highest one: better too careful.
 # fmt: off
@@ -88,7 +89,8 @@ _ROWS = (
     _Row("anthropic", "claude-sonnet-5-5", _M, 128 * _K, _CLAUDE_EFFORT, (2, 10, 0.1, 2.5)),
     _Row("anthropic", "claude-sonnet-5", _M, 128 * _K, _CLAUDE_EFFORT, (2, 10, 0.2, 2.5)),
     _Row("anthropic", "claude-sonnet-4-6", _M, 64 * _K, _CLAUDE_BOTH, (3, 15, 0.3, 3.75)),
-    _Row("anthropic", "claude-sonnet-4-5", 200 * _K, 64 * _K, _CLAUDE_BUDGET, (3, 15, 0.3, 3.75)),
+    _Row("anthropic", "claude-sonnet-4-5", 200 * _K, 64 * _K, _CLAUDE_BUDGET, (3, 15, 0.3, 3.75),
+         _LONG_200K),
     _Row("anthropic", "claude-sonnet-4", 200 * _K, 64 * _K, _CLAUDE_BUDGET, (3, 15, 0.3, 3.75)),
     _Row("anthropic", "claude-haiku-5-5", _M, 128 * _K, _CLAUDE_EFFORT, (0.1, 0.5, 0.01, 0.125),
          LongContextPricing(100 * _K, 5, 5)),
@@ -118,12 +120,15 @@ _ROWS = (
     _Row("openai", "gpt-4o-mini", 128 * _K, 16_384, _GPT_PLAIN, (0.15, 0.6, 0.075, None)),
     _Row("openai", "o3", 200 * _K, 100 * _K, _GPT, (2, 8, 0.5, None)),
     _Row("openai", "o4-mini", 200 * _K, 100 * _K, _GPT, (1.1, 4.4, 0.275, None)),
+    _Row("openai", "gpt-4-turbo", 128 * _K, 4_096, _GPT_OLD | {"images"}, (10, 30, None, None)),
+    _Row("openai", "gpt-4", 8_192, 4_096, _GPT_OLD, (30, 60, None, None)),
+    _Row("openai", "gpt-3.5-turbo", 16_385, 4_096, _GPT_OLD, (0.5, 1.5, None, None)),
     _Row("gemini", "gemini-4-argon", 1_048_576, 65_536, _GEMINI, (4, 20, 0.2, None)),
     _Row("gemini", "gemini-3.8-flash", _M, 65_536, _GEMINI, (1.5, 7.5, 0.15, None)),
     _Row("gemini", "gemini-3.7-flash", _M, 65_536, _GEMINI, (1.5, 7.5, 0.15, None)),
-    _Row("gemini", "gemini-3.1-pro-preview", _M, 65_536, _GEMINI, (2, 12, 0.2, None), _GEMINI_LONG),
+    _Row("gemini", "gemini-3.1-pro-preview", _M, 65_536, _GEMINI, (2, 12, 0.2, None), _LONG_200K),
     _Row("gemini", "gemini-2.5-pro", 1_048_576, 65_536, _GEMINI, (1.25, 10, 0.125, None),
-         _GEMINI_LONG),
+         _LONG_200K),
     _Row("gemini", "gemini-2.5-flash", 1_048_576, 65_536, _GEMINI, (0.3, 2.5, 0.03, None)),
     _Row("deepseek", "deepseek-v4-pro", _M, 384 * _K, _OPEN_REASONING, (1.32, 3.96, 0.044, None)),
     _Row("deepseek", "deepseek-flash", _M, 384 * _K, _OPEN_REASONING, (0.3, 1.2, 0.006, None)),
@@ -152,6 +157,9 @@ _FAMILY_DEFAULTS = (
     ("claude-3", 200 * _K, 4_096, _BASE_ABILITIES | {"images", "cache"}),
     ("claude-", 200 * _K, 32 * _K, _CLAUDE_EFFORT),
     ("gpt-oss", 131_072, 32_768, _OPEN_REASONING),
+    ("gpt-3.5", 16_385, 4_096, _GPT_OLD),
+    ("gpt-4-32k", 32 * _K, 4_096, _GPT_OLD),
+    ("gpt-4", 128 * _K, 4_096, _GPT_OLD | {"images"}),
     ("gpt-", 400 * _K, 64 * _K, _GPT),
     ("gemini-", _M, 65_536, _GEMINI),
     ("deepseek-", 128 * _K, 32_768, _OPEN_REASONING),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, TypeVar, cast, overload
 
 import msgspec
@@ -251,6 +252,36 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "null": (type(None),),
 }
+
+
+def find_schema_problem(schema: object, path: str = "$") -> str:
+    """What is wrong with a schema itself, and where; empty if nothing is."""
+    if isinstance(schema, bool) and path != "$":
+        return ""
+    if not isinstance(schema, dict):
+        return f"{path} must be an object"
+    kinds = schema.get("type", [])
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if kind not in _JSON_TYPES:
+            return f"{path}: type cannot be {kind!r}; it must be one of {', '.join(_JSON_TYPES)}"
+    for key in ("properties", "$defs", "definitions"):
+        if not isinstance(schema.get(key, {}), dict):
+            return f"{path}.{key} must be an object"
+    for key in ("required", "enum", "anyOf", "oneOf", "allOf"):
+        if not isinstance(schema.get(key, []), list):
+            return f"{path}.{key} must be a list"
+    problems = (find_schema_problem(part, f"{path}.{name}") for name, part in _subschemas(schema))
+    return next(filter(None, problems), "")
+
+
+def _subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    for key in ("properties", "$defs", "definitions"):
+        yield from ((f"{key}.{name}", part) for name, part in schema.get(key, {}).items())
+    for key in ("anyOf", "oneOf", "allOf"):
+        yield from ((f"{key}[{number}]", part) for number, part in enumerate(schema.get(key, ())))
+    for key in ("items", "additionalProperties"):
+        if key in schema and not isinstance(schema[key], list):
+            yield key, schema[key]
 
 
 def find_mismatch(value: Any, schema: JSONSchema) -> str:

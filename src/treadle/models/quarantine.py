@@ -1,97 +1,83 @@
-"""Finds the part of a request that a provider refuses, and leaves it out.
+"""Finds the part of a request that a provider refuses, so that the rest can be sent.
 
-`QuarantiningModel(model)` wraps a model. A refused request is never sent again unchanged: the part
-that the error names is quarantined, or else the part is found by bisection. The log keeps
-everything, the loop remembers what is quarantined, and the user sees one line. A request that is
-too long is left to compaction.
+`RefusalSearch` is used by provider_base/http_model.py after a refusal. A refused request is not
+sent again unchanged: the tool or the part that the error names is left out, or else the part is
+found by bisection. The log keeps everything, the loop remembers what is quarantined, and the user
+sees one line. A request that is too long is left to compaction.
 
-    refused ─▶ the error names a part ─▶ leave it out ─▶ send again
+    refused ─▶ the error names a tool ─▶ leave it out ─▶ send again
+       ├─▶ the error names a part ─▶ leave it out ─▶ send again
        └─▶ leave out all suspects ─▶ still refused: the content is not the cause, raise the error
                           └─▶ accepted: bisect the suspects, down to one
+                                 └─▶ text of the user, accepted alone: send all of it once more
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
 from treadle.core.contracts.model import (
-    Model,
     ModelEvent,
+    ModelNotified,
     ModelRequest,
     ModelUsageUpdated,
     PartQuarantined,
     Reply,
 )
-from treadle.core.contracts.wrapped import WrappedModel, open_stream
+from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import BadRequest, ContextTooLong
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.items import AssistantItem, Item
+from treadle.core.transcript.items import AssistantItem, Item, UserItem
 from treadle.core.transcript.usage import Usage
 
 PartPosition = tuple[int, int]
+EventBatches = AsyncIterator[Sequence[ModelEvent]]
+OpenExchange = Callable[[ModelRequest], AbstractAsyncContextManager[EventBatches]]
 
 LONG_TEXT_CHARS = 20_000
 MAX_NAMED_PARTS = 4  # refusals in a row that are solved by the part that the error names
 MAX_CULPRITS = 3  # refusals in a row that are solved by bisection
+MAX_REFUSED_TOOLS = 16  # in one request
 
 # The error names a setting of the request, so no part of the history is to blame.
-_SETTING = re.compile(
+_SETTING = compile_lazily(
     r"['`\"]?(tools|tool_choice|system|model|max_tokens|max_completion_tokens|temperature|top_p|"
     r"top_k|thinking|reasoning|output_config|response_format|text\.format|stop_sequences|stop|"
     r"metadata|stream|betas?)\b"
 )
 
 
-class QuarantiningModel(WrappedModel):
-    """The same model, but a refused request is sent again without the refused part."""
+class RefusalSearch:
+    """Finds what is refused with as few requests as possible.
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        search = _CulpritSearch(self._model, request)
-        current = request
-        while True:
-            has_streamed = False
-            try:
-                async with open_stream(self._model, current) as events:
-                    async for event in events:
-                        if type(event) is Reply:
-                            event = search.add_search_usage(event)
-                        has_streamed = has_streamed or type(event) is not ModelUsageUpdated
-                        yield event
-                return
-            except ContextTooLong:
-                raise
-            except BadRequest as refusal:
-                if has_streamed:  # events that were emitted cannot be taken back
-                    raise
-                current = await search.next_request(current, refusal)
-                for part in search.take_new_culprits():
-                    yield PartQuarantined(*part, search.reason)
+    `refused_tools` are the tools that are left out; `take_events` has a line for each new find.
+    """
 
-
-class _CulpritSearch:
-    """Finds the refused part with as few requests as possible."""
-
-    def __init__(self, model: Model, request: ModelRequest) -> None:
-        self._model = model
+    def __init__(self, open_exchange: OpenExchange, request: ModelRequest) -> None:
+        self._open_exchange = open_exchange
         self._request = request
         self._first_refusal: BadRequest | None = None
         self._culprits: list[PartPosition] = []
-        self._reported_count = 0
+        self._events: list[ModelEvent] = []
         self._named_parts: list[PartPosition] = []
         self._search_usage = Usage()
         self._tried: set[frozenset[PartPosition]] = set()
-        self.reason = ""
+        self._doubtful: tuple[PartPosition, bool] | None = None  # see `_bisect`
+        self.refused_tools: list[ToolSpec] = []
 
-    def take_new_culprits(self) -> list[PartPosition]:
-        new = self._culprits[self._reported_count :]
-        self._reported_count = len(self._culprits)
-        return new
+    def take_events(self) -> list[ModelEvent]:
+        events, self._events = self._events, []
+        return events
 
-    def add_search_usage(self, reply: Reply) -> Reply:
-        """The reply with the usage of the search added."""
+    def add_search_usage(self, events: Sequence[ModelEvent]) -> list[ModelEvent]:
+        """The events, with the usage of the search added to the reply."""
+        return [self._add_usage(event) if type(event) is Reply else event for event in events]
+
+    def _add_usage(self, reply: Reply) -> Reply:
         if not self._search_usage.requests:
             return reply
         usage = reply.item.usage + self._search_usage
@@ -101,7 +87,8 @@ class _CulpritSearch:
         """The request to send instead; raises the refusal if there is none."""
         if self._first_refusal is None:
             self._first_refusal = refusal
-            self.reason = str(refusal)
+        if self._leave_out_tool(refused, refusal):
+            return self._request_without(self._culprits)
         self._tried.add(refused.quarantine)
         if _SETTING.match(refusal.param or refusal.provider_message):
             raise refusal
@@ -109,10 +96,13 @@ class _CulpritSearch:
         if part is not None and len(self._named_parts) < MAX_NAMED_PARTS:
             self._named_parts.append(part)
             is_first = len(self._named_parts) == 1
-            self._culprits += [part] if is_first else _find_similar_parts(part, refused)
+            self._quarantine([part] if is_first else _find_similar_parts(part, refused), refusal)
         elif len(self._named_parts) < MAX_NAMED_PARTS + MAX_CULPRITS:
             self._named_parts.append((-1, -1))
-            self._culprits += await self._bisect(refused)
+            culprit = await self._bisect(refused)
+            if culprit is None:
+                return self._request_without(self._culprits)
+            self._quarantine([culprit], refusal)
         else:
             raise refusal
         following = self._request_without(self._culprits)
@@ -120,14 +110,42 @@ class _CulpritSearch:
             raise refusal
         return following
 
-    def _request_without(self, parts: list[PartPosition]) -> ModelRequest:
+    def _quarantine(self, parts: list[PartPosition], refusal: BadRequest) -> None:
+        self._culprits += parts
+        self._events += [PartQuarantined(*part, str(refusal)) for part in parts]
+
+    def _leave_out_tool(self, refused: ModelRequest, refusal: BadRequest) -> bool:
+        """Leave out the tool that the error names, unless the caller asked for this tool."""
+        named = [spec for spec in refused.tools if spec.name == refusal.tool]
+        is_wanted = refused.options.tool_choice == refusal.tool
+        if not named or is_wanted or len(self.refused_tools) >= MAX_REFUSED_TOOLS:
+            return False
+        tools = tuple([spec for spec in refused.tools if spec.name != refusal.tool])
+        self._request = msgspec.structs.replace(self._request, tools=tools)
+        self.refused_tools += named
+        line = f"the tool {refusal.tool!r} is left out of the requests to this model: {refusal}"
+        self._events.append(ModelNotified(line))
+        return True
+
+    def _request_without(self, parts: Sequence[PartPosition]) -> ModelRequest:
         quarantine = self._request.quarantine.union(parts)
         return msgspec.structs.replace(self._request, quarantine=quarantine)
 
-    async def _bisect(self, refused: ModelRequest) -> list[PartPosition]:
-        """One culprit: the last of the fewest first suspects without which it is accepted."""
-        suspects = list(_list_suspects(refused))
+    async def _bisect(self, refused: ModelRequest) -> PartPosition | None:
+        """One culprit: the last of the fewest first suspects without which it is accepted.
+
+        The text of a user needs a second refusal. None: send the same request once more, because
+        the refusal may have been a passing one; then `_doubtful` is that text, and whether it is
+        the only suspect.
+        """
         assert self._first_refusal is not None
+        if self._doubtful is not None:
+            culprit, is_alone = self._doubtful
+            self._doubtful = None
+            if is_alone:
+                return culprit
+            raise self._first_refusal
+        suspects = list(_list_suspects(refused))
         if not suspects or not await self._is_accepted_without(suspects):
             raise self._first_refusal
         low, high = 0, len(suspects)  # refused without the first `low`, accepted without `high`
@@ -137,7 +155,14 @@ class _CulpritSearch:
                 high = middle
             else:
                 low = middle
-        return [suspects[high - 1]]
+        culprit = suspects[high - 1]
+        if not _is_text_of_user(self._request.transcript[culprit[0]], culprit[1]):
+            return culprit
+        others = [part for part in suspects if part != culprit]
+        if others and not await self._is_accepted_without(others):
+            return culprit
+        self._doubtful = (culprit, not others)
+        return None
 
     async def _is_accepted_without(self, parts: list[PartPosition]) -> bool:
         """Send the request without these parts; stop at the first event of a reply."""
@@ -145,11 +170,13 @@ class _CulpritSearch:
         if probe.quarantine in self._tried:
             return False
         try:
-            async with open_stream(self._model, probe) as events:
-                async for event in events:
-                    if type(event) is ModelUsageUpdated:
-                        self._search_usage += event.usage
-                    break
+            async with self._open_exchange(probe) as batches:
+                async for events in batches:
+                    for event in events[:1]:
+                        if type(event) is ModelUsageUpdated:
+                            self._search_usage += event.usage
+                    if events:
+                        break
         except ContextTooLong:
             raise
         except BadRequest:
@@ -180,11 +207,15 @@ def _find_similar_parts(part_position: PartPosition, request: ModelRequest) -> l
     ]
 
 
+def _is_text_of_user(item: Item, number: int) -> bool:
+    return isinstance(item, UserItem) and isinstance(item.content[number], Text)
+
+
 def _list_suspects(request: ModelRequest) -> Iterator[PartPosition]:
     """The parts that could be refused, the likeliest first.
 
     New parts come before those that were accepted once; among both, images, documents, encrypted
-    blocks and very long texts come before short texts.
+    blocks, arguments of calls and very long texts come before short texts.
     """
     transcript = request.transcript
     first_new = len(transcript)
@@ -195,12 +226,17 @@ def _list_suspects(request: ModelRequest) -> Iterator[PartPosition]:
     for positions, short_texts in ((new, False), (range(first_new), False), (new, True)):
         for position in reversed(positions):
             for number, part in enumerate(_list_parts(transcript[position])):
-                if isinstance(part, ToolCall) or (position, number) in request.quarantine:
+                if _is_call_without_arguments(part) or (position, number) in request.quarantine:
                     continue
                 text = part.text if isinstance(part, Text) else part
                 is_short = isinstance(text, str) and len(text) <= LONG_TEXT_CHARS
                 if is_short is short_texts:
                     yield position, number
+
+
+def _is_call_without_arguments(part: object) -> bool:
+    """A call stays in the request; only its arguments can be left out."""
+    return isinstance(part, ToolCall) and part.arguments == {}
 
 
 def _list_parts(item: Item) -> tuple[object, ...]:

@@ -143,7 +143,7 @@ class Scripted:
         except StopIteration:
             replies = plural(len(self.requests) - 1, "reply", "replies")
             raise ModelError(
-                f"the script of {self.name} has {replies}, but got one more request; "
+                f"the scripted model has {replies}, but was asked once more; "
                 f"the last item of the request: {_describe_last_item(request)}",
                 provider=self.name,
             ) from None

@@ -3,7 +3,7 @@
     RoundLimit       tool rounds of a turn        CallLimit   tool calls of a turn
     TokenBudget      tokens of a session          TimeLimit   seconds of a turn
     CostBudget       USD of a session             (tokens and cost: with all child sessions)
-    RepetitionGuard  the same calls with the same results in a row
+    RepetitionGuard  the same calls with the same results in a row, or in turn
 
 Tokens and cost are reserved before the request, at its worst case: a request that could exceed the
 budget is not sent. When little is left, the provider is asked for a shorter reply, so that every
@@ -19,8 +19,9 @@ from time import monotonic
 
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard
+from treadle.core.session_cache import SessionCache
 from treadle.core.text import plural
-from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
+from treadle.core.transcript.items import AssistantItem, Item, SummaryItem, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 
 # A low number of characters per token: the estimate of tokens is rather too large.
@@ -28,6 +29,7 @@ CHARS_PER_TOKEN = 2.5
 CLOSING_TOKENS = 1_000
 MIN_OUTPUT_TOKENS = 1_000  # a shorter reply is of no use
 WARN_AT = (0.5, 0.8, 0.95)
+MAX_CYCLE = 3  # rounds that are repeated together
 
 
 class RoundLimit(BaseGate):
@@ -61,10 +63,10 @@ class TimeLimit(BaseGate):
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
         self.seconds = seconds
         self._now = now
-        self._turn_starts: dict[str, tuple[str, float]] = {}  # by session: turn id and start
+        self._turn_starts = SessionCache(lambda: ("", 0.0))  # turn id and start
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        turn, began = self._turn_starts.get(estimate.session_id, ("", 0.0))
+        turn, began = self._turn_starts[estimate.session_id]
         if turn != estimate.turn_id:
             began = self._now()
             self._turn_starts[estimate.session_id] = (estimate.turn_id, began)
@@ -116,8 +118,10 @@ class _Reservations:
         self._budget = budget
         self._describe = describe
         self._verb = verb
-        self._reserved: dict[str, float] = {}
-        self._passed_count = 0  # of the thresholds in WARN_AT
+        # By the id of the estimate, which is the value's first part: of one session several calls
+        # may be reserved at once, its closing reply and the summary of a mutator.
+        self._reserved: dict[int, tuple[RequestEstimate, float]] = {}
+        self._passed_counts = SessionCache(lambda: 0)  # of the thresholds in WARN_AT
 
     def admit(self, estimate: RequestEstimate, price: ComputePrice) -> Admit | Stop:
         input_tokens = estimate_worst_input(estimate)
@@ -130,7 +134,7 @@ class _Reservations:
             output = self._find_affordable_output(estimate, price, input_tokens, kept)
             if output >= minimum and self._reserve(estimate, price(input_tokens, output)):
                 max_output = output if output < estimate.max_output else None
-                return Admit(self._make_notice(), max_output)
+                return Admit(self._make_notice(estimate.session_id), max_output)
         kept = needed_closing + left_to_owner
         detail = self._explain(price(input_tokens, minimum), kept)
         has_room = needed_closing > 0.0 and self._budget.remaining >= kept
@@ -139,7 +143,8 @@ class _Reservations:
         return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS * has_room)
 
     def settle(self, estimate: RequestEstimate, spent: float) -> None:
-        self._budget.settle(self._reserved.pop(estimate.session_id, 0.0), spent)
+        _, reserved = self._reserved.pop(id(estimate), (estimate, 0.0))
+        self._budget.settle(reserved, spent)
 
     def _find_share_of_owner(self, estimate: RequestEstimate, closing: float) -> float:
         """What a child must leave, so that its parent can report what the children did."""
@@ -153,7 +158,7 @@ class _Reservations:
     def _reserve(self, estimate: RequestEstimate, amount: float) -> bool:
         if not self._budget.reserve(amount):
             return False
-        self._reserved[estimate.session_id] = amount
+        self._reserved[id(estimate)] = (estimate, amount)
         return True
 
     def _find_affordable_output(
@@ -165,14 +170,14 @@ class _Reservations:
             return estimate.max_output
         return int(room / token_price) if token_price else 0
 
-    def _make_notice(self) -> str:
-        """About the rest of the budget, at each threshold once."""
+    def _make_notice(self, session_id: str) -> str:
+        """About the rest of the budget, at each threshold once in each session."""
         limit, left = self._budget.limit, self._budget.limit - self._budget.spent
         used = 1 - max(0.0, left) / (limit or 1.0)
         passed = sum(used >= threshold for threshold in WARN_AT)
-        if passed <= self._passed_count:
+        if passed <= self._passed_counts[session_id]:
             return ""
-        self._passed_count = passed
+        self._passed_counts[session_id] = passed
         left_text, limit_text = self._describe(left), self._describe(limit)
         return f"Budget: {left_text} of {limit_text} are left. Plan the rest accordingly."
 
@@ -250,29 +255,30 @@ class CostBudget:
 
 
 class RepetitionGuard(BaseGate):
-    """Detects repeated calls with the same results: warns the model, then stops the turn."""
+    """Detects repeated calls with the same results, also of two or three rounds in turn (A-B-A-B):
+    warns the model, then stops the turn."""
 
     def __init__(self, warn_after: int = 3, stop_after: int = 6) -> None:
         self.warn_after = warn_after
         self.stop_after = stop_after
-        # By session: the number of the last round, its hash, how often it was repeated.
-        self._last_rounds: dict[str, tuple[int, int, int]] = {}
+        self._last_warned = SessionCache(lambda: ("", 0))  # turn id and round
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        last_round = _find_last_round(estimate.transcript)
-        number, before, times = self._last_rounds.get(estimate.session_id, (0, 0, 0))
-        if last_round is None or estimate.rounds == 0:
-            self._last_rounds.pop(estimate.session_id, None)
-            return Admit()
-        if number == estimate.rounds:
-            return Admit()  # the same round again, after a retry
-        times = times + 1 if hash(last_round) == before else 1
-        self._last_rounds[estimate.session_id] = (estimate.rounds, hash(last_round), times)
+        most = min(estimate.rounds, MAX_CYCLE * self.stop_after)
+        rounds = _find_last_rounds(estimate.transcript, most)
+        times, length = 0, 0
+        for candidate in range(1, MAX_CYCLE + 1):
+            if (repeated := _count_repetitions(rounds, candidate)) > times:
+                times, length = repeated, candidate
+        what = "the same call has" if length == 1 else f"the same {length} rounds of calls have"
+        detail = f"{what} given the same result {plural(times, 'time')}"
         if times >= self.stop_after:
-            return Stop("budget_exceeded", f"the same call gave the same result {times} times")
-        if times >= self.warn_after:
-            return Admit(f"The same call has now given the same result {times} times. Try another.")
-        return Admit()
+            return Stop("budget_exceeded", detail)
+        this_round = (estimate.turn_id, estimate.rounds)
+        if times < self.warn_after or self._last_warned[estimate.session_id] == this_round:
+            return Admit()
+        self._last_warned[estimate.session_id] = this_round
+        return Admit(f"{detail[0].upper()}{detail[1:]}. Try something else.")
 
 
 def estimate_worst_input(estimate: RequestEstimate) -> int:
@@ -304,13 +310,27 @@ def _format_cost(amount: float) -> str:
     return f"${whole}.{decimals.rstrip('0'):0<2}"
 
 
-def _find_last_round(transcript: Sequence[Item]) -> object | None:
-    """The calls of the last reply with their results, or None if it had no calls."""
+def _find_last_rounds(transcript: Sequence[Item], most: int) -> list[object]:
+    """The calls and results of the last rounds since the user's last message, newest first."""
+    rounds: list[object] = []
     results: list[tuple[str, str]] = []
     for item in reversed(transcript):
+        if len(rounds) >= most or isinstance(item, (UserItem, SummaryItem)):
+            break
         if isinstance(item, ToolResultItem):
             results.append((item.name, item.text))
-        elif isinstance(item, AssistantItem):
+        elif isinstance(item, AssistantItem) and item.calls:
             calls = [(call.name, call.raw) for call in item.calls]
-            return (tuple(calls), tuple(results)) if calls else None
-    return None
+            rounds.append((tuple(calls), tuple(results)))
+            results.clear()
+    return rounds
+
+
+def _count_repetitions(rounds: Sequence[object], length: int) -> int:
+    """How often the last `length` rounds were carried out in a row."""
+    if len(rounds) < length:
+        return 0
+    times = 1
+    while rounds[times * length : (times + 1) * length] == rounds[:length]:
+        times += 1
+    return times

@@ -25,6 +25,7 @@ class Goal(BaseGate):
     """Keeps a turn from ending until the command succeeds. One goal is for one session."""
 
     points: frozenset[HookPoint] = frozenset({"stop"})
+    timeout: float | None = None  # the command has its own
 
     def __init__(
         self, command: str, workspace: Workspace, *, max_attempts: int = 10, timeout: float = 600.0

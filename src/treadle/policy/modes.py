@@ -32,6 +32,8 @@ def apply_mode(
         if ruling.is_read_only or (ruling.outcome == "ask" and tool in _FETCH_TOOLS):
             return ruling
         reason = "plan mode: nothing may change until the user accepts the plan"
+        if ruling.outcome == "ask":
+            reason += f" ({ruling.reason})"
         return replace(ruling, outcome="deny", reason=reason)
     if ruling.outcome == "allow":
         return ruling

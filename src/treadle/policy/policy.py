@@ -5,7 +5,7 @@ is made with; only `save_rules`, which the user causes, adds to them.
 """
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -99,6 +99,15 @@ class RulePolicy:
         self._evaluator = self._make_evaluator()
 
     @property
+    def denies_files(self) -> bool:
+        """Whether a rule denies reading a file or a folder."""
+        return self._evaluator.files.denies_search
+
+    def find_denied(self, paths: Sequence[str]) -> list[str]:
+        """The files among `paths` that a search may not read: real paths, without symlinks."""
+        return self._evaluator.files.find_denied(paths)
+
+    @property
     def rules(self) -> RuleSet:
         return self._context.rules
 
@@ -116,9 +125,18 @@ class RulePolicy:
 
 
 def build_policy_context(
-    root: str | os.PathLike[str], rules: RuleSet = NO_RULES, extra_roots: tuple[str, ...] = ()
+    root: str | os.PathLike[str],
+    rules: RuleSet = NO_RULES,
+    extra_roots: tuple[str, ...] = (),
+    readable: tuple[str, ...] = (),
 ) -> PolicyContext:
     """The context of a folder on this machine, by real paths."""
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (kept as text)
     real_roots = tuple(os.path.realpath(extra) for extra in extra_roots)
-    return PolicyContext(os.path.realpath(root), home, rules, real_roots)
+    return PolicyContext(
+        os.path.realpath(root),
+        home,
+        rules,
+        real_roots,
+        readable=tuple(os.path.realpath(folder) for folder in readable),
+    )

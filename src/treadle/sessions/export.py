@@ -6,21 +6,24 @@ points are marked. Nothing is opened for writing.
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from treadle.core.redaction import find_secrets, redact
 from treadle.core.text import format_dollars, plural
 from treadle.core.transcript import AssistantItem, Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.content import Document, Image, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, TurnEnded, ViewRewritten
 from treadle.sessions.index import SessionSummary
+from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import read_records
-from treadle.sessions.log.records import to_json
+from treadle.sessions.log.records import Record, to_json
 from treadle.sessions.log_cache import ReadPosition
 
 
@@ -36,7 +39,14 @@ class ExportBlock(msgspec.Struct, frozen=True):
 
 def read_blocks(session_dir: Path) -> list[ExportBlock]:
     """All blocks of a session, in order."""
-    return [block for _, entry in read_records(session_dir) for block in _entry_blocks(entry)]
+    return [block for _, entry in _read_redacted(session_dir) for block in _entry_blocks(entry)]
+
+
+def _read_redacted(session_dir: Path) -> Iterator[tuple[Record, Entry]]:
+    """Every entry without secrets of this process: earlier versions wrote what the user typed."""
+    redactor = EntryRedactor(find_secrets(os.environ))
+    for record, entry in read_records(session_dir):
+        yield record, redactor.redact(entry) if redactor.finds_secret(to_json(entry)) else entry
 
 
 def _entry_blocks(entry: Entry) -> list[ExportBlock]:
@@ -93,7 +103,7 @@ def _image_block(role: str, image: Image) -> ExportBlock:
 
 
 def render_markdown(summary: SessionSummary, blocks: Sequence[ExportBlock]) -> str:
-    parts = [f"# {summary.title or summary.id}", describe_session(summary)]
+    parts = [f"# {get_title(summary)}", describe_session(summary)]
     names = {"user": "## You", "assistant": "## Agent", "engine": "", "call": "", "tool": ""}
     last = ""
     for block in blocks:
@@ -116,6 +126,11 @@ def _fence_code(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
+def get_title(summary: SessionSummary) -> str:
+    """The title without secrets of this process; the id if there is none."""
+    return redact(find_secrets(os.environ), summary.title) or summary.id
+
+
 def describe_session(summary: SessionSummary) -> str:
     created = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
     cost = "" if summary.usage.cost is None else f" · {format_dollars(summary.usage.cost)}"
@@ -127,7 +142,8 @@ def render_json(summary: SessionSummary, session_dir: Path) -> bytes:
     """The whole log as one JSON document: numbers, times, entries with their content."""
     entries = [
         b'{"n":%d,"t":%.3f,"entry":%b}' % (line.seq, line.time, to_json(entry))
-        for line, entry in read_records(session_dir)
+        for line, entry in _read_redacted(session_dir)
     ]
-    head = to_json(msgspec.structs.replace(summary, read_position=ReadPosition()))
+    title = get_title(summary) if summary.title else ""
+    head = to_json(msgspec.structs.replace(summary, title=title, read_position=ReadPosition()))
     return b'{"session":%b,"entries":[%b]}\n' % (head, b",\n".join(entries))

@@ -13,7 +13,15 @@ import msgspec
 
 from treadle.core.errors import StoreError
 from treadle.core.text import plural
-from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, TurnBegan, View
+from treadle.core.transcript.entries import (
+    Checkpoint,
+    InputDropped,
+    ItemAdded,
+    Rewound,
+    TurnBegan,
+    View,
+    fold_entries,
+)
 from treadle.core.transcript.items import UserItem
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.library import Library
@@ -81,7 +89,11 @@ async def rewind(journal: Journal, turn_id: str) -> View:
         raise StoreError(f"session {journal.session_id} has no turn {turn_id!r}")
     journal.append(Rewound(turn_id))
     await journal.flush()
-    return load_view(journal.session_dir)
+    view, repair = ViewLoader(JournalReader(journal.session_dir)).load_repaired()
+    for entry in repair:
+        journal.append(entry)
+    await journal.flush()
+    return view
 
 
 def fork(
@@ -96,14 +108,16 @@ def fork(
             f"session {session_dir.name} belongs to a child agent and is removed with its parent: "
             f"fork that one, {find_root(session_dir).name}"
         )
-    if before_turn is None:
-        reader = JournalReader(session_dir)
-        reader.read_to_end()
-        last_seq = reader.seq
-    else:
-        last_seq = find_turn(session_dir, before_turn).seq - 1
-    journal = library.create(folder, parent=ForkPoint(session_dir.name, last_seq))
-    return journal, load_view(session_dir, last_seq=last_seq)
+    last_seq = None if before_turn is None else find_turn(session_dir, before_turn).seq - 1
+    reader = JournalReader(session_dir, last_seq=last_seq)
+    view, repair = ViewLoader(reader).load_repaired()
+    # A message that waits belongs to the parent, which answers it.
+    dropped = [InputDropped() for _ in view.queued]
+    fork_point = ForkPoint(session_dir.name, reader.seq if last_seq is None else last_seq)
+    journal = library.create(folder, parent=fork_point)
+    for entry in (*repair, *dropped):
+        journal.append(entry)
+    return journal, fold_entries(dropped, view)
 
 
 def load_view(session_dir: Path, *, last_seq: int | None = None) -> View:
@@ -121,4 +135,5 @@ def list_checkpoint_trees(session_dir: Path) -> set[str]:
                     entry = decode_entry(raw)
                     if isinstance(entry, Checkpoint):
                         trees.add(entry.tree)
+                        trees |= {entry.restore.tree} if entry.restore else set()
     return trees

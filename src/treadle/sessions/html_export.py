@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from treadle.core.sanitize import strip_escapes
 from treadle.core.text import plural
 from treadle.core.transcript.content import Image, parse_arguments
-from treadle.sessions.export import ExportBlock, describe_session
+from treadle.sessions.export import ExportBlock, describe_session, get_title
 from treadle.sessions.index import SessionSummary
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def render_html(summary: SessionSummary, blocks: Sequence[ExportBlock]) -> str:
         last = name
         body.append(_render_block(block))
     return _TEMPLATE.format(
-        title=escape_html(summary.title or summary.id),
+        title=escape_html(get_title(summary)),
         about=escape_html(describe_session(summary)),
         body="\n".join(body),
     )

@@ -16,7 +16,13 @@ from treadle.core.transcript.entries import ItemAdded, Suspended, TurnEnded, Usa
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.log.reader import list_segments, read_header
-from treadle.sessions.log.records import ForkPoint, JournalHeader, decode_entry, parse_record
+from treadle.sessions.log.records import (
+    ForkPoint,
+    JournalHeader,
+    decode_entry,
+    has_valid_checksum,
+    parse_record,
+)
 from treadle.sessions.log_cache import LogCache, ReadPosition
 
 INDEX_NAME = "index.jsonl"
@@ -43,11 +49,17 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     suspended: Suspended | None = msgspec.field(default=None, name="parked")
     parent: ForkPoint | None = None
     format: int = 1
+    has_lost_lines: bool = False
     read_position: ReadPosition = msgspec.field(default=ReadPosition(), name="mark")
 
     @property
     def key(self) -> str:
         return f"{self.project}/{self.id}"
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether lines of the log are unreadable or missing, or the last one is incomplete."""
+        return self.has_lost_lines or self.read_position.offset < self.read_position.bytes
 
 
 def summarize_session(
@@ -63,6 +75,7 @@ def summarize_session(
             project or session_dir.parent.name,
             header.folder,
             created=header.created,
+            entries=header.parent.seq if header.parent is not None else 0,
             parent=header.parent,
             format=header.format,
         )
@@ -85,6 +98,7 @@ class _SummaryBuilder:
         self._usage = previous.usage
         self._state = previous.state
         self._suspended = previous.suspended
+        self._has_lost_lines = previous.has_lost_lines
 
     def read_file(self, path: Path, offset: int) -> int:
         """Add the complete lines after `offset`; returns where the last of them ends."""
@@ -94,12 +108,20 @@ class _SummaryBuilder:
                 if not raw.endswith(b"\n"):
                     break
                 offset += len(raw)
-                head = _KIND_PATTERN.match(raw)
-                if head is None or head[3] not in _SUMMARY_KINDS:
-                    continue
-                self._entries = max(self._entries, int(head[1]))
-                self._add_entry(head[3], raw, path.parent)
+                self._read_line(raw, path.parent)
         return offset
+
+    def _read_line(self, raw: bytes, session_dir: Path) -> None:
+        if not has_valid_checksum(raw):
+            self._has_lost_lines = True
+            return
+        head = _KIND_PATTERN.match(raw)
+        if head is None or (seq := int(head[1])) <= self._entries:
+            return  # a header, a new writer, or a line that a new file repeats after a failed sync
+        self._has_lost_lines |= seq > self._entries + 1
+        self._entries = seq
+        if head[3] in _SUMMARY_KINDS:
+            self._add_entry(head[3], raw, session_dir)
 
     def _add_entry(self, kind: bytes, raw: bytes, session_dir: Path) -> None:
         if kind == b"item":
@@ -131,6 +153,7 @@ class _SummaryBuilder:
             usage=self._usage,
             state=self._state,
             suspended=self._suspended,
+            has_lost_lines=self._has_lost_lines,
             updated=updated,
             read_position=read_position,
         )

@@ -148,11 +148,11 @@ class Library:
             yield from list_descendants(session_dir)
 
     def describe_state(self, summary: SessionSummary) -> str:
-        """For the user: running, parked, interrupted, done, or why the last turn ended."""
+        """For the user: running, suspended, interrupted, done, or why the last turn ended."""
         if is_locked(self.root / summary.key):
             return "running"
         if summary.suspended is not None:
-            return f"parked ({summary.suspended.reason})"
+            return f"suspended ({summary.suspended.reason})"
         return "interrupted" if summary.state == "open" else summary.state
 
     def list_forks(self, session_id: str) -> list[SessionSummary]:
@@ -192,7 +192,7 @@ class Library:
     ) -> PruneResult:
         """Remove sessions older than `days`, then the oldest until all fit into `max_bytes`.
 
-        Sessions that are open, parked or have forks are kept.
+        Sessions that are open, suspended or have forks are kept.
         """
         oldest_kept = (time.time() if now is None else now) - days * 86_400
         summaries = self.list_summaries()

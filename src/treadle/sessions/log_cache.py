@@ -35,9 +35,11 @@ class ReadPosition(msgspec.Struct, frozen=True):
         return (self.segment, self.bytes, self.modified) == (segments, size, modified)
 
     def is_valid(self, segments: int, status: os.stat_result) -> bool:
-        """Whether reading can continue here: the log was not truncated since."""
-        is_last = self.segment == segments
-        return self.segment < segments or (is_last and self.offset <= status.st_size)
+        """Whether reading can continue here: the log has only grown since."""
+        if self.segment < segments:
+            return True
+        is_unchanged = self.modified == status.st_mtime_ns and self.bytes == status.st_size
+        return self.segment == segments and (is_unchanged or self.bytes < status.st_size)
 
     def unread_files(self, files: Sequence[Path]) -> Iterator[tuple[Path, int]]:
         """The files after this position, each with the offset to read from."""

@@ -13,12 +13,12 @@ or with dashes, folded blocks. It cannot run code or create objects.
 
 from __future__ import annotations
 
-import re
+from treadle.core.lazy_regex import compile_lazily
 
 Frontmatter = dict[str, str | list[str]]
 
-_KEY = re.compile(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
-_BLOCK_LINE = re.compile(r"[ \t]|- |\s*$")  # belongs to the key above it
+_KEY = compile_lazily(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
+_BLOCK_LINE = compile_lazily(r"[ \t]|- |\s*$")  # belongs to the key above it
 
 
 class FrontmatterError(ValueError):

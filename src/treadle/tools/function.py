@@ -7,10 +7,11 @@ call; a pydantic model as a parameter works too, without pydantic being imported
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar, get_type_hints, overload
 
 import msgspec
@@ -24,9 +25,11 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, ToolError
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.core.transcript.entries import EffectClass
+from treadle.tools.function_thread import make_thread_context, run_in_thread
 
 AccessFunction = Callable[[Arguments], Access]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +37,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # What a one-line summary shows, in this order of preference.
 SUMMARY_KEYS = ("command", "path", "file_path", "pattern", "url", "query", "question")
 SUMMARY_CHARS = 80
+PARTS = (Text, Image, Document)
 
 
 class FunctionTool(BaseTool):
@@ -58,6 +62,11 @@ class FunctionTool(BaseTool):
     ) -> None:
         self.function = function
         self.__doc__ = function.__doc__
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(
+                f"tool {name or function.__name__!r} is a generator; let it return its result, and "
+                "report progress with `report_progress` of a ToolContext parameter"
+            )
         self._is_async = inspect.iscoroutinefunction(function)
         self._parameters = _Parameters(function)
         docstring, notes = _read_docstring(function.__doc__ or "")
@@ -96,16 +105,17 @@ class FunctionTool(BaseTool):
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         values = self._parameters.convert(arguments)
-        if self._parameters.context is not None:
-            values[self._parameters.context] = context
+        parameter = self._parameters.context
         if self._is_async:
-            value = await self.function(**values)
-        else:
-            # A plain function may block, so it runs in a thread.
-            value = await asyncio.to_thread(self.function, **values)
-            if inspect.isawaitable(value):
-                value = await value
-        return as_output(value)
+            if parameter is not None:
+                values[parameter] = context
+            return as_output(await self.function(**values))
+        # A plain function may block, so it runs in a thread.
+        cancelled = threading.Event()
+        if parameter is not None:
+            values[parameter] = make_thread_context(context, cancelled)
+        value = await run_in_thread(partial(self.function, **values), cancelled)
+        return as_output(await value if inspect.isawaitable(value) else value)
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         return await self._evidence(arguments, context) if self._evidence is not None else {}
@@ -142,7 +152,7 @@ def summarize_call(name: str, arguments: Arguments) -> str:
 
 
 def as_output(value: object) -> ToolOutput:
-    """The return value of a function as an output for the model."""
+    """The return value of a function as an output for the model. ToolError if it cannot be one."""
     if isinstance(value, ToolOutput):
         return value
     if isinstance(value, str):
@@ -151,15 +161,34 @@ def as_output(value: object) -> ToolOutput:
         return ToolOutput("done")
     if isinstance(value, (Text, Image, Document)):
         return ToolOutput((value,))
+    if isinstance(value, (list, tuple)) and any(isinstance(part, PARTS) for part in value):
+        return ToolOutput(tuple([_to_part(part) for part in value]))
+    return ToolOutput(_to_json(value))
+
+
+def _to_part(value: object) -> Text | Image | Document:
+    if isinstance(value, PARTS):
+        return value
+    return Text(value if isinstance(value, str) else _to_json(value))
+
+
+def _to_json(value: object) -> str:
     try:
-        return ToolOutput(msgspec.json.encode(value, enc_hook=_to_json_value).decode())
-    except (TypeError, ValueError, msgspec.MsgspecError):
-        return ToolOutput(str(value))
+        return msgspec.json.encode(value, enc_hook=_to_json_value).decode()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise ToolError(
+            f"the tool ran, but its result ({type(value).__name__}) cannot be shown: {error}. "
+            "It must return text, JSON values, images or documents"
+        ) from error
 
 
 def _to_json_value(value: object) -> object:
     dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) else str(value)
+    if callable(dump):
+        return dump(mode="json")
+    if type(value).__str__ is object.__str__:
+        raise TypeError(f"{type(value).__name__} has no text of its own")
+    return str(value)
 
 
 class _Parameters:
@@ -247,8 +276,8 @@ def _struct_default(value: Any) -> Any:
     return value
 
 
-_ARGS_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$", re.MULTILINE)
-_ARG_LINE = re.compile(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+_ARGS_HEADING = compile_lazily(r"^(?:Args|Arguments|Parameters):\s*$", re.MULTILINE)
+_ARG_LINE = compile_lazily(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -53,8 +53,6 @@ class StableToolList(WrappedSource):
     def __init__(self, source: ToolSource) -> None:
         super().__init__(source)
         self._initial_tools: tuple[Tool, ...] | None = None
-        self._announced_names: dict[str, frozenset[str]] = {}  # by session
-        self._sent_instructions: dict[str, str] = {}
 
     def tools(self) -> Sequence[Tool]:
         if self._initial_tools is None:
@@ -72,24 +70,20 @@ class StableToolList(WrappedSource):
         return frozenset({"before_model"})
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        announced = self._announced_names.get(context.session_id, frozenset())
-        new = [tool for name, tool in self.late_tools().items() if name not in announced]
-        instructions = self._new_instructions(context)
+        late, instructions = self.late_tools(), self._source.instructions()
+        if not late and not instructions:
+            return None
+        notices = _find_notices(context.transcript)
+        new = [tool for name, tool in late.items() if not any(_announces(n, name) for n in notices)]
+        if instructions and _has_instructions(notices, instructions):
+            instructions = ""
         parts = [part for part in (instructions, _describe_tools(new)) if part]
         if not parts:
             return None
-        self._announced_names[context.session_id] = announced | {tool.spec.name for tool in new}
-        data = {"instructions": _digest(instructions)} if instructions else {}
+        data: dict[str, Any] = {"tools": [tool.spec.name for tool in new]}
+        if instructions:
+            data["instructions"] = _digest(instructions)
         return context.transcript.append(NoticeItem("\n\n".join(parts), kind="tools", data=data))
-
-    def _new_instructions(self, context: MutationContext) -> str:
-        """The source's instructions, unless the session has them already."""
-        text = self._source.instructions()
-        if not text or self._sent_instructions.get(context.session_id) == text:
-            return ""
-        self._sent_instructions[context.session_id] = text
-        notices = [item for item in context.transcript if isinstance(item, NoticeItem)]
-        return "" if any(_has_instructions(notice, text) for notice in notices) else text
 
     # --- the source behind it ------------------------------------------------------------
 
@@ -103,10 +97,32 @@ class StableToolList(WrappedSource):
         return next((tool for tool in self._source.tools() if tool.spec.name == name), None)
 
 
-def _has_instructions(notice: NoticeItem, instructions: str) -> bool:
-    if notice.data and "instructions" in notice.data:
-        return bool(notice.data["instructions"] == _digest(instructions))
-    return instructions in notice.text  # a notice of version 0.1, which has no data
+def _find_notices(transcript: Transcript) -> list[NoticeItem]:
+    """The announcements in the view. Only items added since the last time are looked at."""
+    found: list[tuple[int, NoticeItem]]
+    scanned, found = transcript.cache.setdefault("tools.late", (0, []))
+    for position in range(scanned, len(transcript)):
+        item = transcript[position]
+        if isinstance(item, NoticeItem) and item.kind == "tools":
+            found.append((position, item))
+    transcript.cache["tools.late"] = (max(scanned, len(transcript)), found)
+    return [notice for position, notice in found if position < len(transcript)]
+
+
+def _announces(notice: NoticeItem, name: str) -> bool:
+    if notice.data and "tools" in notice.data:
+        return name in notice.data["tools"]
+    return f"\n- {name}: " in notice.text  # a notice of version 0.1, which has no data
+
+
+def _has_instructions(notices: Sequence[NoticeItem], instructions: str) -> bool:
+    """Whether the newest instructions of the session are these."""
+    for notice in reversed(notices):
+        if notice.data and "instructions" in notice.data:
+            return bool(notice.data["instructions"] == _digest(instructions))
+        if not notice.data and instructions in notice.text:
+            return True  # a notice of version 0.1, which has no data
+    return False
 
 
 def _digest(text: str) -> str:

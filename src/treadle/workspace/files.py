@@ -19,11 +19,13 @@ from pathlib import Path
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import WorkspaceError, WorkspaceErrorKind
 from treadle.core.untrusted_files import FILE_TYPE_NAMES
+from treadle.workspace.file_attributes import copy_attributes, has_other_names, overwrite
 from treadle.workspace.supervisor.syscalls import libc, write_all
 from treadle.workspace.temp_files import TempFiles
 
 SYS_OPENAT2 = 437
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
+_EXISTING_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
 READ_LIMIT = 256 << 20
 """More than any tool shows; a limit for endless files, such as some in /proc."""
 
@@ -113,8 +115,9 @@ def write(
 ) -> FileContent:
     """Replace or create the file and its parent folders; atomic and durable.
 
-    `expected` is the digest that it was read with, or "" if it must not exist yet. Mode and owner
-    of an existing file stay.
+    `expected` is the digest that it was read with, or "" if it must not exist yet. Mode, owner,
+    extended attributes and hard links of an existing file stay. One with hard links is overwritten
+    in place, which is not atomic.
     """
     path, (parent, name) = root / relative, os.path.split(relative)
     with _translate_errors(path), _open_folder(root) as top, _make_folder(top, parent) as folder:
@@ -125,7 +128,10 @@ def write(
                 wanted = before.mode if before is not None and mode is None else mode
                 new_mode = _write_temp(folder, temp, data, name if before else "", wanted)
                 _check_expected(_read_existing(folder, name, path), expected, path)
-                os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+                if not (before and _overwrite_linked(folder, name, data, wanted)):
+                    os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+                else:
+                    os.unlink(temp, dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temp, dir_fd=folder)
@@ -172,7 +178,7 @@ def _read_existing(folder: int, name: str, path: Path) -> FileContent | None:
     """The file that a write would replace, without its data; None if there is none.
     WorkspaceError if it is read-only."""
     try:
-        fd = open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
+        fd = open_beneath(folder, name, _EXISTING_FLAGS)
     except FileNotFoundError:
         return None
     try:
@@ -196,14 +202,18 @@ def _check_expected(content: FileContent | None, expected: str | None, path: Pat
 
 
 def _write_temp(folder: int, temp: str, data: bytes, replaced: str, mode: int | None) -> int:
-    """Write and sync the new content under its temporary name, with the owner of the old file;
-    returns the mode of the new one."""
+    """Write and sync the new content under its temporary name, with the attributes of the old
+    file; returns the mode of the new one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temp, flags, 0o600 if replaced else 0o666, dir_fd=folder)
     try:
         write_all(fd, data)
         if replaced:
-            _keep_owner(fd, os.stat(replaced, dir_fd=folder, follow_symlinks=False))
+            old = open_beneath(folder, replaced, _EXISTING_FLAGS)
+            try:
+                copy_attributes(old, fd)
+            finally:
+                os.close(old)
         if mode is not None:
             os.fchmod(fd, mode)
         os.fsync(fd)
@@ -212,13 +222,18 @@ def _write_temp(folder: int, temp: str, data: bytes, replaced: str, mode: int | 
         os.close(fd)
 
 
-def _keep_owner(fd: int, before: os.stat_result) -> None:
-    now = os.fstat(fd)
-    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-        try:
-            os.fchown(fd, before.st_uid, before.st_gid)
-        except PermissionError:
-            pass  # only root can; otherwise the user becomes the owner, as with any editor
+def _overwrite_linked(folder: int, name: str, data: bytes, mode: int | None) -> bool:
+    """Overwrite a file that has other hard links, so that they keep sharing it; False if it has
+    none."""
+    flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
+    fd = open_beneath(folder, name, flags)
+    try:
+        if not has_other_names(fd):
+            return False
+        overwrite(fd, data, mode)
+        return True
+    finally:
+        os.close(fd)
 
 
 @contextmanager

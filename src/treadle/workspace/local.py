@@ -23,12 +23,14 @@ import msgspec
 
 from treadle.core.contracts.workspace import CommandResult, FileContent, ProgramResult
 from treadle.core.errors import WorkspaceError
+from treadle.core.protected_paths import find_aliased_part
 from treadle.workspace import environment, files
 from treadle.workspace.background_command import BackgroundCommand
 from treadle.workspace.output import decode_output, join_head_tail
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
     EXIT_TRAP,
+    CapturedStream,
     CommandSpec,
     ForkServerClient,
     Process,
@@ -37,7 +39,7 @@ from treadle.workspace.processes import (
 from treadle.workspace.sandbox import limits, read_only
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
 from treadle.workspace.sandbox.probe import find_sandbox_problem
-from treadle.workspace.sandbox.protected_paths import PROTECTED_NAMES, PROTECTED_PATHS
+from treadle.workspace.sandbox.protected_paths import FileDenials
 from treadle.workspace.scratch_dir import ScratchDir
 from treadle.workspace.temp_files import TempFiles
 
@@ -54,10 +56,12 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     sandbox          auto: if it can be built · required: or run nothing · off
     network          whether sandboxed commands can use the network
     protected        further paths in the root that stay read-only
+    denials          deny rules about files, which hold for sandboxed commands too
     env_passthrough  further environment variables that commands get
     state_dir        the agent's own folder for what must survive a crash
     outputs_dir      where long outputs are kept; by default only until closing
     max_processes    how many processes a command may have at once
+    max_memory       bytes that a command may use; by default three quarters of the machine's
     grace            seconds between TERM and KILL for a command that timed out
     secrets          values that are redacted from the output of commands
     """
@@ -67,10 +71,12 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     sandbox: SandboxMode = "auto"
     network: bool = False
     protected: tuple[str, ...] = ()
+    denials: FileDenials = FileDenials()
     env_passthrough: tuple[str, ...] = ()
     state_dir: Path | None = None
     outputs_dir: Path | None = None
     max_processes: int = limits.DEFAULT_MAX_PROCESSES
+    max_memory: int | None = None
     grace: float = 2.0
     secrets: tuple[str, ...] = ()
 
@@ -89,12 +95,14 @@ class LocalWorkspace:
         self._root = root.resolve()
         self._options = options
         self._roots = (self._root, *(folder.resolve() for folder in options.extra_roots))
+        self._max_memory = options.max_memory or limits.get_default_memory()
         self._scratch = ScratchDir()
         self.temp_dir = self._scratch.temp_dir
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
         self.outputs_dir.mkdir(parents=True, exist_ok=True)
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
-        self._temp_files = TempFiles((options.state_dir or _default_state_dir()) / "temps")
+        state_dir = options.state_dir or _default_state_dir()
+        self._temp_files = TempFiles(state_dir / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
         self._output_names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
@@ -108,8 +116,11 @@ class LocalWorkspace:
             Confinement(
                 writable=self._roots,
                 temp_dir=self.temp_dir,
+                set_aside_dir=state_dir / "set_aside",
                 network=options.network,
-                protected=(*PROTECTED_PATHS, *options.protected),
+                protected=options.protected,
+                denials=options.denials,
+                max_memory=self._max_memory,
                 # Our own programs, such as ripgrep, wherever treadle is installed.
                 readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
             ),
@@ -146,11 +157,18 @@ class LocalWorkspace:
         if self._options.sandbox == "off":
             self.sandbox_problem = "it is switched off"
             return
+        await asyncio.to_thread(self._sandbox.scan)
         env = self.command_environment(sandboxed=True)
         problem = await find_sandbox_problem(self._fork_server, self._sandbox, self._root, env)
         if problem and self._options.sandbox == "required":
             raise WorkspaceError(f"a sandbox is required and cannot be built: {problem}")
         self.sandboxed, self.sandbox_problem = not problem, problem
+
+    @property
+    def lacks_sandbox(self) -> bool:
+        """Whether a sandbox is wanted and cannot be built; False while that is not known."""
+        is_known = self._preparing is not None and self._preparing.done()
+        return is_known and self._options.sandbox != "off" and not self.sandboxed
 
     @property
     def root(self) -> Path:
@@ -168,7 +186,7 @@ class LocalWorkspace:
         """A protected file may be changed only under its own name: the target of a symlink may
         have changed since the approval."""
         named = os.path.normpath(self._root / Path(path).expanduser())
-        if named != str(real) and not PROTECTED_NAMES.isdisjoint(real.parts):
+        if named != str(real) and find_aliased_part(str(real)):
             raise WorkspaceError(f"{path} resolves to {real}, which is protected; use that path")
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
@@ -182,6 +200,7 @@ class LocalWorkspace:
         root, rest = files.locate(self._roots, self._root, path)
         self._refuse_aliased_protected(path, root / rest)
         async with self._file_lock(root / rest):
+            self._sandbox.accept(root / rest)
             return await _run_uncancelled(
                 lambda: files.write(root, rest, data, self._temp_files, expected, mode)
             )
@@ -219,9 +238,15 @@ class LocalWorkspace:
         False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
         spec = self._make_command(self._shell_argv(command), cwd, env, inside, timeout)
-        report = None if on_output is None else lambda fresh, _: on_output(decode_output(fresh))
+        output = None if on_output is None else OutputReport(on_output)
         with self._wrap_in_sandbox(spec, inside, network) as wrapped:
-            ended = await self._fork_server.run(wrapped, report)
+            process = await self._fork_server.start(wrapped, output)
+            try:
+                ended = await process.wait_or_kill()
+            except asyncio.CancelledError:
+                if output is not None and not process.exited.exception():
+                    output.report_rest(process.exited.result().stream)
+                raise
         return self._make_completed(ended, timeout)
 
     async def start(
@@ -320,7 +345,6 @@ class LocalWorkspace:
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
         await self._fork_server.aclose()
-        await self._sandbox.aclose()
         self._temp_files.close()
         await asyncio.to_thread(self._scratch.remove)
 
@@ -374,6 +398,7 @@ class LocalWorkspace:
             grace=self._options.grace,
             output_file=str(self.outputs_dir / next(self._output_names)),
             nproc=self._nproc,
+            max_memory=self._max_memory,
             secrets=self._secrets,
         )
 
@@ -409,8 +434,23 @@ class LocalWorkspace:
             total_bytes=stream.total,
             full_output=stream.path,
             cwd=ended.cwd,
-            note="; ".join(_describe_exit(ended, timeout, self._sandbox.take_removed())),
+            note="; ".join(self._describe_exit(ended, timeout)),
         )
+
+    def _describe_exit(self, ended: ProcessExit, timeout: float | None) -> Iterator[str]:
+        """Notes on the end of a command that its output does not show."""
+        if ended.timed_out:
+            yield f"it did not end within {timeout:g} s and was killed" if timeout else "timed out"
+        if ended.memory_exceeded:
+            limit = f"{self._max_memory >> 20:,} MB of memory"
+            yield f"it was killed because it used more than {limit} (setting command_memory)"
+        elif ended.out_of_memory:
+            yield "the kernel killed it because it ran out of memory"
+        if ended.core_dumped:
+            yield "it dumped core"
+        if ended.leftovers and not ended.timed_out:
+            yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
+        yield from self._sandbox.take_notes()
 
 
 def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
@@ -422,18 +462,21 @@ def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
         raise WorkspaceError(f"the sandbox failed: {problem}")
 
 
-def _describe_exit(ended: ProcessExit, timeout: float | None, removed: list[str]) -> Iterator[str]:
-    """Notes on the end of a command that its output does not show."""
-    if ended.timed_out:
-        yield f"it did not end within {timeout:g} s and was killed" if timeout else "it timed out"
-    if ended.out_of_memory:
-        yield "the kernel killed it because it ran out of memory"
-    if ended.core_dumped:
-        yield "it dumped core"
-    if ended.leftovers and not ended.timed_out:
-        yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
-    if removed:
-        yield f"{', '.join(removed)} was removed: a command may not redirect git"
+class OutputReport:
+    """Passes the output of a command on as text, while it runs; what is left if it is cancelled."""
+
+    def __init__(self, on_output: Callable[[str], None]) -> None:
+        self._on_output = on_output
+        self._total = 0
+
+    def __call__(self, fresh: bytes, total: int) -> None:
+        self._total = total
+        self._on_output(decode_output(fresh))
+
+    def report_rest(self, stream: CapturedStream) -> None:
+        rest = stream.total - self._total
+        if rest > 0:
+            self((stream.head + stream.tail)[-rest:], stream.total)
 
 
 def _default_state_dir() -> Path:

@@ -62,7 +62,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
     wait_for_tree  it ends when its whole tree has ended, not with its first process
     in_bubblewrap  argv is bubblewrap's: its own two processes get no TERM
     nproc          RLIMIT_NPROC; 0 if a cgroup limits the processes
+    max_memory     bytes that its processes may use together; 0 for no limit
     secrets        values that are redacted from its output before it is stored
+    forbidden      (root, paths below it) that are moved to `set_aside_dir` if the agent is killed
     """
 
     argv: tuple[str, ...]
@@ -82,7 +84,10 @@ class CommandSpec(msgspec.Struct, frozen=True):
     in_bubblewrap: bool = False
     landlock_ruleset: int | None = None
     nproc: int = 0
+    max_memory: int = 0
     secrets: tuple[bytes, ...] = ()
+    forbidden: tuple[tuple[str, list[str]], ...] = ()
+    set_aside_dir: str = ""
 
 
 class CapturedStream(msgspec.Struct, frozen=True):
@@ -104,6 +109,7 @@ class ProcessExit(msgspec.Struct, frozen=True):
     timed_out: bool
     killed: bool
     out_of_memory: bool
+    memory_exceeded: bool
     cwd: str
     leftovers: tuple[str, ...]
     stream: CapturedStream
@@ -423,6 +429,7 @@ def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit
         timed_out=bool(outcome["timed_out"]),
         killed=bool(outcome["killed"]),
         out_of_memory=bool(outcome["out_of_memory"]),
+        memory_exceeded=bool(outcome["memory_exceeded"]),
         cwd=os.fsdecode(folder),
         # In a sandbox the names of leftover processes cannot be seen; the shell listed its jobs.
         leftovers=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),

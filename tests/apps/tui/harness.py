@@ -29,6 +29,27 @@ def scripted(script: ModelScript) -> Scripted:
     return Scripted(script, card=CARD)
 
 
+class PatientClock:
+    """A clock on which every key comes long after the one before."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += 10.0
+        return self._now
+
+
+class StoppedClock:
+    """A clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class RunningApp:
     """The app in a folder of its own."""
 
@@ -47,6 +68,8 @@ class RunningApp:
         await self.press("enter")
 
     async def press(self, *keys: str) -> None:
+        """Press keys; an open dialog is drawn before."""
+        await self.drawn()
         await self.pilot.press(*keys)
 
     async def until(self, holds: Callable[[], bool], what: str = "it") -> None:
@@ -57,6 +80,9 @@ class RunningApp:
                 return
             await self.pilot.pause(0.01)
         raise AssertionError(f"{what} did not happen; the screen:\n{self.screen()}")
+
+    async def drawn(self) -> None:
+        await self.until(lambda: not self.app.dialogs.is_open or self.app.key_guard.is_drawn)
 
     async def sees(self, text: str) -> None:
         await self.until(lambda: text in self.screen(), f"{text!r}")
@@ -102,6 +128,7 @@ async def running_app(
     resume: str | None = None,
     flags: dict[str, object] | None = None,
     theme: str = "dark",
+    clock: Callable[[], float] | None = None,
 ) -> AsyncIterator[RunningApp]:
     """The app in the current folder, which is trusted unless a test says otherwise."""
     folder = Path.cwd()
@@ -110,7 +137,7 @@ async def running_app(
     host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()
-    app = TerminalApp(host, TerminalOptions(resume=resume, theme=theme))
+    app = TerminalApp(host, TerminalOptions(resume=resume, theme=theme), clock or PatientClock())
     async with app.run_test(size=size) as pilot:
         running = RunningApp(app, pilot, folder)
         if trusted:

@@ -60,13 +60,13 @@ async def test_config_formats_values_and_doctor_leaves_out_the_terminal(monkeypa
         assert "network = false" in on.screen()
         await on.send("/doctor")
         await on.sees("✓ python")
-        assert "terminal" not in on.screen()
+        assert "✓ terminal" not in on.screen()
 
 
 async def test_a_choice_starts_at_the_current_value(monkeypatch):
     async with running_app(monkeypatch, flags={"permission_mode": "auto"}) as on:
         await on.send("/mode")
-        await on.sees("▸ auto")
+        await on.sees("▸ 3 auto")
 
 
 async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
@@ -136,11 +136,15 @@ async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypat
         await on.sees("done")
         await on.idle()
         await on.send("/undo")
-        await on.sees("undid turn 1: 1 file removed")
+        await on.sees("undid the file changes of turn 1 (make it): removed a.txt")
         assert not exists("a.txt")
         await on.send("/redo")
-        await on.sees("redid turn 1: 1 file written")
+        await on.sees("redid the file changes of turn 1 (make it): a.txt")
         assert exists("a.txt")
+        await on.send("/undo")
+        await on.until(lambda: not exists("a.txt"))
+        await on.send("/undo")
+        await on.sees("nothing left to undo")
 
 
 async def test_a_session_is_written_to_a_file(monkeypatch):
@@ -222,3 +226,26 @@ async def test_compact_makes_the_history_shorter_or_says_that_it_cannot(monkeypa
         await on.until(
             lambda: "shorter" in on.screen() or "short already" in on.screen(), "an answer"
         )
+
+
+async def test_a_used_up_budget_names_the_limit_and_budget_raises_it(monkeypatch):
+    used = make_usage(4_000_000)
+    model = scripted([Say("Costly.", usage=used), "Go on."])
+    flags: dict[str, object] = {"max_cost": 2.0}
+    async with running_app(monkeypatch, model, flags=flags, size=(100, 40)) as on:
+        await on.send("/budget")
+        await on.sees("max_cost: $0.00 of $2.00 spent, set by --max-cost")
+        await on.send("work")
+        await on.sees("Costly.")
+        await on.idle()
+        await on.send("more")
+        await on.sees("stopped: ")
+        await on.sees("max_cost: $12.00 of $2.00 spent, set by --max-cost")
+        await on.sees("/budget 10 allows $10 for this session")
+        await on.idle()
+        await on.send("/budget 20")
+        await on.sees("max_cost: $12.00 of $20.00 spent, set by /budget")
+        await on.send("more")
+        await on.sees("Go on.")
+        await on.send("/budget lots")
+        await on.sees("usage: /budget USD")

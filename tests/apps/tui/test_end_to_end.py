@@ -57,7 +57,7 @@ async def test_a_session_from_the_first_start_to_resuming_it(terminal):
 def _first_part(terminal: Terminal, server: ProviderServer) -> None:
     terminal.run(*GIVEN, env=environment(server))
     terminal.sees("Do you trust the files in this folder?")
-    terminal.type("y")
+    terminal.answer("y")
     terminal.sees("/help lists commands and keys")
     # a task with an approval
     terminal.type("write two lines into a.txt")
@@ -65,7 +65,7 @@ def _first_part(terminal: Terminal, server: ProviderServer) -> None:
     screen = terminal.sees("Allow write a.txt?")
     assert "1 + one" in screen
     assert not exists("a.txt")
-    terminal.type("y")
+    terminal.answer("y")
     terminal.sees("It is written.")
     assert exists("a.txt")
     # an edit with a diff, before and after
@@ -75,7 +75,7 @@ def _first_part(terminal: Terminal, server: ProviderServer) -> None:
     assert "2 - two" in screen
     terminal.press("BTab")  # the mode can be changed meanwhile
     terminal.sees("accept-edits")
-    terminal.type("y")
+    terminal.answer("y")
     terminal.sees("It is edited.")
     terminal.sees("edit a.txt  +1 -1")
     # an interrupt
@@ -140,7 +140,7 @@ async def test_killed_in_the_middle_nothing_that_was_acknowledged_is_lost(termin
     def story(server: ProviderServer) -> None:
         terminal.run(*GIVEN, env=environment(server))
         terminal.sees("Do you trust")
-        terminal.type("y")
+        terminal.answer("y")
         terminal.sees("/help lists")
         for text, answer in (("one", "First answer."), ("two", "Much to say.")):
             terminal.type(text)
@@ -180,7 +180,7 @@ async def test_an_untrusted_folders_git_runs_nothing_while_one_types_a_file_name
     def story(server: ProviderServer) -> None:
         terminal.run(*GIVEN, env=environment(server))
         terminal.sees("Do you trust")
-        terminal.type("n")
+        terminal.answer("n")
         terminal.sees("/help lists")
         terminal.type("look @sp")
         terminal.sees("@spy.sh")
@@ -201,7 +201,7 @@ async def test_fault_82_83_a_signal_ends_it_at_once_and_the_turn_is_interrupted(
     def story(server: ProviderServer) -> None:
         terminal.run(*GIVEN, env=environment(server))
         terminal.sees("Do you trust")
-        terminal.type("n")
+        terminal.answer("n")
         terminal.sees("/help lists")
         terminal.type("talk")
         terminal.press("Enter")
@@ -212,7 +212,7 @@ async def test_fault_82_83_a_signal_ends_it_at_once_and_the_turn_is_interrupted(
         assert time.monotonic() - began < 2.5
         terminal.run(*GIVEN, "--continue", env=environment(server))
         terminal.sees("Do you trust")
-        terminal.type("n")
+        terminal.answer("n")
         screen = terminal.sees("interrupted")
         assert "not finished" not in screen
 
@@ -225,7 +225,7 @@ async def test_fault_86_resized_suspended_and_continued(terminal):
         stale = {"COLUMNS": "80", "LINES": "24"}
         terminal.run(*GIVEN, env={**environment(server), **stale})
         terminal.sees("Do you trust")
-        terminal.type("y")
+        terminal.answer("y")
         terminal.sees("/help lists")
         terminal._tmux("resize-window", "-x", "40", "-y", "15")
         terminal.type("hello")

@@ -111,8 +111,32 @@ async def test_going_back_can_take_the_files_along(monkeypatch):
         await on.press("enter")
         await on.sees("1 file would change")
         await on.press("b")
-        await on.sees("rewound to before turn 1; files: 1 file removed")
+        await on.sees("rewound to before turn 1; files: removed a.txt")
         assert not exists("a.txt")
+
+
+async def test_going_back_says_whose_changes_they_are_and_leaves_those_of_the_user(monkeypatch):
+    calls = [("write", {"file_path": name, "content": "new\n"}) for name in ("a.txt", "b.txt")]
+    flags: dict[str, object] = {"permission_mode": "accept-edits"}
+    async with running_app(monkeypatch, scripted([Say(calls=calls), "done"]), flags=flags) as on:
+        await on.send("make it")
+        await on.sees("done")
+        await on.idle()
+        write_file("b.txt", "new\nand mine\n")
+        write_file("own.txt", "mine\n")
+        await on.press("escape", "escape")
+        await on.sees("- b.txt  (you changed it, too: left alone)")
+        await on.sees("+ own.txt  (yours: left alone)")
+        await on.press("enter")
+        await on.sees("Conversation and files, also b.txt")
+        await on.press("b")
+        await on.sees("rewound to before turn 1; files: removed a.txt")
+        assert (exists("a.txt"), read_file("b.txt")) == (False, "new\nand mine\n")
+        assert read_file("own.txt") == "mine\n"
+        await on.press("escape")  # clears the prompt
+        await on.send("/redo")
+        await on.sees("redid what the last rewind changed: a.txt")
+        assert read_file("a.txt") == "new\n"
 
 
 async def test_ctrl_c_stops_then_clears_then_leaves(monkeypatch):
@@ -173,6 +197,66 @@ async def test_two_equal_queued_messages_are_each_accepted_once(monkeypatch):
         await on.sees("End.")
         await on.idle()
         assert not on.app.conversation.view.queued_messages
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+async def test_an_interrupt_gives_the_queued_messages_back_into_the_prompt(monkeypatch, key):
+    pause = Pause()
+    model = scripted([["Half", pause], "More."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("first")
+        await on.send("second")
+        await on.type("third")
+        await on.press(key)
+        await on.sees("interrupted")
+        await on.idle()
+        assert on.app.prompt.text == "first\nsecond\nthird"
+        assert len(model.requests) == 1
+        await on.press("enter")
+        await on.sees("More.")
+        assert model.requests[-1].transcript[-1].text == "first\nsecond\nthird"
+
+
+async def test_up_takes_the_last_queued_message_back_to_edit_it(monkeypatch):
+    pause = Pause()
+    model = scripted([[Say("x", calls=[("ls", {})]), pause], "End."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("first")
+        await on.send("second")
+        await on.press("up")
+        await on.until(lambda: on.app.prompt.text == "second")
+        assert on.app.conversation.view.queued_messages == ("first",)
+        await on.press("!", "enter")
+        await on.sees("↳ second!")
+        pause.release()
+        await on.sees("End.")
+        texts = [item.text for item in model.requests[-1].transcript[-2:]]
+        assert texts == ["first", "second!"]
+
+
+async def test_a_queued_message_can_be_removed(monkeypatch):
+    pause = Pause()
+    model = scripted([[Say("x", calls=[("ls", {})]), pause], "End."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("/queue")
+        await on.sees("no message is queued")
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("first")
+        await on.send("second")
+        await on.send("/queue")
+        await on.sees("Queued messages")
+        await on.press("1", "enter")
+        await on.sees("Remove")
+        await on.press("r")
+        await on.until(lambda: on.app.conversation.view.queued_messages == ("second",))
+        pause.release()
+        await on.sees("End.")
+        assert model.requests[-1].transcript[-1].text == "second"
 
 
 @pytest.mark.parametrize("text", ["// a comment", "/ alone", "!"])

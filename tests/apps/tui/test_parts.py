@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 import pytest
 
 from tests.apps.tui.harness import write_file
@@ -210,6 +211,15 @@ def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
     assert status_area.render_status_line(view, info(), 22, DARK).plain == "ask · m    25% of 200k"
     assert status_area.render_status_line(view, info(), 3, DARK).plain == "ask"
     assert status_area.render_status_line(view, info(), 0, DARK).plain == ""
+
+
+def test_the_status_says_that_there_is_no_sandbox():
+    without = msgspec.structs.replace(info(), has_sandbox_problem=True)
+    line = status_area.render_status_line(ViewState(), without, 60, DARK).plain
+    assert line.strip() == "ask · no sandbox · m · /src/project"
+    assert (
+        status_area.render_status_line(ViewState(), without, 16, DARK).plain == "ask · no sandbox"
+    )
 
 
 def test_the_lines_above_the_prompt_show_todos_tasks_queue_and_activity():

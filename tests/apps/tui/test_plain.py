@@ -2,15 +2,29 @@
 
 import asyncio
 import os
+import pty
 import signal
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+from tests.apps.tui.events import after
 from tests.apps.tui.harness import exists, write_file
 from tests.apps.tui.tmux import PROGRAM
+from treadle.apps.tui.conversation import Conversation
+from treadle.apps.tui.local_host import LocalHost
+from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.plain import PlainFrontend
+from treadle.apps.tui.state.view_state import ViewState, close_stream
+from treadle.core.events import TextDelta
 from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
+CODE = (
+    "Look:\n\n```python\ndef f():\n    return 1\n```\n\n`x` is next. ~~No~~.\n\n~~~\na\n\nb\n~~~\n"
+)
 MAKE = FakeReply("I make it.", calls=(FakeCall("bash", {"command": "touch made.txt"}),))
 
 
@@ -23,6 +37,36 @@ async def start(server: ProviderServer, *more: str) -> asyncio.subprocess.Proces
         stderr=asyncio.subprocess.PIPE,
         env=env,
     )
+
+
+class PlainTerminal:
+    """The plain mode on a pseudo-terminal: what was typed, and all that was printed."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self.shown = ""
+
+    async def start(self, server: ProviderServer, *more: str) -> None:
+        env = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        command = (str(PROGRAM), "--plain", "--model=claude-sonnet-4-5", "--sandbox=off", *more)
+        self.process = await asyncio.create_subprocess_exec(
+            *command, stdin=self.slave, stdout=self.slave, stderr=self.slave, env=env
+        )
+        os.close(self.slave)
+
+    def type(self, line: str) -> None:
+        os.write(self.master, line.encode() + b"\n")
+
+    async def sees(self, text: str) -> str:
+        while text not in self.shown:
+            data = await asyncio.to_thread(os.read, self.master, 65_536)
+            self.shown += data.decode().replace("\r", "")
+        return self.shown
+
+    async def close(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+        os.close(self.master)
 
 
 async def run_lines(server: ProviderServer, *lines: str) -> tuple[int, str]:
@@ -152,3 +196,58 @@ async def test_fault_80_81_ctrl_c_stops_and_the_second_leaves():
         assert await asyncio.wait_for(process.wait(), 10) == 130
         process.stdin.close()
         await process.stdout.read()
+
+
+async def test_a_reply_with_code_is_printed_as_it_is_however_it_arrives():
+    for text in (CODE, "word " * 1_500 + "end\n"):
+        for size in (1, 2, 3, 7, 50, 100_000):
+            out = StringIO()
+            plain = PlainFrontend(LocalHost(Path.cwd()), TerminalOptions(), out)
+            state = SimpleNamespace(view=ViewState(), questions=[], is_idle=False)
+            plain._conversation = cast(Conversation, state)
+            for start in range(0, len(text), size):
+                delta = (TextDelta, text[start : start + size])
+                state.view = after(delta, view=state.view)
+                plain._on_change()
+            state.view = close_stream(state.view)
+            plain._on_change()
+            assert out.getvalue() == text
+
+
+async def test_the_prompt_and_the_message_are_shown_once():
+    on = PlainTerminal()
+    async with ProviderServer([FakeReply("Hello."), FakeReply("Bye.")], strict=False) as server:
+        await on.start(server, "hi there")
+        await on.sees("1 to 4: ")
+        on.type("2")
+        shown = await on.sees("Hello.\n[ask] > ")
+        assert shown.count("[ask] > ") == 1
+        assert "You: hi there\nHello." in shown
+        on.type("so long")
+        shown = await on.sees("Bye.\n[ask] > ")
+        assert shown.count("so long") == 1  # as typed
+        on.type("/todo")
+        await on.sees("[ask] > /todo\nthere is no todo list\n[ask] > ")
+        await on.close()
+
+
+async def test_lines_typed_before_a_question_do_not_answer_it():
+    on = PlainTerminal()
+    on.type("y")
+    async with ProviderServer(
+        [FakeReply("Yes?"), MAKE, FakeReply("Made.")], strict=False
+    ) as server:
+        await on.start(server)
+        await on.sees("1 to 4: ")
+        assert not exists(str(Path.home() / ".treadle" / "trust.json"))
+        on.type("1")
+        await on.sees("Yes?")  # the line was kept as a message
+        on.type("make it")
+        await on.sees("Allow, 1 to 4: ")
+        on.type("stop it")
+        await on.sees("your message was sent; the question is still open\nAllow, 1 to 4: ")
+        assert not exists("made.txt")
+        on.type("y")
+        await on.sees("Made.")
+        assert b"stop it" in server.requests[-1].body
+        await on.close()

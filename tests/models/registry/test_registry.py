@@ -64,10 +64,9 @@ def test_a_name_leads_to_one_provider_and_model(name, full):
         ],
     ],
 )
-def test_the_model_is_made_by_the_right_wire_and_wrapped_in_healing(name, kind):
+def test_the_model_is_made_by_the_right_wire(name, kind):
     made = model(name, environ={})
-    assert type(made).__name__ == "QuarantiningModel"
-    assert type(made._model).__name__ == kind  # type: ignore[attr-defined]
+    assert type(made).__name__ == kind
     assert made.name == resolve_full_name(name)
     assert made.card.name == made.name
 
@@ -140,7 +139,7 @@ async def test_the_openai_key_stays_at_home_too(environ, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-precious")
     alias = {"a": {"model": "gpt-5", "base_url": "https://collector.example/v1"}}
     made = model("a", aliases=alias, environ=environ)
-    codec = made._model._codec  # type: ignore[attr-defined]
+    codec = made._codec  # type: ignore[attr-defined]
     try:
         sent = codec.auth_headers()
     except AccessDenied:

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import stat
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from treadle.core.contracts.store import Store
 from treadle.core.errors import SessionBusy, SessionNotFound, SessionTooNew, StoreError
-from treadle.core.transcript.content import Text
-from treadle.core.transcript.entries import EarlyResult, Entry, ItemAdded, TurnBegan, fold_entries
-from treadle.core.transcript.items import ToolResultItem, UserItem
+from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.entries import (
+    EarlyResult,
+    Entry,
+    Intent,
+    ItemAdded,
+    NoticeShown,
+    TurnBegan,
+    fold_entries,
+)
+from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem, to_user_item
 from treadle.sessions import Journal, resume
+from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import WRITE_DELAY, read_entries
+from treadle.sessions.log.lock import is_locked
 from treadle.sessions.log.records import FORMAT_VERSION, ForkPoint, JournalHeader, encode_header
 from treadle.testing.conformance.store import EVERY_ENTRY_KIND, StoreConformance
+from treadle.testing.faulty_files import FaultyFiles, FileFault
 from treadle.testing.stores import MemoryStore
 
 
@@ -225,3 +239,141 @@ async def test_fault_14_a_second_opening_says_who_has_it(tmp_path: Path) -> None
     assert read_entries(tmp_path / "s") == [said("one")]  # it can be read all the same
     await journal.aclose()
     await resume(tmp_path / "s").journal.aclose()
+
+
+async def test_every_new_folder_above_a_session_is_synced_with_its_first_entries(
+    tmp_path: Path,
+) -> None:
+    files = FaultyFiles()
+    journal = Journal.create(tmp_path / "data/treadle/sessions/project/s", files=files)
+    journal.append(NoticeShown("one"))
+    await journal.flush()
+    synced = {call for call in files.calls if call.startswith("sync ") and call.endswith("/")}
+    parents = ["s", "project", "sessions", "treadle", "data", tmp_path.name]
+    assert synced == {f"sync {name}/" for name in parents}
+    await journal.aclose()
+
+
+async def test_a_blob_whose_folder_could_not_be_synced_is_synced_at_the_next_try(
+    tmp_path: Path,
+) -> None:
+    is_failing = [True]
+
+    def fail_first_folder_sync(number: int, name: str) -> FileFault | None:
+        if is_failing[0] and name == "sync blobs/":
+            return FileFault("error", errno.EIO)
+        return None
+
+    files = FaultyFiles(fail_first_folder_sync)
+    journal = Journal.create(tmp_path / "s", files=files)
+    journal.append(ItemAdded(to_user_item("x" * 100_000)))
+    with pytest.raises(StoreError):
+        await journal.flush()
+    is_failing[0], before = False, len(files.calls)
+    await journal.flush()
+    assert "sync blobs/" in files.calls[before:]
+    await journal.aclose()
+
+
+async def test_a_damaged_blob_is_written_again_when_its_content_comes_again(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    entry = ItemAdded(to_user_item("x" * 100_000))
+    journal.append(entry)
+    await journal.aclose()
+    [blob] = [path for path in (tmp_path / "s/blobs").rglob("*") if path.is_file()]
+    blob.write_bytes(b"?" * blob.stat().st_size)
+    journal = resume(tmp_path / "s").journal
+    journal.append(entry)
+    await journal.aclose()
+    assert read_entries(tmp_path / "s") == [entry, entry]
+
+
+class SlowFiles(FaultyFiles):
+    """The first sync of the journal waits until `release` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.syncs = threading.Event()
+        self.release = threading.Event()
+
+    def sync(self, fd: int) -> None:
+        self.syncs.set()
+        assert self.release.wait(30)
+        super().sync(fd)
+
+
+async def test_a_cancelled_close_writes_all_entries_before_it_releases_the_session(
+    tmp_path: Path,
+) -> None:
+    files = SlowFiles()
+    journal = Journal.create(tmp_path / "s", files=files)
+    journal.append(NoticeShown("one"))
+    flush = asyncio.create_task(journal.flush())
+    await asyncio.to_thread(files.syncs.wait)
+    journal.append(NoticeShown("two"))
+    closing = asyncio.create_task(journal.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.sleep(0)
+    assert is_locked(tmp_path / "s")
+    files.release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await flush
+    assert not is_locked(tmp_path / "s")
+    assert read_entries(tmp_path / "s") == [NoticeShown("one"), NoticeShown("two")]
+    assert journal.unwritten_entries == ()
+
+
+async def test_a_closed_session_with_unwritten_entries_is_not_written_without_its_lock(
+    tmp_path: Path,
+) -> None:
+    is_full = [True]
+
+    def fill_disk(number: int, name: str) -> FileFault | None:
+        is_write = name.startswith("write")
+        return FileFault("error", errno.ENOSPC) if is_full[0] and is_write else None
+
+    journal = Journal.create(tmp_path / "s", files=FaultyFiles(fill_disk))
+    journal.append(NoticeShown("one"))
+    with pytest.raises(StoreError):
+        await journal.aclose()
+    is_full[0] = False
+    with pytest.raises(StoreError, match="is closed, and its last entries are not written"):
+        await journal.flush()
+    assert not (tmp_path / "s/journal.jsonl").exists()
+    assert journal.unwritten_entries == (NoticeShown("one"),)
+
+
+@pytest.mark.parametrize("secret", ["assistant", "tool_result", 'pass"word\\9', "änderung\n1"])
+async def test_a_secret_is_not_written_and_every_line_stays_readable(
+    tmp_path: Path, secret: str
+) -> None:
+    raw = json.dumps({"command": f"login {secret}"}, ensure_ascii=False)
+    call = ToolCall("call_assistant", "bash", raw)
+    entries: list[Entry] = [
+        ItemAdded(to_user_item(f"it is {secret}")),
+        ItemAdded(AssistantItem((Text(secret * 20_000), call), "tool_use")),
+        Intent("call_assistant", "bash", "key", "irreversible", {"path": [secret]}, raw),
+        ItemAdded(ToolResultItem("call_assistant", "bash", (Text(secret),), data={"x": secret})),
+    ]
+    journal = Journal.create(tmp_path / "s")
+    journal.redactor = EntryRedactor([secret])
+    for entry in entries:
+        journal.append(entry)
+    await journal.aclose()
+    read = read_entries(tmp_path / "s")
+    assert [type(entry) for entry in read] == [type(entry) for entry in entries]
+    assert read[0] == ItemAdded(to_user_item("it is [redacted]"))
+    reply: Any = read[1].item  # type: ignore[union-attr]
+    assert reply.text == "[redacted]" * 20_000
+    assert reply.calls == (ToolCall("call_assistant", "bash", '{"command": "login [redacted]"}'),)
+    assert read[2] == Intent(
+        "call_assistant",
+        "bash",
+        "key",
+        "irreversible",
+        {"path": ["[redacted]"]},
+        reply.calls[0].raw,
+    )
+    assert resume(tmp_path / "s").damage == ()

@@ -13,6 +13,7 @@ from tests.workspace.helpers import BOTH, alive, gone, marker, seen
 from treadle import Agent
 from treadle.core.contracts.policy import Allow, PermissionRequest, Verdict
 from treadle.core.events import TaskFinished, ToolDetached, ToolProgress
+from treadle.core.loop import tool_runner
 from treadle.core.steps import AfterToolResult, Finished
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
@@ -389,6 +390,31 @@ async def test_an_interrupted_command_leaves_nothing(folder: Path, sandbox: bool
         with pytest.raises(asyncio.CancelledError):
             await work
         assert not alive(mark)
+
+
+@Both
+@pytest.mark.parametrize("waits", [True, False], ids=["shown", "just printed"])
+async def test_an_interrupted_command_keeps_what_it_printed(
+    folder: Path, sandbox: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_runner, "INTERRUPT_GRACE_SECONDS", 30)  # on a busy machine, too
+    mark = marker()
+    async with hands(folder, sandbox=sandbox) as agent:
+        call = bash(f"seq 3; echo last; exec sleep {mark}")
+        witness = RecordingObserver()
+        driver = Agent(Scripted([Say(calls=[call])]), [agent.tools], observers=[witness]).start(
+            input="go"
+        )
+        work = asyncio.ensure_future(driver.next())
+        await seen(mark)
+        while waits and not witness.events_of(ToolProgress):
+            await asyncio.sleep(0.005)
+        driver.interrupt()
+        await work
+        [item] = [item for item in driver.transcript if isinstance(item, ToolResultItem)]
+        await driver.aclose()
+    assert item.text.startswith("1\n2\n3\nlast\n[interrupted")
+    assert item.is_error
 
 
 async def test_fault_78_a_workspace_that_breaks_is_an_error_result(folder: Path) -> None:

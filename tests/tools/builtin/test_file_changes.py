@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 import time
@@ -51,6 +52,50 @@ async def test_a_file_that_was_not_read_whole_is_not_overwritten(folder: Path) -
     assert "only a part of a.py" in failed(part[1])
     assert plain(halves[2]) == plain(halves[3]) == "Wrote a.py, now 1 line."
     assert (folder / "a.py").read_text() == "x = 2\n"
+
+
+async def test_half_an_emoji_is_refused_by_every_tool_that_creates_a_file(folder: Path) -> None:
+    half = "smile \ud83d"
+    patch = f"*** Begin Patch\n*** Add File: a.txt\n+{half}\n*** End Patch\n"
+    async with hands(folder) as agent:
+        written: list[Any] = [
+            ("write", json.dumps({"file_path": "a.txt", "content": half})),
+            ("edit", json.dumps({"file_path": "a.txt", "old_string": "", "new_string": half})),
+            ("apply_patch", json.dumps({"patch": patch})),
+        ]
+        items = await agent.do(*written)
+    assert all("half a surrogate pair" in failed(item) for item in items)
+    assert not (folder / "a.txt").exists()
+
+
+@pytest.mark.parametrize("reads", [[], [("read", {"file_path": "a.py", "limit": 5})]])
+@pytest.mark.parametrize("tool", ["edit", "apply_patch"])
+async def test_a_file_that_was_edited_is_not_overwritten_unless_it_was_read_whole(
+    folder: Path, reads: list[tuple[str, dict[str, Any]]], tool: str
+) -> None:
+    lines = [f"line {number}\n" for number in range(5_000)]
+    (folder / "a.py").write_text("".join(lines))
+    patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-line 2\n+two\n*** End Patch"
+    edit = {"file_path": "a.py", "old_string": "line 2\n", "new_string": "two\n"}
+    change = ("edit", edit) if tool == "edit" else ("apply_patch", {"patch": patch})
+    async with hands(folder) as agent:
+        *_, edited, written = await agent.do(
+            *reads, change, ("write", {"file_path": "a.py", "content": "x\n"})
+        )
+    assert not edited.is_error
+    assert "only a part of a.py was read" in failed(written)
+    assert (folder / "a.py").read_text() == "".join([*lines[:2], "two\n", *lines[3:]])
+
+
+async def test_a_file_that_was_read_whole_and_edited_may_be_overwritten(folder: Path) -> None:
+    (folder / "a.py").write_text(CODE)
+    async with hands(folder) as agent:
+        *_, written = await agent.do(
+            ("read", {"file_path": "a.py"}),
+            ("edit", {"file_path": "a.py", "old_string": "one", "new_string": "three"}),
+            ("write", {"file_path": "a.py", "content": "x\n"}),
+        )
+    assert plain(written) == "Wrote a.py, now 1 line."
 
 
 async def test_mode_line_ends_and_mark_stay(folder: Path) -> None:

@@ -6,7 +6,12 @@ import pytest
 
 from tests.tools.builtin.helpers import Hands, failed, hands, plain
 from tests.workspace.helpers import needs_bubblewrap
+from treadle.policy.evaluation.context import PolicyContext
+from treadle.policy.policy import RulePolicy
+from treadle.policy.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import builtin_tools
+from treadle.tools.builtin.search import ripgrep
+from treadle.tools.builtin.session import FindDenied
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 
@@ -154,6 +159,68 @@ async def test_of_many_lines_the_first_files_are_shown_in_the_order_of_their_lin
     assert plain(rest).startswith("a.txt.more:6:line 6\n")
 
 
+@pytest.mark.parametrize("pattern", ["**/*", "*", "**", "**/*.py", "*.py", "src/**", "{src,gen}/*"])
+async def test_ignored_files_and_those_of_git_are_not_found_by_any_pattern(
+    tree: Path, pattern: str
+) -> None:
+    (tree / ".gitignore").write_text("built/\nnode_modules/\nsecret.py\n*.gen.py\n")
+    (tree / "gen").mkdir()
+    for name in ("node_modules/m/x.py", "secret.py", "src/a.gen.py", "gen/b.gen.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("needle\n")
+    async with hands(tree) as agent:
+        glob = plain(await agent.one("glob", pattern=pattern))
+        for mode in ("files_with_matches", "content", "count"):
+            item = await agent.one("grep", pattern="needle", glob=pattern, output_mode=mode)
+            names = {line.partition(":")[0] for line in plain(item).splitlines()}
+            assert names <= {".config/five.py", "src/deep/two.py", "src/one.py", "src/three.ts"}
+            assert names & {"src/one.py"}
+    own = {".config/five.py", ".gitignore", "src/deep/two.py", "src/one.py", "src/three.ts"}
+    assert {"src/one.py"} <= set(glob.splitlines()) <= own
+
+
+async def test_an_ignored_folder_can_be_searched_when_it_is_named(tree: Path) -> None:
+    async with hands(tree) as agent:
+        files = await agent.one("glob", pattern="*.py", path="built")
+        lines = await agent.one("grep", pattern="needle", path="built", glob="*.py")
+    assert plain(files) == plain(lines) == "built/four.py"
+
+
+async def test_a_match_far_out_in_a_long_line_is_shown(folder: Path) -> None:
+    (folder / "long.js").write_text("a" * 2_000 + "ä needle" + "b" * 2_000 + "\n")
+    async with hands(folder) as agent:
+        item = await agent.one("grep", pattern="needle", output_mode="content")
+    [line] = plain(item).splitlines()
+    assert line.startswith("long.js:1:[1903 bytes] ...aaa")
+    assert "ä needlebbb" in line
+    assert line.endswith("bbb... [1606 more bytes]")
+
+
+async def test_the_number_of_further_matches_is_not_understated(folder: Path) -> None:
+    (folder / "a.txt").write_text("needle\n" * 1_220)
+    async with hands(folder) as agent:
+        item = await agent.one("grep", pattern="needle", output_mode="content")
+        last = await agent.one("grep", pattern="needle", output_mode="content", offset=1_000)
+    assert plain(item).endswith("\n(more; continue with offset=250)")
+    assert plain(last).endswith("a.txt:1220:needle")
+
+
+async def test_a_search_says_what_could_not_be_searched(
+    folder: Path, own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a.txt").write_text("needle\n")
+    program = own_place / "rg"
+    problem = "rg: ./no: Permission denied"
+    program.write_text(f"#!/bin/sh\nprintf './a.txt\\000'\necho '{problem}' >&2\nexit 2\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda: str(program))
+    async with hands(folder) as agent:
+        found = await agent.one("grep", pattern="needle")
+        files = await agent.one("glob", pattern="*.txt")
+    warning = "(incomplete; not searched: ./no: Permission denied)"
+    assert plain(found) == plain(files) == f"a.txt\n{warning}"
+
+
 @needs_bubblewrap
 async def test_search_works_where_a_sandbox_is_required(tree: Path) -> None:
     workspace = await LocalWorkspace.open(tree, WorkspaceOptions(sandbox="required"))
@@ -167,3 +234,42 @@ async def test_search_works_where_a_sandbox_is_required(tree: Path) -> None:
         await workspace.aclose()
     assert "src/one.py:1" in plain(found)
     assert plain(files) == "src/one.py"
+
+
+async def test_a_search_leaves_out_denied_files_and_says_so(tree: Path) -> None:
+    (tree / ".env").write_text("needle=secret\n")
+    (tree / "src/k[1].pem").write_text("needle\n")
+    (tree / "alias.txt").hardlink_to(tree / ".env")
+    rules = parse_rules({"deny": ["Read(.env)", "Read(*.pem)"]}, root=str(tree), home="/h")
+    policy = RulePolicy(PolicyContext(str(tree), "/h", rules, tools_skip_denied=True))
+
+    async def get_find_denied() -> FindDenied | None:
+        return policy.find_denied if policy.denies_files else None
+
+    async with hands(tree, get_find_denied=get_find_denied, agent={"policy": policy}) as agent:
+        found, named, none = await agent.do(
+            ("grep", {"pattern": "needle"}),
+            ("grep", {"pattern": "needle", "glob": ".env"}),
+            ("grep", {"pattern": "needle", "path": "src/deep"}),
+        )
+    note = "(not searched, because a rule denies reading: "
+    assert plain(found).split("\n") == [
+        ".config/five.py", "src/deep/two.py", "src/one.py", "src/three.ts",
+        note + ".env, alias.txt, src/k[1].pem)",
+    ]  # fmt: skip
+    assert plain(named) == f"No matches.\n{note}.env)"
+    assert plain(none) == "src/deep/two.py"
+
+
+async def test_whether_a_denied_file_matches_is_not_told(tree: Path) -> None:
+    (tree / ".env").write_text("KEY=hunter2\n")
+
+    async def get_find_denied() -> FindDenied:
+        return lambda paths: [path for path in paths if path.endswith("/.env")]
+
+    async with hands(tree, get_find_denied=get_find_denied) as agent:
+        right, wrong = await agent.do(
+            ("grep", {"pattern": "hunter2", "output_mode": "count"}),
+            ("grep", {"pattern": "hunter3", "output_mode": "count"}),
+        )
+    assert plain(right) == plain(wrong)

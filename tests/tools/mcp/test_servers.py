@@ -18,7 +18,7 @@ from treadle.core.transcript.content import Document, Image, Text
 from treadle.models import Say, Scripted
 from treadle.testing.conformance.source import check_source
 from treadle.tools.mcp import McpServer
-from treadle.tools.mcp.tool import check_arguments, make_tool_name, sanitize_server_name
+from treadle.tools.mcp.tool import check_arguments, make_tool_names, sanitize_server_name
 
 SDK = str(Path(__file__).with_name("sdk_server.py"))
 
@@ -173,12 +173,17 @@ async def test_a_server_of_the_official_sdk_speaks_the_newer_protocol(own_place:
 def test_names_are_taken_by_every_provider_and_by_rules():
     assert sanitize_server_name("my server (beta)!") == "my_server_beta"
     assert sanitize_server_name("a__b") == "a_b"
-    assert make_tool_name("db", "query.run", {}) == "mcp__db__query_run"
-    taken = {"mcp__db__query_run": 1}
-    other = make_tool_name("db", "query/run", taken)
-    assert other != "mcp__db__query_run"
-    assert len(make_tool_name("db", "x" * 200, {})) == 64
-    assert make_tool_name("", "", {}) == "mcp__server__tool"
+    assert make_tool_names("db", ["query.run"]) == {"query.run": "mcp__db__query_run"}
+    assert [len(name) for name in make_tool_names("db", ["x" * 200]).values()] == [64]
+    assert make_tool_names("", [""]) == {"": "mcp__server__tool"}
+
+
+def test_a_name_means_the_same_tool_in_whatever_order_a_server_lists_them():
+    listed = ["query.run", "query/run", "query_run", "x" * 80 + "1", "x" * 80 + "2"]
+    names = make_tool_names("db", listed)
+    assert names == make_tool_names("db", listed[::-1])
+    assert len(set(names.values())) == len(listed)
+    assert names["query_run"] == "mcp__db__query_run"
 
 
 def test_arguments_are_checked_before_a_server_sees_them():

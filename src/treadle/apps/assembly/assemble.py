@@ -32,7 +32,7 @@ from treadle.apps.assembly.redaction import (
     redact_hooks,
     redact_source,
 )
-from treadle.apps.assembly.rules import is_trusted, load_rules, make_rule_saver
+from treadle.apps.assembly.rules import is_trusted, load_rules, make_file_denials, make_rule_saver
 from treadle.apps.assembly.sessions import (
     create_child_store,
     get_outputs_dir,
@@ -59,6 +59,7 @@ from treadle.policy.budgets import SharedBudget
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.tools.mcp.server import McpServer
     from treadle.workspace.local import WorkspaceOptions
@@ -102,7 +103,8 @@ class AgentSession(msgspec.Struct, frozen=True):
     """An agent, its session, and the parts that a host needs.
 
     `notes` are lines for the user: the model, what waits for approval, what a resumed session
-    lost. The state of `servers` changes while they start and stop.
+    lost. `session_warnings` are those about the session's log, which every host shows. The state
+    of `servers` changes while they start and stop.
     """
 
     agent: Agent
@@ -117,6 +119,7 @@ class AgentSession(msgspec.Struct, frozen=True):
     servers: tuple[McpServer, ...] = ()
     interrupt_handle: InterruptHandle = msgspec.field(default_factory=InterruptHandle)
     small_model: Model | None = None
+    session_warnings: tuple[str, ...] = ()
 
     @property
     def model(self) -> Model:
@@ -147,11 +150,13 @@ async def build_agent(
     hooks: Sequence[Hook] = (),
     observers: Sequence[Observer] = (),
     notify: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> AgentSession:
     """Build an agent and open its session. Invalid settings, rules and names raise here.
 
     Without `approve`, a call that needs approval is denied with a reason that the model reads.
-    `notify` receives lines for the user that are known only later.
+    `notify` receives lines for the user that are known only later; `warn`, by default the same,
+    those that the user has to see in any case, such as a missing sandbox.
     """
     options = options or SessionOptions()
     folder = folder.resolve()  # noqa: ASYNC240 - nothing else runs yet that it could block
@@ -160,19 +165,22 @@ async def build_agent(
     can_ask = options.interactive or options.suspend  # the user answers now, or when resuming
 
     # Rules, model, session: what can be invalid fails here.
+    folder_notes = _check_added_folders(settings, folder)
     rules, rule_notes = load_rules(folder, options.allow, options.deny)
     model, model_summary = await choose_model(settings)
     is_small = _is_small(model)
     small_model = _create_small_model(settings)
     _check_prompt_length(options.prompt_chars, model)
-    store, view, session_notes = open_session(options.resume, folder)
-    notes = [model_summary, *settings.notes, *rule_notes, *session_notes]
+    store, view, session_notes = open_session(options.resume, folder, secrets)
+    notes = [model_summary, *settings.notes, *folder_notes, *rule_notes, *session_notes]
 
     async with AsyncExitStack() as on_error:
         on_error.push_async_callback(store.aclose)
         outputs_dir = get_outputs_dir(store)
         workspace = LazyWorkspace(
-            folder, lambda: _make_workspace_options(settings, folder, outputs_dir, secrets), notify
+            folder,
+            lambda: _make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
+            warn or notify,
         )
         on_error.push_async_callback(workspace.aclose)
         if settings.sandbox == "required":
@@ -183,6 +191,8 @@ async def build_agent(
             mode=settings.permission_mode,
             interactive=approve is not None,
             added_folders=settings.add_dir,
+            # The results of earlier calls and the user's own skills name files in these folders.
+            readable=(str(outputs_dir), str(treadle_home() / "skills")),
             save_rules=make_rule_saver(folder),
         )
 
@@ -195,7 +205,7 @@ async def build_agent(
         model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
 
         # Tools: built-in, then MCP servers and skills
-        builtin = _make_builtin_tools(model, workspace, can_ask=can_ask)
+        builtin = _make_builtin_tools(model, workspace, policy, can_ask=can_ask)
         if view is not None:
             builtin.restore_cwd(store.session_id, view.transcript)
         tools: list[ToolLike] = [redact_source(builtin, secrets)]
@@ -289,10 +299,6 @@ async def build_agent(
             from treadle.agents.structured_output import StructuredOutput
 
             structured_output = StructuredOutput(options.output_schema, model)
-            model_options = structured_output.add_schema(model_options)
-            if structured_output.final_answer is not None:
-                gates.append(structured_output.final_answer)
-                tools.append(structured_output.final_answer)
 
         agent = Agent(
             _wrap_model(model, store, secrets, suspend=options.suspend),
@@ -308,6 +314,7 @@ async def build_agent(
             workspace=workspace,
             options=model_options,
             keep_output=make_output_saver(outputs_dir),
+            structured_output=structured_output,
             **({} if is_small else _make_subagent_options(folder, trusted, store, notes)),
         )
         session = AgentSession(
@@ -323,6 +330,7 @@ async def build_agent(
             servers=servers,
             interrupt_handle=interrupt_handle,
             small_model=small_model,
+            session_warnings=session_notes,
         )
         on_error.pop_all()
         return session
@@ -387,8 +395,17 @@ def _wrap_policy(policy: LazyPolicy, store: Store, *, suspend: bool) -> Policy:
 # ------------------------------------------------------------------ workspace, tools, subagents
 
 
+def _check_added_folders(settings: Settings, folder: Path) -> list[str]:
+    """Notes on folders that do not exist; one that the command line names is an error."""
+    origin = settings.origin("add_dir")
+    missing = [one for one in settings.add_dir if not Path(folder, one).expanduser().is_dir()]
+    if missing and origin.startswith("--"):
+        raise ConfigError(f"{origin}: there is no folder {missing[0]}")
+    return [f"{origin}: there is no folder {one}" for one in missing]
+
+
 def _make_workspace_options(
-    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...]
+    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...], rules: RuleSet
 ) -> WorkspaceOptions:
     from treadle.workspace.local import WorkspaceOptions
 
@@ -398,6 +415,8 @@ def _make_workspace_options(
         readable=tuple(path for path in user_folders if path.is_dir()),
         sandbox=settings.sandbox,
         network=settings.network,
+        denials=make_file_denials(rules),
+        max_memory=settings.command_memory << 20 if settings.command_memory else None,
         outputs_dir=outputs_dir,
         secrets=secrets,
     )
@@ -414,14 +433,21 @@ class _WorkspacePreloader(BaseObserver):
             self._workspace.preload()
 
 
-def _make_builtin_tools(model: Model, workspace: LazyWorkspace, *, can_ask: bool) -> BuiltinSource:
+def _make_builtin_tools(
+    model: Model, workspace: LazyWorkspace, policy: LazyPolicy, *, can_ask: bool
+) -> BuiltinSource:
     """The built-in tools that this model can use; `ask` only if the user can answer."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
     names = list(SMALL_TOOLS if _is_small(model) else STANDARD_TOOLS)
     if not can_ask and "ask" in names:
         names.remove("ask")
-    return builtin_tools(workspace, names, native_pdf="documents" in model.card.abilities)
+    return builtin_tools(
+        workspace,
+        names,
+        native_pdf="documents" in model.card.abilities,
+        get_find_denied=policy.get_find_denied,
+    )
 
 
 def _make_subagent_options(

@@ -47,13 +47,13 @@ class TurnCheckpoints(BaseObserver):
             return
         async with self._lock:
             if self._recorded_turn_id != self._turn_id:
-                await self._recorder.get().record(self._turn_id)
+                await self._recorder.get().record(self._turn_id, "before")
                 self._recorded_turn_id = self._turn_id
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         is_ours = context.session_id == self._store.session_id
         if is_ours and self._recorded_turn_id == context.turn_id:
-            await self._recorder.get().record(context.turn_id)
+            await self._recorder.get().record(context.turn_id, "after")
         return None
 
     def on_event(self, event: Event) -> None:
@@ -79,6 +79,7 @@ class TurnCheckpoints(BaseObserver):
 
 class _BeforeEffect:
     points: frozenset[HookPoint] = frozenset({"before_effect"})
+    timeout: float | None = None  # a large folder takes its time
 
     def __init__(self, record: Callable[[], Awaitable[None]]) -> None:
         self._record = record

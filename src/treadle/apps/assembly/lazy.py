@@ -8,7 +8,7 @@ Used by assemble.py, checkpoints.py and `treadle replay`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -82,11 +82,11 @@ class LazyWorkspace:
         self,
         root: Path,
         options: Callable[[], WorkspaceOptions],
-        notify: Callable[[str], None] | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root.resolve()
         self._options = options
-        self._notify = notify
+        self._warn = warn
         self._local = Lazy(self._make_local)
         self._preload_task: asyncio.Task[LocalWorkspace] | None = None
         self._is_closed = False
@@ -112,10 +112,18 @@ class LazyWorkspace:
         """The real workspace, after the sandbox check."""
         local = self.get_local()
         await local.prepare()
-        notify, self._notify = self._notify, None
-        if notify is not None and not local.sandboxed and self._options().sandbox != "off":
-            notify(f"commands run without a sandbox: {local.sandbox_problem}")
+        warn, self._warn = self._warn, None
+        if warn is not None and self.sandbox_problem:
+            warn(f"commands run without a sandbox: {self.sandbox_problem}")
         return local
+
+    @property
+    def sandbox_problem(self) -> str:
+        """Why commands run without the sandbox that is wanted; "" if they run in it, or if that is
+        not known yet."""
+        if not self._local.is_made or not self._local.get().lacks_sandbox:
+            return ""
+        return self._local.get().sandbox_problem
 
     @property
     def root(self) -> Path:
@@ -160,6 +168,7 @@ class LazyPolicy:
         mode: PermissionMode,
         interactive: bool,
         added_folders: tuple[str, ...] = (),
+        readable: tuple[str, ...] = (),
         save_rules: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         self._workspace = workspace
@@ -167,6 +176,7 @@ class LazyPolicy:
         self._mode: PermissionMode = mode
         self._interactive = interactive
         self._added_folders = added_folders
+        self._readable = readable
         self._save_rules = save_rules
         self._policy = Lazy(self._make_policy)
 
@@ -190,6 +200,11 @@ class LazyPolicy:
             await self._workspace.open()  # the rules depend on whether there is a sandbox
         return self._policy.get()
 
+    async def get_find_denied(self) -> Callable[[Sequence[str]], list[str]] | None:
+        """Which of some files may not be read; None if no rule denies reading a file."""
+        policy = await self.get_policy()
+        return policy.find_denied if policy.denies_files else None
+
     def _make_policy(self) -> RulePolicy:
         from treadle.policy.policy import RulePolicy, build_policy_context
 
@@ -197,8 +212,16 @@ class LazyPolicy:
             if self._save_rules is not None:
                 self._save_rules(rules)
 
+        # The search tools and the sandbox leave out what a rule denies: see assemble.py.
+        context = msgspec.structs.replace(
+            build_policy_context(
+                self._workspace.root, self._rules(), self._added_folders, self._readable
+            ),
+            tools_skip_denied=True,
+            sandbox_hides_denied=self._workspace.get_local().sandboxed,
+        )
         return RulePolicy(
-            build_policy_context(self._workspace.root, self._rules(), self._added_folders),
+            context,
             mode=self._mode,
             interactive=self._interactive,
             sandboxed=self._workspace.get_local().sandboxed,

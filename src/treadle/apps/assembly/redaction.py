@@ -28,6 +28,7 @@ from treadle.core.contracts.hook import (
     HookInput,
     HookPoint,
     Permit,
+    get_hook_timeout,
 )
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
@@ -128,6 +129,7 @@ class RedactingHook:
     def __init__(self, hook: Hook, secrets: tuple[str, ...]) -> None:
         self._hook = hook
         self._secrets = secrets
+        self.timeout = get_hook_timeout(hook)
 
     @property
     def points(self) -> frozenset[HookPoint]:

@@ -18,6 +18,7 @@ from treadle.core.text import plural
 if TYPE_CHECKING:
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.policy.trust import TrustStore
+    from treadle.workspace.sandbox.protected_paths import FileDenials
 
 
 def trust_file() -> Path:
@@ -85,7 +86,8 @@ def _read_rules(folder: Path, files: Sequence[RulesFile]) -> tuple[RuleSet, list
     accepted = open_trust_store().has_accepted_rules(folder, project)
     if project.allow and not accepted:
         which = f"{plural(len(project.allow), 'allow rule')} of {folder / '.treadle'}"
-        notes.append(f"{which} not in force: run `treadle trust` to accept")
+        are = "is" if len(project.allow) == 1 else "are"
+        notes.append(f"{which} {are} not used; to accept: treadle trust")
     return user + filter_project_rules(project, is_accepted=accepted), notes
 
 
@@ -117,6 +119,19 @@ def _parse_flag_rules(folder: Path, allow: Sequence[str], deny: Sequence[str]) -
         except InvalidRule as error:
             raise ConfigError(f"--{flag}: {error}") from error
     return rules
+
+
+def make_file_denials(rules: RuleSet) -> FileDenials:
+    """The deny rules about files, for the sandbox: a command is held to them, too."""
+    from treadle.policy.ruleset.path_patterns import PathPattern
+    from treadle.policy.ruleset.rules import WRITE_TOOLS
+    from treadle.workspace.sandbox.protected_paths import FileDenials
+
+    patterns = [(r.tool, r.pattern) for r in rules.deny if isinstance(r.pattern, PathPattern)]
+    return FileDenials(
+        unreadable=tuple(pattern for tool, pattern in patterns if tool == "read"),
+        unwritable=tuple(pattern for tool, pattern in patterns if tool in WRITE_TOOLS),
+    )
 
 
 def make_rule_saver(folder: Path) -> Callable[[tuple[str, ...]], None]:

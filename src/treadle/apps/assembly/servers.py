@@ -21,6 +21,7 @@ from treadle.core.errors import ConfigError
 from treadle.tools.federation import Federation
 from treadle.tools.mcp.config import McpServerConfig, find_secret_variables, parse_server_config
 from treadle.tools.mcp.server import McpServer, McpState, McpStatus
+from treadle.tools.mcp.tool import sanitize_server_name
 
 Notify = Callable[[str], None]
 
@@ -87,13 +88,23 @@ def make_servers(
 ) -> McpServers:
     """The servers as a source; an invalid definition is noted and skipped.
 
-    `user_servers` are the names from the user's own settings; `trusted` is about the folder.
+    So is a server whose tools would have the names of another server's tools. `user_servers` are
+    the names from the user's own settings; `trusted` is about the folder.
     """
     problems, root = ServerProblems(notify), workspace.root
     objection = start_objections(root)
     servers: list[McpServer] = []
-    for name, definition in definitions.items():
+    owners: dict[str, str] = {}  # the servers by the name that their tools have
+    # The user's own first: a server of the folder must not take the place of one of them.
+    for name in sorted(definitions, key=lambda name: name not in user_servers):
+        definition = definitions[name]
         try:
+            owner = owners.setdefault(sanitize_server_name(name), name)
+            if owner != name:
+                raise ConfigError(
+                    f"MCP server {name!r} is not started: its tools would have the same names as "
+                    f"those of {owner!r} (mcp__{sanitize_server_name(name)}__*); rename one of them"
+                )
             if name in user_servers:
                 config = parse_server_config(name, definition)
                 config = _isolate_user_server(config, root, trusted)

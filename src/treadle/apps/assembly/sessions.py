@@ -6,7 +6,7 @@ Also where its long outputs and the sessions of its subagents are stored. Uses t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,22 +19,29 @@ if TYPE_CHECKING:
     from treadle.sessions.log.journal import Journal
 
 
-def open_session(resume: str | None, folder: Path) -> tuple[Store, View | None, tuple[str, ...]]:
+def open_session(
+    resume: str | None, folder: Path, secrets: Sequence[str] = ()
+) -> tuple[Store, View | None, tuple[str, ...]]:
     """The store of the session, its view, and notes for the user.
 
     `resume` is an id or a prefix of one, "" for the last session of the folder, None for a new one.
+    `secrets` are not written to its log.
     """
     from treadle.sessions.library import Library
+    from treadle.sessions.log.entry_redaction import EntryRedactor
 
     library = Library()
     if resume is None:
-        return library.create(folder), None, ()
+        journal = library.create(folder)
+        journal.redactor = EntryRedactor(secrets)
+        return journal, None, ()
     if not resume:
         last = library.find_latest(folder)
         if last is None:
             raise SessionNotFound(f"no session to continue in {folder}")
         resume = last.name
     resumed = library.resume(resume, folder=folder)
+    resumed.journal.redactor = EntryRedactor(secrets)
     return resumed.journal, resumed.view, resumed.warnings
 
 
@@ -81,6 +88,7 @@ def create_child_store(folder: Path, store: Store, parent_id: str, call_id: str)
         parent = next((one for one in list_descendants(parent) if one.name == parent_id), parent)
     child = parent / CHILDREN_DIR / f"{_make_file_name(call_id)}-{os.urandom(3).hex()}"
     journal = Journal.create(child, folder=str(folder))
+    journal.redactor = _as_journal(store).redactor
     journal.append(NoticeShown(f"started by call {call_id} of session {parent_id}"))
     return journal
 

@@ -31,6 +31,7 @@ from treadle.apps.cli.output import (
     RunReport,
     Stdout,
     StreamJsonHeader,
+    WarningPrinter,
     format_usage,
     get_turn_detail,
     redact_report,
@@ -41,7 +42,7 @@ from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.settings import Settings, load_settings
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
-from treadle.core.events import TurnResult
+from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
 from treadle.core.transcript import RunTools, Text, UserContent, pending
@@ -171,7 +172,7 @@ class HeadlessRun:
                 self._suspended = suspended
                 await self._suspend(suspended, session, driver)
                 code, detail = exit_codes.SUSPENDED, suspended.detail
-                return RunReport(reason="parked", exit_code=code, detail=detail)
+                return RunReport(reason="suspended", exit_code=code, detail=detail)
             finally:
                 await driver.aclose()
         except TreadleError as error:
@@ -197,11 +198,11 @@ class HeadlessRun:
         self._stdout.write_json(redact_for_display(header))
 
     async def _build_session(self, stream_json: StreamJsonWriter | None) -> AgentSession:
+        await self._prepare_embedded_model()
         line, observers = self._command_line, list[Observer]([self._totals])
         if stream_json is not None:
             observers.append(stream_json)
-        if self._progress is not None:
-            observers.append(self._progress)
+        observers.append(self._progress or WarningPrinter())
         resume = line.text("resume") if line.has("resume") else None
         options = SessionOptions(
             resume="" if line.has("continue") else resume,
@@ -219,9 +220,15 @@ class HeadlessRun:
             approve=self._decide,
             observers=observers,
             notify=self._print_note,
+            warn=lambda text: self._print_warning(text, stream_json),
         )
         for note in session.notes:
-            self._print_note(note)
+            if note not in session.session_warnings:
+                self._print_note(note)
+        for warning in session.session_warnings:
+            print_error(f"treadle: {redact_for_display(warning)}")
+        if self._progress is None and not self._settings.model:
+            self._name_embedded_model(session)
         if self._resume_input is None or not self._resume_input.answers:
             return session
         from treadle.apps.cli.resume_answers import record_answers
@@ -232,6 +239,17 @@ class HeadlessRun:
             await session.store.aclose()
             await session.aclose()
             raise
+
+    async def _prepare_embedded_model(self) -> None:
+        from treadle.apps.services import embedded_setup
+
+        if embedded_setup.is_maybe_needed(self._settings):
+            await embedded_setup.download_named(self._settings)
+
+    def _name_embedded_model(self, session: AgentSession) -> None:
+        """A tiny model is often wrong: the user learns which model it was, even in a script."""
+        if session.model.name.startswith("embedded/"):
+            print_error(f"treadle: {session.notes[0]}")
 
     def _prepare_resume(self, view: View, driver: Driver) -> None:
         """Prepare for open calls of an earlier process."""
@@ -296,6 +314,15 @@ class HeadlessRun:
         if self._progress is not None:
             self._progress.print_line(text)
 
+    def _print_warning(self, text: str, stream_json: StreamJsonWriter | None) -> None:
+        """Unlike a note it is printed without a terminal, too."""
+        if stream_json is not None:
+            stream_json.on_event(WarningRaised(self._session_id, "", 0, text))
+        if self._progress is not None:
+            self._progress.print_line(text)
+        elif stream_json is None and not self._command_line.has("quiet"):
+            print_error(f"treadle: {redact_for_display(text)}")
+
     def _interrupt(self, reason: str) -> None:
         if self._driver is not None:
             self._driver.interrupt(reason)
@@ -323,6 +350,8 @@ class HeadlessRun:
             code = exit_codes.exit_code_for(turn.error)
         elif reason == "end_turn" and self._denied:
             code = exit_codes.APPROVAL_NEEDED
+        elif reason == "end_turn" and turn.metadata.get("truncated"):
+            code = exit_codes.ERROR
         elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
             code, detail = exit_codes.ERROR, "the model returned an empty answer"
         if self._signals.exit_code is not None and reason == "aborted":

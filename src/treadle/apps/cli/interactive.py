@@ -5,10 +5,15 @@ Hosts do not import each other, so the terminal UI is imported by its name, as c
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from importlib import import_module
+from pathlib import Path
 
+from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli.console import UsageError, get_current_folder
 from treadle.apps.cli.options import CommandLine
+from treadle.apps.settings import load_settings
 
 TUI_MODULE = "treadle.apps.tui.main"
 HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "suspend", "quiet", "verbose")
@@ -19,8 +24,10 @@ def start_tui(command_line: CommandLine) -> int:
     for name in HEADLESS_OPTIONS:
         if command_line.has(name):
             raise UsageError(f"--{name.replace('_', '-')} works only with -p")
+    folder = get_current_folder()
+    _prepare_embedded_model(folder, command_line)
     exit_code: int = import_module(TUI_MODULE).start(
-        get_current_folder(),
+        folder,
         command_line.settings(),
         resume="" if command_line.has("continue") else command_line.text("resume") or None,
         prompt=command_line.prompt or "",
@@ -30,3 +37,15 @@ def start_tui(command_line: CommandLine) -> int:
         plain=command_line.has("plain"),
     )
     return exit_code
+
+
+def _prepare_embedded_model(folder: Path, command_line: CommandLine) -> None:
+    """Before the screen is taken: what is missing is downloaded, a better one offered once."""
+    from treadle.apps.services import embedded_setup
+
+    settings = load_settings(folder, command_line.settings(), is_trusted=lambda: is_trusted(folder))
+    if not embedded_setup.is_maybe_needed(settings):
+        return
+    if not settings.model and sys.stdin.isatty() and sys.stdout.isatty():
+        embedded_setup.offer_better()
+    asyncio.run(embedded_setup.download_named(settings))

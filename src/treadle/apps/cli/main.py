@@ -21,11 +21,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": (f"{_HERE}.models", "list the usable models; test or download one"),
     "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
     "trust": (f"{_HERE}.trust", "trust a folder: use its memory, settings, agents, hooks, servers"),
-    "config": (f"{_HERE}.config", "show all settings and their sources"),
+    "config": (f"{_HERE}.config", "show the settings and their sources; set one"),
     "sessions": (f"{_HERE}.sessions", "list, search, show, fork, rewind, undo, prune"),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
-    "undo": (f"{_HERE}.sessions:run_undo", "undo the file changes of the last turn (and redo)"),
-    "redo": (f"{_HERE}.sessions:run_redo", "redo what undo reverted"),
+    "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
+    "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
     "replay": (f"{_HERE}.replay", "replay a session offline"),
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": (f"{_HERE}.doctor", "check the installation and this machine"),
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
 }
+# Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
+SESSION_COMMANDS = ("list", "search", "show", "turns", "export", "fork", "rewind", "prune")
 AGENT_MODULE = "treadle.apps.cli.headless"
 HIDDEN_COMMANDS = ("redo",)  # the help names it with `undo`
 
@@ -67,19 +69,39 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
             print(f"treadle {__version__}")
         case ["help", "options"]:
             return run_module(COMMANDS["completions"][0], ["options"])
-        case ["--help" | "-h" | "help", *_]:
+        case ["help", name, *_] if name in commands:
+            return run_module(commands[name][0], ["--help"])
+        case ["--help" | "-h", *_] | ["help"]:
             print(format_help(commands))
+        case ["help", unknown, *_]:
+            return _report_unknown_command([unknown], commands)
         case [name, *rest] if name in commands:
             return run_module(commands[name][0], rest)
         case [] | [""]:
             return run_module(AGENT_MODULE, [])
         case [first, *_] if first.startswith("-") or " " in first:
             return run_module(AGENT_MODULE, arguments)
-        case [unknown, *_]:
-            print(f"treadle: unknown command {unknown!r}; see treadle --help", file=sys.stderr)
-            return USAGE_ERROR
+        case _:
+            return _report_unknown_command(arguments, commands)
     sys.stdout.flush()
     return 0
+
+
+def _report_unknown_command(words: list[str], commands: dict[str, tuple[str, str]]) -> int:
+    """Name the nearest command; several words are more likely a prompt without quotes."""
+    from treadle.core.text import suggest
+
+    known = {name: name for name in commands} | {
+        name: f"sessions {name}" for name in SESSION_COMMANDS if name not in commands
+    }
+    nearest = suggest(words[0], known, cutoff=0.75)
+    hint = "see `treadle --help`"
+    if nearest is not None:
+        hint = f"did you mean `treadle {known[nearest]}`?"
+    elif len(words) > 1:
+        hint = 'a prompt needs quotes: treadle "' + " ".join(words).replace('"', '\\"') + '"'
+    print(f"treadle: unknown command {words[0]!r}; {hint}", file=sys.stderr)
+    return USAGE_ERROR
 
 
 def run_module(target: str, arguments: list[str]) -> int:

@@ -68,6 +68,7 @@ OPTIONS: tuple[CliOption, ...] = (
 )
 OPTIONS_BY_LETTER = {option.short: option for option in OPTIONS if option.short}
 OPTIONS_BY_NAME = {option.name: option for option in OPTIONS}
+EXCLUSIVE_OPTIONS = (("continue", "resume"), ("quiet", "verbose"))
 OLD_NAMES = {"park": "suspend"}  # of version 0.1; still accepted, not in the help
 
 
@@ -109,6 +110,9 @@ def parse_command_line(arguments: list[str]) -> CommandLine:
             continue
         for option, value in _parse_option(word, words):
             _store_value(option, value, options)
+    for one, other in EXCLUSIVE_OPTIONS:
+        if one in options and other in options:
+            raise UsageError(f"--{one} and --{other} cannot be used together")
     if len(prompts) > 1:
         raise UsageError(f"{len(prompts)} prompts given; quote a prompt that has spaces")
     return CommandLine(prompts[0] if prompts else None, options)
@@ -163,7 +167,7 @@ def _store_value(option: CliOption, value: str, options: dict[str, object]) -> N
     else:
         if option.choices and option.name not in SETTINGS_BY_NAME and value not in option.choices:
             choices = ", ".join(option.choices)
-            raise UsageError(f"--{option.name} is {value!r}; it has to be one of {choices}")
+            raise UsageError(f"--{option.name} cannot be {value!r}; it must be one of {choices}")
         options[option.key] = value
 
 

@@ -3,6 +3,7 @@
     Stdout            writes without blocking the run; the reader may be slow or gone
     RunReport         the result: printed by `json`, and the last line of `stream-json`
     ProgressPrinter   an observer that prints a line for each event
+    WarningPrinter    an observer that prints the warnings only
 
 Used by headless.py. Events as JSON lines are in stream_json.py.
 """
@@ -137,6 +138,17 @@ def redact_report(report: RunReport) -> RunReport:
     )
 
 
+class WarningPrinter:
+    """An observer that prints warnings on stderr, for runs that show no progress."""
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, events.WarningRaised):
+            print_error(escape_invisible(strip_escapes(redact_for_display(event.text))))
+
+    def on_item(self, position: int, item: Item) -> None:
+        pass
+
+
 class ProgressPrinter:
     """An observer that prints a line per event on stderr."""
 
@@ -165,13 +177,14 @@ class ProgressPrinter:
                 self.print_line(f"  {text}")
             case events.UsageUpdated(turn=turn) if self._verbose:
                 self.print_line(f"  {format_usage(turn)}")
-            case events.LoopContinued(transition=transition) if self._verbose:
-                self.print_line(f"  continues: {transition}")
+            case events.LoopContinued(transition=why) if self._verbose and why != "tool_use":
+                self.print_line(f"  another request: {why.replace('_', ' ')}")
             case _:
                 pass
 
     def on_item(self, position: int, item: Item) -> None:
-        if self._verbose and isinstance(item, AssistantItem) and item.text.strip():
+        # The last reply has no calls: it is the answer, which stdout shows.
+        if self._verbose and isinstance(item, AssistantItem) and item.calls and item.text.strip():
             self.print_line(item.text.strip().splitlines()[0][:200])
 
 

@@ -54,9 +54,16 @@ def read_prompt(
         found = attachments.attach_mention(name, folder, lambda: added_folders, include_text=True)
         if found is not None:
             parts.append(found.content)
-            if found.problem:
-                print_error(f"treadle: {escape_invisible(found.problem)}")
+        problem = found.problem if found is not None else _describe_missing(name, folder)
+        if problem:
+            print_error(f"treadle: {escape_invisible(problem)}")
     return tuple(parts)
+
+
+def _describe_missing(name: str, folder: Path) -> str:
+    """A mention without a file may be any word (`@property`); one with a slash is a path."""
+    is_path = "/" in name and not name.startswith("/") and not (folder / name).is_dir()
+    return f"@{name} is not attached: there is no such file" if is_path else ""
 
 
 def read_stdin(*, wait: bool) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -15,16 +16,20 @@ from treadle.apps.cli.console import UsageError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript import AssistantItem, Text
+from treadle.models.output_schema import find_schema_problem
 
 
 def read_schema(file: str) -> dict[str, object]:
     try:
         schema = json.loads(Path(file).read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--output-schema {file}: {error}") from error
-    if not isinstance(schema, dict):
-        raise UsageError(f"--output-schema {file}: not a JSON object")
-    return schema
+    except OSError as error:
+        raise UsageError(f"--output-schema: cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"--output-schema: {file} is not JSON: {error}") from error
+    problem = find_schema_problem(schema)
+    if problem:
+        raise UsageError(f"--output-schema: {file} is not a JSON schema: {problem}")
+    return cast(dict[str, object], schema)
 
 
 async def run_structured_turn(session: AgentSession, driver: Driver) -> tuple[TurnResult, object]:

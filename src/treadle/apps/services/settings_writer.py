@@ -1,11 +1,12 @@
 """Writes one setting into the user's ~/.treadle/config.toml.
 
 Comments, order and all other values of the file stay. The new text is parsed before it replaces
-the file. Used when the user changes a setting in the terminal UI.
+the file. Used by the terminal UI and by `treadle config NAME VALUE`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -15,32 +16,45 @@ from treadle.apps.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 
+# A value on one line. The result is parsed and compared, so a wrong guess changes nothing.
+_VALUE = r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\[[^\n]*\]|[\w.+-]+)"""
 
-def write_setting(name: str, value: str) -> Path:
-    """Write `name = "value"`; returns the file."""
+
+def write_setting(name: str, value: object) -> Path:
+    """Write `name = value`, where None removes it; returns the file."""
     file = (treadle_home() / "config.toml").resolve()  # a symlink stays a symlink
     text = _read_config(file)
     try:
         wanted = {**tomllib.loads(text), name: value}
+        wanted = {key: one for key, one in wanted.items() if one is not None}
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: not changed, it is not TOML: {error}") from error
-    for changed in _candidate_edits(text, name, value):
+    literal = None if value is None else json.dumps(value, ensure_ascii=False)
+    for changed in _candidate_edits(text, name, literal):
         if _parse_toml(changed) == wanted:
-            _write_config(file, changed)
+            if changed != text:
+                _write_config(file, changed)
             return file
-    raise ConfigError(f'{file}: not changed; edit it and set {name} = "{value}"')
+    advice = f"set {name} = {literal}" if literal is not None else f"remove {name}"
+    raise ConfigError(f"{file}: not changed; edit it and {advice}")
 
 
-def _candidate_edits(text: str, name: str, value: str) -> Iterator[str]:
+def _candidate_edits(text: str, name: str, literal: str | None) -> Iterator[str]:
     """Possible new texts, the best first: a line of a multi-line string may look like the key."""
     line = re.compile(
-        rf"^([ \t]*(?:{name}|\"{name}\"|'{name}')[ \t]*=[ \t]*)(?:\"[^\"\n]*\"|'[^'\n]*')",
+        rf"^([ \t]*(?:{name}|\"{name}\"|'{name}')[ \t]*=[ \t]*){_VALUE}",
         re.MULTILINE,
     )
     for match in line.finditer(text):
-        yield f'{text[: match.start()]}{match[1]}"{value}"{text[match.end() :]}'
+        if literal is not None:
+            yield f"{text[: match.start()]}{match[1]}{literal}{text[match.end() :]}"
+        else:
+            yield text[: match.start()] + re.sub(r"^[^\n]*\n?", "", text[match.end() :])
+    if literal is None:
+        yield text
+        return
     end = "\r\n" if "\r\n" in text else "\n"
-    new = f'{name} = "{value}"{end}'
+    new = f"{name} = {literal}{end}"
     if not (table := re.search(r"^[ \t]*\[", text, re.MULTILINE)):
         yield f"{text}{'' if not text or text.endswith(end) else end}{new}"
     else:

@@ -1,44 +1,118 @@
 """Undo, redo, rewind and fork: what `treadle sessions` and the terminal UI share.
 
-The log of a session is in treadle.sessions.history, the files in treadle.workspace.checkpoints.
+The first three begin with a plan: what would happen to which file, and whose changes it has. Before
+a file changes, the current files are stored and named in the log, so that redo brings them back.
+The log of a session is in treadle.sessions, the files in treadle.workspace.checkpoints.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from treadle.core.errors import WorkspaceError
+import msgspec
+
+from treadle.core.contracts.store import Store
+from treadle.core.errors import StoreError, WorkspaceError
 from treadle.core.text import plural
-from treadle.core.transcript.entries import NoticeShown
-from treadle.sessions.history import TurnInfo, find_turn, fork, list_turns
+from treadle.core.transcript.entries import Checkpoint, NoticeShown, Restore
+from treadle.sessions.file_history import WorkSpan, read_file_history
+from treadle.sessions.history import TurnInfo, fork, list_turns
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
-    from treadle.workspace.checkpoints import Checkpoints
-    from treadle.workspace.checkpoints.restore import RestoreResult
+    from treadle.workspace.checkpoints import (
+        Checkpoints,
+        RestorePlan,
+        RestoreResult,
+    )
+
+_CHANGED_SINCE = "you changed it after the agent"
+SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+MAX_LISTED_PATHS = 20
 
 
-def list_changing_turns(session_dir: Path) -> list[TurnInfo]:
-    """The turns that changed files, oldest first."""
-    return [
-        turn
-        for turn in list_turns(session_dir)
-        if turn.checkpoint_after and turn.checkpoint_before != turn.checkpoint_after
-    ]
+class PlannedRestore(msgspec.Struct, frozen=True):
+    """An undo, redo or rewind of files that has not happened. `turn`: None if it is rewound."""
+
+    action: Literal["undo", "rewind", "redo"]
+    seq: int
+    turn: TurnInfo | None
+    plan: RestorePlan
 
 
-def find_tree_before(session_dir: Path, turn_id: str) -> str:
-    """The files before a turn, or "". A turn without checkpoints has those of the next one."""
-    number = find_turn(session_dir, turn_id).number
-    later = [turn for turn in list_turns(session_dir) if turn.number >= number]
-    return next((turn.checkpoint_before for turn in later if turn.checkpoint_before), "")
+# --- plan ----------------------------------------------------------------------------------
 
 
-async def apply_turn(checkpoints: Checkpoints, turn: TurnInfo, *, is_undo: bool) -> RestoreResult:
-    """Undo or redo what a turn changed; files that changed since are skipped."""
-    old, new = turn.checkpoint_before, turn.checkpoint_after
-    return await checkpoints.apply(new, old) if is_undo else await checkpoints.apply(old, new)
+async def plan_undo(checkpoints: Checkpoints, session_dir: Path) -> PlannedRestore:
+    """Undo of the last turn that changed files and is not undone."""
+    history, has_changes = read_file_history(session_dir), False
+    for turn in reversed(list_turns(session_dir)):
+        has_changes = has_changes or any(span.seq == turn.seq for span in history.spans)
+        spans = history.list_spans(turn.seq, turn.seq)
+        if all(span.before == span.after for span in spans):
+            continue
+        plan = await _plan_spans(checkpoints, spans)
+        if plan is not None and (plan.by("agent", "both", "unknown") or plan.skipped):
+            return PlannedRestore("undo", turn.seq, turn, plan)
+    if not has_changes:
+        raise StoreError(f"nothing to undo: no turn of session {session_dir.name} changed files")
+    raise StoreError("nothing left to undo")
+
+
+async def plan_redo(checkpoints: Checkpoints, session_dir: Path) -> PlannedRestore:
+    """Redo of what the last undo or rewind took back."""
+    history = read_file_history(session_dir)
+    if not history.restores:
+        raise StoreError("nothing to redo")
+    past = history.restores[-1]
+    plan = await checkpoints.plan([(past.tree_before, past.restore.tree, False)])
+    undone = [turn for turn in list_turns(session_dir) if turn.seq == past.restore.seq]
+    is_undo = past.restore.action == "undo"
+    return PlannedRestore("redo", past.restore.seq, undone[0] if undone and is_undo else None, plan)
+
+
+async def plan_rewind(
+    checkpoints: Checkpoints, session_dir: Path, turn: TurnInfo
+) -> PlannedRestore | None:
+    """Rewind of the files to before a turn; None if no file was changed since."""
+    plan = await _plan_spans(checkpoints, read_file_history(session_dir).list_spans(turn.seq))
+    return None if plan is None else PlannedRestore("rewind", turn.seq, turn, plan)
+
+
+async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> RestorePlan | None:
+    if not spans:
+        return None
+    return await checkpoints.plan([(one.before, one.after, one.is_interrupted) for one in spans])
+
+
+# --- run -----------------------------------------------------------------------------------
+
+
+async def run_restore(
+    checkpoints: Checkpoints, store: Store, planned: PlannedRestore, include: Collection[str] = ()
+) -> RestoreResult:
+    """Restore the files as planned; `include` are files that the user changed, too."""
+    from treadle.workspace.checkpoints import RestoreResult, SkippedPath
+
+    plan = planned.plan
+    goal = await checkpoints.make_goal(plan, include)
+    skipped = [SkippedPath(path, _CHANGED_SINCE) for path in list_left_alone(plan, include)]
+    skipped += [*plan.skipped, *goal.skipped]
+    restored = RestoreResult((), ())
+    if goal.tree != plan.current or not skipped:
+        # Durable before the first change, so that redo is possible whatever happens.
+        entry = Restore(planned.action, planned.seq, goal.tree)
+        store.append(Checkpoint("", plan.current, restore=entry))
+        await store.flush()
+        restored = await checkpoints.apply(plan.current, goal.tree)
+    return msgspec.structs.replace(restored, skipped=(*skipped, *restored.skipped))
+
+
+def list_left_alone(plan: RestorePlan, include: Collection[str]) -> list[str]:
+    """The files that the agent and then the user changed, and that are not restored."""
+    return [change.path for change in plan.by("both") if change.path not in include]
 
 
 def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
@@ -52,15 +126,60 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
     return Checkpoints(folder, library.checkpoint_dir(folder))
 
 
-def format_restored(restored: RestoreResult) -> str:
-    """`2 files written, 1 file removed`."""
-    counts = (("written", len(restored.written)), ("removed", len(restored.removed)))
-    parts = [f"{plural(count, 'file')} {verb}" for verb, count in counts if count]
-    return ", ".join(parts) or "no files changed"
+# --- describe ------------------------------------------------------------------------------
+
+
+def describe_plan(plan: RestorePlan) -> list[str]:
+    """The files that would change, and those that would not, by whose changes they have."""
+    unknown = "changed after an interruption, by the agent or by you, will be restored:"
+    groups = (
+        ("changed by the agent, will be restored:", plan.by("agent")),
+        (unknown, plan.by("unknown")),
+        ("changed by the agent and then by you, will be left alone:", plan.by("both")),
+        ("changed by you only, will be left alone:", plan.by("user")),
+    )
+    lines = []
+    for heading, changes in groups:
+        if changes:
+            lines += [heading, *(f"  {SIGNS[one.kind]} {one.path}" for one in changes)]
+    if plan.skipped:
+        lines += ["cannot be restored:", *(f"  {one.path} ({one.reason})" for one in plan.skipped)]
+    return lines
+
+
+def describe_action(planned: PlannedRestore) -> str:
+    """`undid the file changes of turn 3 (Add a test)`."""
+    undone, redone = "undid the file changes of", "redid the file changes of"
+    verb = {"undo": undone, "redo": redone, "rewind": "restored the files to before"}
+    if planned.turn is None:
+        return "redid what the last rewind changed"
+    words = " ".join(planned.turn.text.split())
+    text = f" ({words[:60]}{'…' if len(words) > 60 else ''})" if words else ""
+    return f"{verb[planned.action]} turn {planned.turn.number}{text}"
+
+
+def list_restored(restored: RestoreResult) -> str:
+    """`a.txt, b.txt; removed c.txt`."""
+    parts = [_join_paths(restored.written)] if restored.written else []
+    if restored.removed:
+        parts.append(f"removed {_join_paths(restored.removed)}")
+    return "; ".join(parts) or "no files changed"
+
+
+def _join_paths(paths: Sequence[str]) -> str:
+    more = len(paths) - MAX_LISTED_PATHS
+    return ", ".join(paths[:MAX_LISTED_PATHS]) + (f" and {more} more" if more > 0 else "")
 
 
 def list_skipped(restored: RestoreResult) -> list[str]:
     return [f"not restored: {skipped.path} ({skipped.reason})" for skipped in restored.skipped]
+
+
+def count_changes(plan: RestorePlan) -> str:
+    return plural(len(plan.by("agent", "unknown")), "file")
+
+
+# --- fork ----------------------------------------------------------------------------------
 
 
 async def fork_session(

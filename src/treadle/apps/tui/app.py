@@ -6,8 +6,11 @@ is commands.KEY_DESCRIPTIONS.
 
 from __future__ import annotations
 
+import time
+
 from textual import events, on
 from textual.binding import Binding
+from textual.widget import Widget
 
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.choices import Choices
@@ -39,33 +42,72 @@ class TerminalApp(FullScreen):
     _last_key = _previous_key = ""
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Paste) and not event.is_forwarded:
+            self._route_paste()
         if isinstance(event, events.Key) and not event.is_forwarded:
+            if not self._route_key(event):
+                return
             self._previous_key, self._last_key = self._last_key, event.key
             if event.key not in ("escape", "ctrl+c") and self.status_area.hint:
                 self.status_area.hint = ""
                 self.schedule_frame()
         await super().on_event(event)
 
+    def _route_key(self, event: events.Key) -> bool:
+        """Move the focus to where the key belongs; False if it is dropped."""
+        now = self.clock() - (time.monotonic() - event.time)  # when it was read
+        dialog, is_text = self._dialog_widget, event.is_printable and bool(event.character)
+        if not is_text and event.key not in ("enter", "up", "down", "escape", "backspace"):
+            return True
+        if dialog is None or self.transcript.has_focus:
+            self.key_guard.note_typing(now)
+            return True
+        is_answer = not is_text or not isinstance(dialog, Choices)
+        if isinstance(dialog, Choices) and event.character is not None and is_text:
+            is_answer = dialog.has_answer(event.character)
+        has_draft = bool(self.prompt.text)
+        target = self.key_guard.route(event.key, now, has_draft=has_draft, is_answer=is_answer)
+        if target != "dropped":
+            self._focus_for_input(self.prompt if target == "prompt" else dialog)
+        return target != "dropped"
+
+    def _route_paste(self) -> None:
+        if isinstance(self._dialog_widget, Choices) and not self.transcript.has_focus:
+            self.key_guard.note_typing(self.clock())
+            self._focus_for_input(self.prompt)
+
+    def _focus_for_input(self, widget: Widget) -> None:
+        self.query_one("#prompt-row").display = widget is self.prompt or bool(self.prompt.text)
+        self.screen.set_focus(widget)
+        self.call_later(self.update_dialog_focus)
+
     def action_escape(self) -> None:
         """Close the completions, interrupt the turn or the command, or clear the prompt; pressed
         twice on an empty prompt, rewind."""
-        if self._conversation is None:
-            return
         if self.prompt.dismiss_completions():
             return
-        if self._conversation.view.is_busy:
+        if self.dialogs.is_open and self.prompt.text:
+            self._clear_prompt()
+        elif self._conversation is None:
+            return
+        elif self._conversation.view.is_busy:
             self._conversation.interrupt()
         elif self.shell_commands.stop():
             pass
         elif self.prompt.text:
-            self.prompt.prompt_history.add(self.prompt.text)
-            self.prompt.set_text("")
+            self._clear_prompt()
         elif self._previous_key == "escape" and "rewind" in self.host.abilities:
             self.status_area.hint = ""
             self._spawn(self.rewind())
         else:
             self.status_area.hint = "press esc again to rewind to an earlier turn"
         self.schedule_frame()
+
+    def _clear_prompt(self) -> None:
+        """Empty the prompt; the history keeps its text."""
+        self.prompt.prompt_history.add(self.prompt.text)
+        self.prompt.set_text("")
+        self.update_dialog_focus()
 
     def action_stop(self) -> None:
         """Interrupt, close the dialog or clear the prompt; pressed twice, quit."""
@@ -78,8 +120,7 @@ class TerminalApp(FullScreen):
         elif self.dialogs.is_open:
             self.dialogs.submit_answer(None)
         elif self.prompt.text:
-            self.prompt.prompt_history.add(self.prompt.text)
-            self.prompt.set_text("")
+            self._clear_prompt()
         elif self._previous_key == "ctrl+c":
             self._spawn(self._close(0))
         else:
@@ -141,7 +182,7 @@ class TerminalApp(FullScreen):
 
     @on(TranscriptWidget.Exited)
     def _on_exited(self) -> None:
-        self.prompt.focus()
+        self.focus_input()
         self.schedule_frame()
 
     @on(TranscriptWidget.SearchRequested)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from treadle.apps.tui import trust_dialog
+from treadle.apps.tui import limits, trust_dialog
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Ability, Host
 from treadle.apps.tui.render import context_usage
@@ -153,6 +153,25 @@ async def _export(ui: Frontend, arguments: str) -> None:
     ui.show_message(f"exported to {await ui.host.export(arguments)}")
 
 
+async def _queue(ui: Frontend, arguments: str) -> None:
+    queued = {str(number): item for number, item in enumerate(ui.conversation.list_queued())}
+    if not queued:
+        ui.show_message("no message is queued")
+        return
+    options = [ChoiceOption(key, " ".join(item.text.split())) for key, item in queued.items()]
+    chosen = await ui.choose("Queued messages", options)
+    if chosen is None:
+        return
+    edit, remove = ChoiceOption("edit", "Edit", key="e"), ChoiceOption("remove", "Remove", key="r")
+    action = await ui.choose("What to do with this message?", [edit, remove])
+    if action is None:
+        return
+    if not ui.conversation.withdraw(queued[chosen]):
+        ui.show_message("the model has this message already", "warning")
+    elif action == "edit":
+        ui.edit_messages([queued[chosen]])
+
+
 async def _quit(ui: Frontend, arguments: str) -> None:
     ui.quit()
 
@@ -210,6 +229,17 @@ async def _goal(ui: Frontend, arguments: str) -> None:
         ui.show_message(f"goal set: every turn continues until this succeeds: {arguments}")
     else:
         ui.show_message("no goal is set; /goal COMMAND sets one")
+
+
+async def _budget(ui: Frontend, arguments: str) -> None:
+    if not arguments:
+        found = ui.host.list_limits()
+        none = f"this session has no limit of cost, tokens or time; {limits.USAGE}"
+        ui.show_message(limits.format_limits(found) if found else none)
+        return
+    setting, value = limits.parse_budget(arguments)
+    if await ui.switch_session(lambda: ui.host.change_limit(setting, value)):
+        ui.show_message(limits.format_limits(ui.host.list_limits()))
 
 
 async def _config(ui: Frontend, arguments: str) -> None:
@@ -332,6 +362,7 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("ctrl+v", "paste text or an image from the clipboard"),
     ("shift+tab", "next permission mode"),
     ("esc", "interrupt; clear the prompt; twice on an empty prompt: rewind"),
+    ("up", "earlier messages; with a queued message: edit it"),
     ("ctrl+c", "interrupt or clear the prompt; twice: quit"),
     ("ctrl+o", "expand or fold the last call"),
     ("tab", "select blocks above: arrows, enter expands, c copies, / searches"),
@@ -361,7 +392,9 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("diff", "show the changes since the last commit", _diff),
     SlashCommand("todo", "show the todo list", _todo),
     SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),
+    SlashCommand("queue", "edit or remove a message that waits", _queue),
     SlashCommand("goal", "continue every turn until a command succeeds", _goal, "goal", False),
+    SlashCommand("budget", "show or change the cost limit", _budget, "budget", False),
     SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
     SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
     SlashCommand("agents", "list the defined agents", _agents, "agents"),

@@ -20,7 +20,7 @@ from treadle.apps.tui.state.view_state import (
     replace_block,
     set_queued_messages,
 )
-from treadle.core.events import Event, InputAccepted, WarningRaised
+from treadle.core.events import Event, InputAccepted, RunFailed, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
 from treadle.core.transcript.content import Arguments
@@ -39,17 +39,25 @@ class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
 
 
 class Conversation:
-    """`on_change` is called after every visible change; it must return quickly."""
+    """`on_change` is called after every visible change; it must return quickly. `on_returned` gets
+    the queued messages that an interrupt gives back to the user."""
 
-    def __init__(self, driver: Driver, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        on_change: Callable[[], None],
+        on_returned: Callable[[list[UserItem]], None],
+    ) -> None:
         self.driver = driver
         view = msgspec.structs.replace(build_view(driver.history), usage=driver.usage)
         self.view = set_queued_messages(view, _queued_items(driver))
         self.questions: list[PendingQuestion] = []
         self._on_change = on_change
+        self._on_returned = on_returned
         self._input_ready = asyncio.Event()
         self._decision_made = asyncio.Event()
         self._is_idle = True
+        self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         driver.watch(self)
 
@@ -84,8 +92,27 @@ class Conversation:
         """Whether no turn runs and no input waits."""
         return self._is_idle
 
+    @property
+    def has_queued(self) -> bool:
+        return bool(self.view.queued_messages)
+
+    def list_queued(self) -> list[UserItem]:
+        """The messages that wait for their place in the transcript."""
+        return _queued_items(self.driver)
+
+    def withdraw(self, item: UserItem) -> bool:
+        """Take back a queued message; False if it has been accepted already."""
+        is_withdrawn = self.driver.withdraw(item)
+        self.view = set_queued_messages(self.view, _queued_items(self.driver))
+        self._on_change()
+        return is_withdrawn
+
     def interrupt(self) -> None:
+        """Stop the turn; queued messages go back to the user instead of starting the next one."""
+        returned = [item for item in self.list_queued() if self.withdraw(item)]
         self.driver.interrupt()
+        if returned:
+            self._on_returned(returned)
         self.questions = []
         self._decision_made.set()
         self._on_change()
@@ -155,6 +182,8 @@ class Conversation:
 
     def on_event(self, event: Event) -> None:
         view = apply_event(self.view, event)
+        if isinstance(event, RunFailed):
+            self._shown_error = event.result.error
         if isinstance(event, InputAccepted | WarningRaised):  # accepted, or refused by a hook
             view = set_queued_messages(view, _queued_items(self.driver))
         if view is not self.view:
@@ -175,7 +204,8 @@ class Conversation:
                 await self._run_driver()
             except Exception as error:  # noqa: BLE001 - shown to the user, who decides what to do
                 self.view = msgspec.structs.replace(self.view, is_busy=False, activity=IDLE)
-                self.show_note(f"{type(error).__name__}: {error}", "error")
+                if error is not self._shown_error:
+                    self.show_note(f"{type(error).__name__}: {error}", "error")
                 self._input_ready.clear()
                 self._is_idle = True
                 await self._input_ready.wait()  # queued input is kept for the next attempt

@@ -17,6 +17,7 @@ from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
 from treadle.apps.tui.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.tui.input.attachments import Attachments
 from treadle.apps.tui.input.shell_commands import ShellCommands
+from treadle.apps.tui.limits import LimitReport
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.state.blocks import NoteBlock, Tone
 from treadle.apps.tui.state.choice_option import ChoiceOption
@@ -24,6 +25,7 @@ from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import PendingApproval
 from treadle.core.text import format_age, plural
+from treadle.core.transcript.items import UserItem
 
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2
@@ -32,6 +34,16 @@ REWIND_SCOPES = (
     ChoiceOption("both", "Conversation and files", key="b"),
     ChoiceOption("conversation", "Conversation only", key="c"),
 )
+
+
+def rewind_scopes(changes: Sequence[FileChange]) -> tuple[ChoiceOption, ...]:
+    """With a choice for the files that the agent and then the user changed, by their names."""
+    both = [change.path for change in changes if change.author == "both"]
+    if not both:
+        return REWIND_SCOPES
+    more = f" and {len(both) - 3} more" if len(both) > 3 else ""
+    label = f"Conversation and files, also {', '.join(both[:3])}{more}"
+    return (*REWIND_SCOPES, ChoiceOption("all", label, key="a"))
 
 
 class Frontend:
@@ -72,9 +84,10 @@ class Frontend:
         filterable: bool = False,
         message: str = "",
         current: str = "",
+        by_user: bool = True,
     ) -> str | None:
         """The value of the chosen option, or None if the user cancels. `message` is shown above
-        the options; `current` is the value to start at."""
+        the options; `current` is the value to start at; `by_user`: the user has just opened it."""
         raise NotImplementedError
 
     def run_command(self, line: str) -> None:
@@ -116,8 +129,8 @@ class Frontend:
         return await self.choose("Rewind to before this message", options, filterable=True)
 
     async def _choose_rewind_scope(self, title: str, changes: Sequence[FileChange]) -> str | None:
-        lines = [f"{change.sign} {change.path}" for change in changes]
-        return await self.choose(title, REWIND_SCOPES, message="\n".join(lines))
+        lines = [f"{change.sign} {change.path}{change.note}" for change in changes]
+        return await self.choose(title, rewind_scopes(changes), message="\n".join(lines))
 
     # --- sessions ------------------------------------------------------------------------
 
@@ -149,7 +162,9 @@ class Frontend:
         folders = [self.host.folder] if self.host.is_trusted else []
         home = Path.home()
         self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
-        conversation = Conversation(driver, self._on_change)
+        conversation = Conversation(driver, self._on_change, self.edit_messages)
+        if "budget" in self.host.abilities:
+            driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
         if self.host.is_trust_declined and not self.host.is_trusted:
             conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
         for note in (*self.host.notes, *problems):
@@ -204,6 +219,10 @@ class Frontend:
             self.conversation.submit(self.shell_commands.attach_outputs(item))
             self.attachments.clear()
 
+    def edit_messages(self, items: Sequence[UserItem]) -> None:
+        """Put messages that were queued back into the prompt."""
+        self.set_prompt_text("\n".join(self.attachments.restore(item) for item in items))
+
     # --- questions -----------------------------------------------------------------------
 
     async def _ask_approval(self, approval: PendingApproval) -> bool | str:
@@ -243,17 +262,22 @@ class Frontend:
         if chosen is None:
             return
         changes = await self._preview_rewind(turns[chosen])
-        title = f"{plural(len(changes), 'file')} would change"
-        scope = await self._choose_rewind_scope(title, changes) if changes else "conversation"
+        restored = [change for change in changes if change.author in ("agent", "unknown")]
+        both = [change.path for change in changes if change.author == "both"]
+        scope: str | None = "conversation"
+        if restored or both:
+            title = f"{plural(len(restored), 'file')} would change"
+            scope = await self._choose_rewind_scope(title, changes)
         if scope is not None:
-            await self._rewind_to(turns[chosen], with_files=scope == "both")
+            included = both if scope == "all" else ()
+            await self._rewind_to(turns[chosen], with_files=scope in ("both", "all"), also=included)
 
-    async def _rewind_to(self, turn: TurnLine, *, with_files: bool) -> None:
+    async def _rewind_to(self, turn: TurnLine, *, with_files: bool, also: Sequence[str]) -> None:
         summary = ""
 
         async def open_driver() -> Driver:
             nonlocal summary
-            driver, summary = await self.host.rewind(turn.turn_id, files=with_files)
+            driver, summary = await self.host.rewind(turn.turn_id, files=with_files, include=also)
             return driver
 
         if await self.switch_session(open_driver):

@@ -6,7 +6,7 @@ host supports; commands that need anything else are not offered.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -17,7 +17,9 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import PendingApproval
 
-Ability = Literal["sessions", "rewind", "files", "compact", "goal", "agents", "models", "remember"]
+Ability = Literal[
+    "sessions", "rewind", "files", "compact", "goal", "budget", "agents", "models", "remember"
+]
 
 
 class SessionLine(msgspec.Struct, frozen=True):
@@ -41,14 +43,36 @@ class TurnLine(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What a rewind would do to a file."""
+    """What a rewind would do to a file, and who changed it.
+
+    It leaves alone what the user changed: alone, or (`both`) after the agent unless included.
+    """
 
     path: str
     kind: Literal["added", "removed", "changed"]
+    author: Literal["agent", "both", "unknown", "user"] = "agent"
+
+    @property
+    def note(self) -> str:
+        notes = {
+            "both": "  (you changed it, too: left alone)",
+            "unknown": "  (changed after an interruption, by the agent or by you)",
+            "user": "  (yours: left alone)",
+        }
+        return notes.get(self.author, "")
 
     @property
     def sign(self) -> str:
         return {"added": "+", "removed": "-", "changed": "~"}[self.kind]
+
+
+class LimitLine(msgspec.Struct, frozen=True):
+    """A limit that applies: the setting, its value and origin, and what is used of it."""
+
+    setting: str
+    value: float
+    origin: str
+    used: float | None = None
 
 
 class ModelQuestion(msgspec.Struct, frozen=True):
@@ -122,6 +146,10 @@ class Host(Protocol):
 
     async def aclose(self) -> None: ...
 
+    @property
+    def sandbox_problem(self) -> str:
+        """Why commands run without the sandbox that is wanted; "" if there is no problem."""
+
     # --- model, mode, goal
 
     @property
@@ -142,6 +170,12 @@ class Host(Protocol):
 
     async def change_goal(self, command: str) -> Driver:
         """Every turn continues until this command succeeds; "" removes the goal."""
+
+    def list_limits(self) -> list[LimitLine]:
+        """The limits of cost, tokens and time that apply to this session."""
+
+    async def change_limit(self, setting: str, value: float) -> Driver:
+        """Change a limit of this session."""
 
     # --- lists
 
@@ -164,13 +198,19 @@ class Host(Protocol):
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
         """What a rewind to before this turn would do to files."""
 
-    async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]:
-        """The reopened session, and a message about the files that were restored."""
+    async def rewind(
+        self, turn_id: str, *, files: bool, include: Collection[str] = ()
+    ) -> tuple[Driver, str]:
+        """The reopened session, and a message about the files that were restored.
+
+        `include` are files that are restored although the user changed them, too.
+        """
 
     async def undo(self) -> str:
-        """Undo the file changes of the last turn; a message about it."""
+        """Undo the file changes of the last turn that is not undone; a message about it."""
 
-    async def redo(self) -> str: ...
+    async def redo(self) -> str:
+        """Bring back what the last undo or rewind changed; a message about it."""
 
     # --- services
 

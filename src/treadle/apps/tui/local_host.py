@@ -6,7 +6,7 @@ with files. Used by both frontends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -22,6 +22,7 @@ from treadle.apps.tui.host import (
     Ability,
     FileChange,
     HostCallbacks,
+    LimitLine,
     ModelQuestion,
     SessionLine,
     TurnLine,
@@ -35,6 +36,7 @@ from treadle.sessions import history
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
+    from treadle.apps.services.undo import PlannedRestore
     from treadle.tools.builtin import UserQuestion
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.restore import RestoreResult
@@ -63,8 +65,8 @@ class LocalHost:
         self._callbacks: HostCallbacks | None = None
         self._mode: str | None = None
         self._goal = self._options.until
+        self._changed_limits: set[str] = set()
         self._checkpoints: Checkpoints | None = None
-        self._undone_turns: list[history.TurnInfo] = []
 
     def list_added_folders(self) -> tuple[Path, ...]:
         names = self._load_settings().add_dir
@@ -124,7 +126,6 @@ class LocalHost:
         self._driver = self._session.start()
         if self._session.view is not None and self._session.view.intents:
             self._driver.watch(CrashReport(self._session.view, callbacks.show_message))
-        self._undone_turns = []
         return self._driver
 
     def _add_ask_service(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
@@ -171,6 +172,10 @@ class LocalHost:
         session = self.driver.session_id if len(self.driver.history) else None
         return await self.open(self._callbacks, resume=session)
 
+    @property
+    def sandbox_problem(self) -> str:
+        return self._current_session.workspace.sandbox_problem
+
     # --- model, mode, goal ---------------------------------------------------------------
 
     @property
@@ -208,6 +213,22 @@ class LocalHost:
 
     async def change_goal(self, command: str) -> Driver:
         self._goal = command
+        return await self.reopen()
+
+    def list_limits(self) -> list[LimitLine]:
+        settings, usage = self._load_settings(), self.driver.usage
+        used = {"max_cost": usage.cost, "max_tokens": float(usage.total), "max_time": None}
+        lines: list[LimitLine] = []
+        for name, amount in used.items():
+            value, origin = getattr(settings, name), settings.origin(name)
+            if value is not None and origin != "default":  # the default is for scripts
+                origin = "/budget" if name in self._changed_limits else origin
+                lines.append(LimitLine(name, value, origin, amount))
+        return lines
+
+    async def change_limit(self, setting: str, value: float) -> Driver:
+        self._flags[setting] = int(value) if setting == "max_tokens" else value
+        self._changed_limits.add(setting)
         return await self.reopen()
 
     # --- lists ---------------------------------------------------------------------------
@@ -254,21 +275,16 @@ class LocalHost:
     # --- undo ----------------------------------------------------------------------------
 
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
-        session_dir, checkpoints = self._session_dir, self._require_checkpoints()
-        target = undo.find_tree_before(session_dir, turn_id)
-        if not target:
-            return []
-        now = await checkpoints.take()
-        changes = await checkpoints.diff(now.tree, target)
-        return [FileChange(change.path, change.kind) for change in changes]
+        planned = await self._plan_rewind(turn_id)
+        changes = planned.plan.changes if planned is not None else ()
+        return [FileChange(change.path, change.kind, change.author) for change in changes]
 
-    async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]:
-        target, restored = undo.find_tree_before(self._session_dir, turn_id), ""
-        session = self.driver.session_id
-        if files and target:
-            checkpoints = self._require_checkpoints()
-            now = await checkpoints.take()
-            restored = _format_restored(await checkpoints.apply(now.tree, target))
+    async def rewind(
+        self, turn_id: str, *, files: bool, include: Collection[str] = ()
+    ) -> tuple[Driver, str]:
+        session, restored = self.driver.session_id, ""
+        if files and (planned := await self._plan_rewind(turn_id)) is not None:
+            restored = _format_restored(await self._restore(planned, include))
         callbacks = self._callbacks
         assert callbacks is not None, "an open session has callbacks"
         await self.aclose()
@@ -280,22 +296,30 @@ class LocalHost:
         return await self.open(callbacks, resume=session), restored
 
     async def undo(self) -> str:
-        undone = {turn.turn_id for turn in self._undone_turns}
-        turns = undo.list_changing_turns(self._session_dir)
-        left = [turn for turn in turns if turn.turn_id not in undone]
-        if not left:
-            raise StoreError("nothing to undo: no turn of this session changed files")
-        turn = left[-1]
-        restored = await undo.apply_turn(self._require_checkpoints(), turn, is_undo=True)
-        self._undone_turns.append(turn)
-        return f"undid turn {turn.number}: {_format_restored(restored)}"
+        await self._current_session.store.flush()
+        planned = await undo.plan_undo(self._require_checkpoints(), self._session_dir)
+        if planned.plan.by("unknown") and planned.turn is not None:
+            raise StoreError(
+                f"turn {planned.turn.number} was interrupted, so some of its changes may be yours; "
+                "use /rewind, which lists them"
+            )
+        return f"{undo.describe_action(planned)}: {_format_restored(await self._restore(planned))}"
 
     async def redo(self) -> str:
-        if not self._undone_turns:
-            raise StoreError("nothing to redo")
-        turn = self._undone_turns.pop()
-        restored = await undo.apply_turn(self._require_checkpoints(), turn, is_undo=False)
-        return f"redid turn {turn.number}: {_format_restored(restored)}"
+        await self._current_session.store.flush()
+        planned = await undo.plan_redo(self._require_checkpoints(), self._session_dir)
+        return f"{undo.describe_action(planned)}: {_format_restored(await self._restore(planned))}"
+
+    async def _plan_rewind(self, turn_id: str) -> PlannedRestore | None:
+        await self._current_session.store.flush()
+        turn = history.find_turn(self._session_dir, turn_id)
+        return await undo.plan_rewind(self._require_checkpoints(), self._session_dir, turn)
+
+    async def _restore(
+        self, planned: PlannedRestore, include: Collection[str] = ()
+    ) -> RestoreResult:
+        store = self._current_session.store
+        return await undo.run_restore(self._require_checkpoints(), store, planned, include)
 
     def _require_checkpoints(self) -> Checkpoints:
         assert self._checkpoints is not None, "an open session has checkpoints"
@@ -347,4 +371,4 @@ class LocalHost:
 
 
 def _format_restored(restored: RestoreResult) -> str:
-    return "; ".join([undo.format_restored(restored), *undo.list_skipped(restored)[:3]])
+    return "; ".join([undo.list_restored(restored), *undo.list_skipped(restored)[:3]])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from collections import deque
@@ -21,7 +22,7 @@ from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.questions import ApprovalAnswer
-from treadle.apps.tui.render import diffs, render
+from treadle.apps.tui.render import diffs, plain_reply, render
 from treadle.apps.tui.render.markdown import replace_controls
 from treadle.apps.tui.state.blocks import (
     CodeBlock,
@@ -56,11 +57,17 @@ class PlainFrontend(Frontend):
         self._line_future: asyncio.Future[str | None] | None = None
         self._is_tty = os.isatty(0)
         self._printed_blocks = 0  # complete ones
-        self._printed_chars = 0  # of the growing block
+        self._printed_chars = 0  # of the first block that is not complete
+        self._is_block_begun = False
+        self._is_started = False
+        self._has_prompt = False  # the last line of the output is the prompt
+        self._early_lines: list[str] = []  # typed before the first question: messages
+        self._typed_messages: list[str] = []  # the terminal shows them already
         self._closing: asyncio.Event = asyncio.Event()
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._interrupts = 0
+        self._reader: _LineReader | None = None
 
     # --- start and end -------------------------------------------------------------------
 
@@ -69,10 +76,13 @@ class PlainFrontend(Frontend):
         loop.add_signal_handler(signal.SIGINT, self._on_sigint)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._exit_with, 143)
-        reader = _LineReader(self._on_line)
+        reader = self._reader = _LineReader(self._on_line)
         try:
             if await self._start_up():
+                self._is_started = True
+                self._unread_lines.extendleft(reversed(self._early_lines))
                 self._process_lines()
+                self._print_prompt_if_idle()
                 await self._closing.wait()
         finally:
             reader.close()
@@ -83,9 +93,8 @@ class PlainFrontend(Frontend):
 
     def _on_session_attached(self, conversation: Conversation) -> None:
         self._printed_blocks = self._printed_chars = 0
+        self._is_block_begun = False
         self._on_change()
-        if not len(conversation.view.blocks):
-            self._print_prompt()
 
     def _exit_with(self, code: int, message: str = "") -> None:
         if message:
@@ -119,10 +128,12 @@ class PlainFrontend(Frontend):
         if not task.cancelled() and task.exception() is not None:
             self.show_message(f"{type(task.exception()).__name__}: {task.exception()}", "error")
         self._process_lines()
+        self._print_prompt_if_idle()
 
     # --- input ---------------------------------------------------------------------------
 
     def _on_line(self, line: str | None) -> None:
+        self._has_prompt = False
         self._unread_lines.append(line)
         self._process_lines()
 
@@ -149,51 +160,97 @@ class PlainFrontend(Frontend):
             if line is None:
                 self._exit_with(0)
             else:
-                self._send(line)
+                self._send_line(line)
+
+    def _send_line(self, line: str) -> None:
+        if self._is_tty and not line.startswith(("/", "!")):
+            self._typed_messages.append(line.strip())
+        self._send(line)
+        self._print_prompt_if_idle()
 
     # --- output --------------------------------------------------------------------------
 
     def _write(self, text: str) -> None:
+        if not text:
+            return
+        if self._has_prompt:
+            self._has_prompt, text = False, "\n" + text
         try:
             self._out.write(text)
             self._out.flush()
         except (BrokenPipeError, ValueError):
             self._exit_with(141)
 
-    def _print_prompt(self) -> None:
-        self._write(f"[{self.host.mode}] > " if self._out.isatty() else "")
+    def _print_prompt_if_idle(self) -> None:
+        """Print the prompt, unless it is there, or the agent works, or a question is open."""
+        conversation = self._conversation
+        if conversation is None or not self._is_started or not self._out.isatty():
+            return
+        is_complete = self._printed_blocks == len(conversation.view.blocks)
+        is_working = conversation.view.is_busy or not conversation.is_idle or self._tasks
+        if is_complete and not is_working and not self._has_prompt:
+            self._write(f"[{self.host.mode}] > ")
+            self._has_prompt = True
 
     def _on_change(self) -> None:
         """Print what is new, of the growing block as much as there is."""
         if self._conversation is None:
             return
-        view = self._conversation.view
-        was_busy = self._printed_chars or self._printed_blocks < len(view.blocks)
-        while self._printed_blocks < len(view.blocks):
-            block = view.blocks[self._printed_blocks]
-            is_growing = self._printed_blocks == view.stream_index
-            is_detached = isinstance(block, ToolCallBlock) and block.state == "background"
-            is_open = isinstance(block, ToolCallBlock | ShellBlock) and not block.is_finished
-            if is_open and not is_detached:
+        self._forget_discarded()
+        while self._printed_blocks < len(self._conversation.view.blocks):
+            if not self._print_block(self._conversation.view.blocks[self._printed_blocks]):
                 break
-            if isinstance(block, MarkdownBlock | CodeBlock):
-                self._write(replace_controls(block.text[self._printed_chars :]))
-                self._printed_chars = len(block.text)
-            elif not is_growing:
-                self._write(replace_controls(self._format_block(block)))
-            if is_growing:
-                break
-            if isinstance(block, MarkdownBlock | CodeBlock):
-                self._write("" if block.text.endswith("\n") else "\n")
-            self._printed_blocks, self._printed_chars = self._printed_blocks + 1, 0
         self._show_first_question()
-        if was_busy and not view.is_busy and self._printed_blocks == len(view.blocks):
-            self._print_prompt()
+        self._print_prompt_if_idle()
         if self._unread_lines:
             asyncio.get_running_loop().call_soon(self._process_lines)
 
+    def _forget_discarded(self) -> None:
+        """Blocks of a discarded reply are no longer in the view; their text stays printed."""
+        count = len(self.conversation.view.blocks)
+        if self._printed_blocks > count or (self._printed_blocks == count and self._printed_chars):
+            self._write("\n" if self._printed_chars else "")
+            self._printed_blocks, self._printed_chars, self._is_block_begun = count, 0, False
+
+    def _print_block(self, block: ViewBlock) -> bool:
+        """Print what is new of the first block that is not complete; whether it is complete."""
+        is_growing = self._printed_blocks == self.conversation.view.stream_index
+        is_detached = isinstance(block, ToolCallBlock) and block.state == "background"
+        is_open = isinstance(block, ToolCallBlock | ShellBlock) and not block.is_finished
+        if is_open and not is_detached:
+            return False
+        if isinstance(block, MarkdownBlock | CodeBlock):
+            self._print_reply(block, is_growing)
+        elif not is_growing:
+            self._write(replace_controls(self._format_block(block)))
+        if is_growing:
+            return False
+        self._printed_blocks += 1
+        return True
+
+    def _print_reply(self, block: MarkdownBlock | CodeBlock, is_growing: bool) -> None:
+        blocks, index = self.conversation.view.blocks, self._printed_blocks
+        end = plain_reply.safe_length(block) if is_growing else len(block.text)
+        if not self._is_block_begun and (not is_growing or end > 0):
+            self._is_block_begun = True
+            previous = blocks[index - 1] if index else None
+            self._write(replace_controls(plain_reply.format_start(block, previous)))
+        if end > self._printed_chars:
+            self._write(replace_controls(block.text[self._printed_chars : end]))
+            self._printed_chars = end
+        if is_growing:
+            return
+        following = blocks[index + 1] if index + 1 < len(blocks) else None
+        self._write(plain_reply.format_end(block, following))
+        # A very long paragraph is cut into blocks after it was printed.
+        self._printed_chars -= len(block.text)
+        self._is_block_begun = False
+
     def _format_block(self, block: ViewBlock) -> str:
         match block:
+            case UserMessageBlock(text=text, steered=False) if text.strip() in self._typed_messages:
+                self._typed_messages.remove(text.strip())
+                return ""
             case UserMessageBlock(text=text, steered=steered):
                 return f"You{' (while it worked)' if steered else ''}: {text}\n"
             case ThinkingBlock(text=text, is_continuation=is_continuation):
@@ -235,12 +292,14 @@ class PlainFrontend(Frontend):
         shown = approval.preview.text if approval.preview is not None else approval.call.raw
         parts = (title, escape_invisible(shown, keep="\n\t"), escape_invisible(approval.reason))
         self._write("\n" + "".join(f"{part}\n" for part in parts if part))
-        return await self.choose("Allow", options)
+        return await self.choose("Allow", options, by_user=False)
 
-    async def ask_text(self, prompt: str, text: str = "") -> str | None:
-        return await self._ask_line(f"{prompt}\n> ")
+    async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
+        return await self._ask_line(f"{prompt}\n> ", by_user)
 
-    async def _ask_line(self, prompt: str) -> str | None:
+    async def _ask_line(self, prompt: str, by_user: bool) -> str | None:
+        if self._is_tty and not by_user:
+            self._take_early_lines()
         self._write(replace_controls(prompt))
         self._line_future = asyncio.get_running_loop().create_future()
         self._process_lines()
@@ -248,6 +307,20 @@ class PlainFrontend(Frontend):
             return await self._line_future
         finally:
             self._line_future = None
+
+    def _take_early_lines(self) -> None:
+        """Lines that were typed before the question was there are messages, not answers."""
+        assert self._reader is not None, "questions are asked while it runs"
+        self._reader.read_available()
+        early = [line for line in self._unread_lines if line is not None and line.strip()]
+        if any(line is None for line in self._unread_lines):
+            return  # the end of input: these lines are all that will come
+        self._unread_lines.clear()
+        if self._conversation is None:
+            self._early_lines += early
+            return
+        for line in early:
+            self._send_line(line)
 
     async def choose(
         self,
@@ -257,15 +330,17 @@ class PlainFrontend(Frontend):
         filterable: bool = False,
         message: str = "",
         current: str = "",
+        by_user: bool = True,
     ) -> str | None:
         if message:
             self._write(replace_controls(f"{message}\n\n"))
         for number, option in enumerate(options, 1):
             description = f" ({option.description})" if option.description else ""
-            self._write(replace_controls(f"  {number} {option.label}{description}\n"))
+            key = f" [{option.key}]" if option.key else ""
+            self._write(replace_controls(f"  {number} {option.label}{description}{key}\n"))
         separator = "" if title.endswith("?") else ","
         while True:
-            line = await self._ask_line(f"{title}{separator} 1 to {len(options)}: ")
+            line = await self._ask_line(f"{title}{separator} 1 to {len(options)}: ", by_user)
             answer = (line or "").strip().lower()
             if not answer:
                 return None
@@ -274,6 +349,15 @@ class PlainFrontend(Frontend):
             for option in options:
                 if answer in (option.key, option.value.lower(), option.label.lower()):
                     return option.value
+            self._take_other_line(line or "", len(options))
+
+    def _take_other_line(self, line: str, count: int) -> None:
+        """A line that is no answer: a message to the agent, if it works."""
+        if self._is_tty and self._conversation is not None and self._conversation.view.is_busy:
+            self._send_line(line)
+            self.show_message("your message was sent; the question is still open")
+        else:
+            self.show_message(f"answer with a number from 1 to {count}")
 
 
 class _LineReader:
@@ -290,6 +374,11 @@ class _LineReader:
         except PermissionError:  # a regular file: read to its end
             while not self._is_closed:
                 self._read()
+
+    def read_available(self) -> None:
+        """Read what was typed already."""
+        while not self._is_closed and select.select([0], [], [], 0)[0]:
+            self._read()
 
     def _read(self) -> None:
         try:

@@ -28,14 +28,18 @@ class QuestionView(Protocol):
     def hidden_answers(self) -> frozenset[ApprovalAnswer]:
         """Answers to an approval that this view does not offer as options."""
 
-    async def choose(self, title: str, options: Sequence[ChoiceOption]) -> str | None: ...
+    async def choose(
+        self, title: str, options: Sequence[ChoiceOption], *, by_user: bool = True
+    ) -> str | None:
+        """`by_user`: the user has just opened the question; else keys may be on their way to the
+        prompt."""
 
     async def choose_approval(
         self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
     ) -> str | None:
         """Like `choose`; shows what the call would do."""
 
-    async def ask_text(self, prompt: str, text: str = "") -> str | None:
+    async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
         """A text of the user, who edits `text`."""
 
 
@@ -51,11 +55,11 @@ async def ask_question(
 
 async def _ask_model_question(view: QuestionView, question: ModelQuestion) -> str | None:
     options = [ChoiceOption(label, label, description) for label, description in question.choices]
-    if options:
-        answer = await view.choose(question.text, [*options, ChoiceOption("", "Another answer")])
-        if answer != "":
-            return answer
-    return await view.ask_text(question.text)
+    if not options:
+        return await view.ask_text(question.text, by_user=False)
+    options.append(ChoiceOption("", "Another answer"))
+    answer = await view.choose(question.text, options, by_user=False)
+    return await view.ask_text(question.text) if answer == "" else answer
 
 
 async def _ask_approval(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -20,9 +21,10 @@ from textual.widgets import Static
 
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.frontend import REWIND_SCOPES, Frontend
+from treadle.apps.tui.frontend import Frontend, rewind_scopes
 from treadle.apps.tui.host import FileChange, Host, TurnLine
 from treadle.apps.tui.input import completion
+from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.options import TerminalOptions
@@ -38,6 +40,7 @@ from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import PromptWidget
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
+from treadle.core.transcript.items import UserItem
 
 FRAME_SECONDS = 1 / 30
 RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
@@ -59,11 +62,19 @@ class FullScreen(Frontend, App[int]):
     #status { height: 1; }
     """
 
-    def __init__(self, host: Host, options: TerminalOptions | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        options: TerminalOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         options = options or TerminalOptions()
         self.palette: Palette = select_palette(options.theme)
         App.__init__(self, driver_class=KeyboardDriver)
+        self.clock = clock
+        self.key_guard = KeyGuard()
         self.dialogs = Dialogs(self)
+        self._dialog_widget: Widget | None = None  # the part of the open dialog that takes keys
         Frontend.__init__(self, host, options, question_view=self.dialogs)
         self._is_frame_due = False
         self.status_area = StatusArea(host)
@@ -82,9 +93,15 @@ class FullScreen(Frontend, App[int]):
             yield LinesWidget(id="activity")
             yield LinesWidget(id="separator")
             yield LinesWidget(id="completions")
+            yield LinesWidget(id="draft-hint")
             with Horizontal(id="prompt-row"):
                 yield Static(Text("› ", self.palette.accent), id="prompt-sign")
-                yield PromptWidget(history, self.attachments, lambda: commands.list_summaries(self))
+                yield PromptWidget(
+                    history,
+                    self.attachments,
+                    lambda: commands.list_summaries(self),
+                    lambda: self._conversation is not None and self._conversation.has_queued,
+                )
         yield LinesWidget(id="status")
 
     @property
@@ -171,6 +188,7 @@ class FullScreen(Frontend, App[int]):
 
     def _tick(self) -> None:
         self.status_area.tick += 1
+        self.update_dialog_focus()
         if self._conversation is not None and self._conversation.view.is_busy:
             self.status_area.update_clock(True)
             self._draw_status_area(self._conversation)
@@ -199,20 +217,63 @@ class FullScreen(Frontend, App[int]):
 
     # --- dialogs -------------------------------------------------------------------------
 
-    async def show_dialog(self, *widgets: Widget) -> None:
-        self.query_one("#prompt-row").display = False
-        self.query_one("#completions").display = False
-        await self.query_one("#footer").mount_all(widgets)
-        widgets[-1].focus()
+    async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
+        await self.query_one("#footer").mount_all(widgets, before="#completions")
+        self._dialog_widget = widgets[-1]
+        self.key_guard.open_dialog(by_user=by_user, is_touched=is_touched)
+        if by_user:
+            self.screen.set_focus(widgets[-1])
+        self.update_dialog_focus()
+        self.call_after_refresh(self._set_dialog_drawn, widgets[-1])
+
+    def _set_dialog_drawn(self, widget: Widget) -> None:
+        if widget is self._dialog_widget:
+            self.key_guard.set_drawn(self.clock())
+            self.update_dialog_focus()
 
     async def hide_dialog(self, *widgets: Widget) -> None:
+        self._dialog_widget = None
         for widget in widgets:
             if widget.is_attached:
                 await widget.remove()
         if self.is_running:
             self.query_one("#prompt-row").display = True
-            self.query_one("#completions").display = True
+            self.query_one("#draft-hint", LinesWidget).set_lines([])
+            self.focus_input()
+
+    def update_dialog_focus(self) -> None:
+        """Give the keys to the dialog or to the prompt, and show which of them has them."""
+        dialog = self._dialog_widget
+        if dialog is None or not dialog.is_attached:
+            return
+        now, draft = self.clock(), self.prompt.text
+        is_ready = self.key_guard.is_ready(now, has_draft=bool(draft))
+        is_typing = not is_ready and (bool(draft) or self.key_guard.is_typing(now))
+        self.query_one("#prompt-row").display = bool(draft) or is_typing
+        if not self.transcript.has_focus:
+            self.screen.set_focus(self.prompt if is_typing else dialog)
+        if isinstance(dialog, Choices):
+            dialog.set_waiting(not is_ready)
+        hint = self._format_draft_hint() if draft and not is_ready else ""
+        lines = [Text(hint, self.palette.warning)] if hint else []
+        self.query_one("#draft-hint", LinesWidget).set_lines(lines)
+
+    def _format_draft_hint(self) -> str:
+        sending = "enter sends it, " if self._conversation is not None else ""
+        return f"your message is not sent: {sending}esc clears it, ↑ ↓ select an answer"
+
+    def focus_input(self) -> None:
+        """Focus what takes keys: the dialog if it does, else the prompt."""
+        if self._dialog_widget is None:
             self.prompt.focus()
+        else:
+            self.screen.set_focus(self._dialog_widget)
+            self.update_dialog_focus()
+
+    @on(Choices.Clicked)
+    def _on_choices_clicked(self) -> None:
+        self.key_guard.touch()
+        self.update_dialog_focus()
 
     @on(Choices.Selected)
     def _on_choice_selected(self, event: Choices.Selected) -> None:
@@ -234,13 +295,14 @@ class FullScreen(Frontend, App[int]):
         filterable: bool = False,
         message: str = "",
         current: str = "",
+        by_user: bool = True,
     ) -> str | None:
         def body(width: int) -> list[Text]:
             faint = Text(message, self.palette.faint)
             return [*wrap_text(faint, width), Text()] if message else []
 
         return await self.dialogs.choose(
-            title, options, filterable=filterable, current=current, body=body
+            title, options, filterable=filterable, current=current, body=body, by_user=by_user
         )
 
     async def _choose_turn(
@@ -262,7 +324,7 @@ class FullScreen(Frontend, App[int]):
 
     async def _choose_rewind_scope(self, title: str, changes: Sequence[FileChange]) -> str | None:
         lines = render_file_changes(changes, self.palette)
-        return await self.dialogs.choose(title, REWIND_SCOPES, body=lambda width: lines)
+        return await self.dialogs.choose(title, rewind_scopes(changes), body=lambda width: lines)
 
     # --- input ---------------------------------------------------------------------------
 
@@ -297,6 +359,21 @@ class FullScreen(Frontend, App[int]):
 
     def set_prompt_text(self, text: str) -> None:
         self.prompt.set_text(text)
+
+    def edit_messages(self, items: Sequence[UserItem]) -> None:
+        draft = self.prompt.text
+        super().edit_messages(items)
+        if draft.strip():
+            self.prompt.set_text(f"{self.prompt.text}\n{draft}")
+
+    @on(PromptWidget.QueueRequested)
+    def _on_queue_requested(self) -> None:
+        """Put the last queued message back into the prompt."""
+        if self._conversation is None:
+            return
+        queued = self._conversation.list_queued()
+        if queued and self._conversation.withdraw(queued[-1]):
+            self.edit_messages(queued[-1:])
 
     def change_theme(self, name: str) -> None:
         self.palette = select_palette(name)

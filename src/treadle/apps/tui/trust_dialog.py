@@ -25,7 +25,12 @@ class Chooser(Protocol):
     """Asks the user to choose; `message` is shown below the title."""
 
     def __call__(
-        self, title: str, options: Sequence[ChoiceOption], *, message: str = ""
+        self,
+        title: str,
+        options: Sequence[ChoiceOption],
+        *,
+        message: str = "",
+        by_user: bool = True,
     ) -> Awaitable[str | None]: ...
 
 
@@ -54,7 +59,8 @@ async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption
         "agents, skills and allow rules. Trust it only if you know who wrote them. "
         "Changes need your approval in either case."
     )
-    answer = await choose("Do you trust the files in this folder?", options, message=message)
+    title = "Do you trust the files in this folder?"
+    answer = await choose(title, options, message=message, by_user=False)
     if answer == "yes":
         host.trust()
         await _ask_programs(host, choose)
@@ -71,6 +77,7 @@ async def _ask_programs(host: Host, choose: Chooser) -> bool:
         "Allow these programs of the folder to run?",
         [ChoiceOption("yes", "Allow them", key="y"), ChoiceOption("no", "Not now", key="n")],
         message="\n".join(map(escape_invisible, programs)),
+        by_user=False,
     )
     if answer == "yes":
         host.approve_programs()

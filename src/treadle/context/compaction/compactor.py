@@ -34,6 +34,7 @@ from treadle.context.token_estimator import TokenEstimator, count_chars
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ContextTooLong
+from treadle.core.session_cache import SessionCache
 from treadle.core.text import plural
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem
@@ -63,7 +64,7 @@ class Compactor:
 
     def __init__(self, model: Callable[[], Model] | Model | None = None) -> None:
         self._model = model
-        self._sessions: dict[str, _CompactionState] = {}
+        self._sessions = SessionCache(_CompactionState)
 
     @property
     def name(self) -> str:
@@ -76,7 +77,7 @@ class Compactor:
     async def mutate(self, context: MutationContext) -> Transcript | None:
         if isinstance(pending(context.transcript), RunTools):
             return None  # the loop runs these calls from the view: keep their arguments whole
-        session = self._sessions.setdefault(context.session_id, _CompactionState())
+        session = self._sessions[context.session_id]
         used = session.estimator.estimate_request(context)
         room = get_token_limit(context)
         fixed = _fixed_tokens(context, session.estimator, room)

@@ -1,8 +1,9 @@
 """What survives every compaction verbatim.
 
-    user messages             gathered in one notice of kind "said", data: messages
+    user messages, answers    gathered in one notice of kind "said", data: messages
     open todos                the newest list, as a notice of kind "todos", data: open
     denied calls              each as a notice of kind "ruling"
+    approved and edited calls each as a notice of kind "approval"
     edited files              their paths, as a notice of kind "files", data: paths
     late tools                as announced, in notices of kind "tools"
 
@@ -14,13 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from treadle.core.events import PREVIEW_CHARS
 from treadle.core.transcript.content import Text, ToolCall, UserContent
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 
 TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
-PIN_KINDS = frozenset({"said", "todos", "ruling", "files", "tools"})
+PIN_KINDS = frozenset({"said", "todos", "ruling", "approval", "files", "tools"})
 MESSAGE_SEPARATOR = "\n---\n"
 MAX_DENIALS = 40
+MAX_APPROVALS = 40
+MAX_ARGUMENT_CHARS = 2_000  # of an approved call; shorter if it was not edited
 MAX_FILES = 60
 
 
@@ -30,6 +34,7 @@ def collect_pins(items: Sequence[Item]) -> list[Item]:
     pins = [
         make_user_messages_notice(messages) if messages else None,
         *_find_denials(items)[-MAX_DENIALS:],
+        *_find_approvals(items)[-MAX_APPROVALS:],
         _find_todos(items),
         _find_edited_files(items),
         *(item for item in items if isinstance(item, NoticeItem) and item.kind == "tools"),
@@ -44,9 +49,17 @@ def is_pin(item: Item) -> bool:
 
 
 def collect_user_messages(items: Sequence[Item]) -> list[str]:
-    """The text of every user message, whether or not an earlier compaction gathered it."""
+    """The text of every user message and answer, whether or not an earlier compaction gathered
+    it."""
     messages: list[str] = []
+    questions: dict[str, str] = {}
     for item in items:
+        if isinstance(item, AssistantItem):
+            for call in item.calls:
+                questions[call.id] = str((call.arguments or {}).get("question", ""))
+        elif isinstance(item, ToolResultItem) and (answer := _find_answer(item)):
+            question = questions.get(item.call_id, "")
+            messages.append(f"(answer to: {question}) {answer}" if question else answer)
         if isinstance(item, UserItem):
             shown = (replace_media(part, "[a {} that was shown]") for part in item.content)
             messages.append("\n".join(part.text for part in shown))
@@ -121,6 +134,33 @@ def _find_denials(items: Sequence[Item]) -> list[NoticeItem]:
     return list({notice.text: notice for notice in denials}.values())
 
 
+def _find_approvals(items: Sequence[Item]) -> list[NoticeItem]:
+    calls = _calls_by_id(items)
+    approvals: list[NoticeItem] = []
+    for item in items:
+        if isinstance(item, NoticeItem) and item.kind == "approval":
+            approvals.append(item)
+        elif isinstance(item, ToolResultItem) and item.data and "approval" in item.data:
+            call, edited = calls.get(item.call_id), item.data["approval"].get("edited")
+            raw = _shorten(call.raw, PREVIEW_CHARS) if call else ""
+            text = f"The user allowed this call: {item.name} {raw}".strip()
+            if edited is not None:
+                changed = _shorten(edited, MAX_ARGUMENT_CHARS)
+                text = f"The user changed the call {item.name} {raw}\nIt ran with: {changed}"
+            approvals.append(NoticeItem(text, "approval"))
+    return list({notice.text: notice for notice in approvals}.values())
+
+
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _find_answer(result: ToolResultItem) -> str:
+    """What the user answered to a question of the model; "" for other results."""
+    answer = (result.data or {}).get("user_answer")
+    return answer if isinstance(answer, str) else _answer_of_old_result(result)
+
+
 def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
     paths: dict[str, None] = {}
     calls: dict[str, ToolCall] = {}
@@ -144,6 +184,13 @@ def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
 
 
 # --- logs of 0.1: their items have neither data nor an outcome, only these texts --------------
+
+
+def _answer_of_old_result(result: ToolResultItem) -> str:
+    heading = "The user answered: "
+    if result.name != "ask" or result.is_error or not result.text.startswith(heading):
+        return ""
+    return result.text.removeprefix(heading)
 
 
 def _paths_of_old_result(result: ToolResultItem, calls: dict[str, ToolCall]) -> list[str]:

@@ -79,15 +79,25 @@ class AddContext(msgspec.Struct, frozen=True):
 HookAnswer = Block | Permit | Change | AddContext
 
 
+DEFAULT_HOOK_TIMEOUT = 60.0  # seconds
+
+
 class Hook(Protocol):
     """A function or command at named points of the loop.
 
     Promises: `run` returns only answers that its point allows (the loop ignores others with a
-    warning), returns in bounded time, and honours cancellation.
-    A hook must not change the transcript.
+    warning), and honours cancellation: the loop cancels it after 60 seconds. A hook may have an
+    attribute `timeout` with other seconds, or None if it limits its time itself.
+    A hook must not change the transcript, nor block the event loop.
     """
 
     @property
     def points(self) -> frozenset[HookPoint]: ...
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None: ...
+
+
+def get_hook_timeout(hook: Hook) -> float | None:
+    """The seconds that one run of the hook may take; None if it limits its time itself."""
+    timeout: float | None = getattr(hook, "timeout", DEFAULT_HOOK_TIMEOUT)
+    return timeout

@@ -20,6 +20,7 @@ class Store(Protocol):
     `flush` returns only when everything appended before it is durable; otherwise it raises a
     StoreError, and the same entries can be flushed again. `load` returns the durable entries in
     order, whatever happened to the process that wrote them.
+    `append` raises a StoreError for an entry that it cannot encode, and keeps nothing of it.
     A store must not rewrite or drop an entry, and `append` must not block.
     """
 

@@ -7,7 +7,7 @@ core/loop/execute.py; built-in tools use the Workspace contract.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -33,6 +33,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     detachable  the call may continue in the background: when it calls `context.detach()`,
                 or after `detach_after` seconds
     eager       a pure call may start while the reply that contains it still streams
+    asks_host   the call may need decisions of the host while it runs: `context.ask_host()`
     """
 
     name: str
@@ -46,6 +47,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     detach_after: float | None = None
     strict: bool = False
     eager: bool = True
+    asks_host: bool = False
 
 
 class FileAccess(msgspec.Struct, frozen=True):
@@ -102,6 +104,16 @@ class ProbeResult(msgspec.Struct, frozen=True):
     evidence: str
 
 
+def never_cancelled() -> bool:
+    """`ToolContext.is_cancelled` of an async tool, which a CancelledError reaches."""
+    return False
+
+
+async def deny_unasked(request: Any) -> None:
+    """`ToolContext.ask_host` where there is no host."""
+    request.deny_all("this call needs the user's approval, and the user cannot be asked")
+
+
 class ToolContext(msgspec.Struct, frozen=True):
     """What a call may use. `idempotency_key` is the same when the same call is tried again after a
     crash; `access` is what the policy allowed."""
@@ -118,6 +130,9 @@ class ToolContext(msgspec.Struct, frozen=True):
     services: dict[str, Any] = {}  # what the host provides for its own tools
     history: Callable[[], Transcript] = Transcript  # all items, also those out of the view
     access: Access = NO_ACCESS
+    is_cancelled: Callable[[], bool] = never_cancelled  # for a plain function: stop soon
+    # Let the host decide on an ApprovalRequest of a child agent; for tools with `asks_host`.
+    ask_host: Callable[[Any], Awaitable[None]] = deny_unasked
 
 
 class Tool(Protocol):

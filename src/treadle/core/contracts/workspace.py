@@ -99,7 +99,8 @@ class Workspace(Protocol):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
-    ) -> CommandResult: ...
+    ) -> CommandResult:
+        """`on_output` gets the output while it runs, and on cancellation what is left of it."""
 
     async def start(
         self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -20,9 +21,10 @@ from treadle.core.contracts.model import CacheRequest
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
-from treadle.core.events import RunStarted, TurnResult
+from treadle.core.events import RunStarted, TurnResult, WarningRaised
 from treadle.core.loop.approvals import Approvals
-from treadle.core.loop.background import BackgroundTasks
+from treadle.core.loop.background import BackgroundTasks, cancel_all
+from treadle.core.loop.child_approvals import ChildApprovals
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import GateRunner
@@ -43,6 +45,7 @@ from treadle.core.loop.session_state import DurableLog, SessionState, Transition
 from treadle.core.loop.tool_round import ToolRound
 from treadle.core.steps import (
     AfterToolResult,
+    ApprovalRequest,
     AwaitingInput,
     DriverSnapshot,
     Finished,
@@ -50,10 +53,28 @@ from treadle.core.steps import (
     Step,
     UserInput,
 )
-from treadle.core.transcript import Arguments, NoticeItem, ToolCall, Transcript, Usage, to_user_item
+from treadle.core.transcript import (
+    Arguments,
+    AssistantItem,
+    NoticeItem,
+    ToolCall,
+    ToolResultItem,
+    Transcript,
+    Usage,
+    UserItem,
+    to_user_item,
+)
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
+
+
+class OpenRound(msgspec.Struct, frozen=True):
+    """A round that continues while the host decides on a call of a child agent."""
+
+    work: asyncio.Task[tuple[ToolResultItem, ...]]
+    call_count: int
+
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
 
@@ -82,11 +103,23 @@ class Driver:
         self._approvals = Approvals(session, emitter)
         self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
         self.tasks = tasks = BackgroundTasks(emitter, inbox.put)
-        self._tool_round = ToolRound(config, emitter, toolbox, hooks, tasks, session, inbox.put)
+        self._child_approvals = ChildApprovals()
+        self._open_round: OpenRound | None = None
+        self._tool_round = ToolRound(
+            config,
+            emitter,
+            toolbox,
+            hooks,
+            tasks,
+            session,
+            inbox.put,
+            self._child_approvals.ask,
+        )
         self._model_caller = ModelCaller(
             config.model,
             emitter,
             config.clock,
+            is_taken_id=session.has_call_id,
             on_call=self._tool_round.eager.schedule,
             on_quarantine=session.quarantine_part,
             is_interrupted=self._interruption.is_requested,
@@ -97,7 +130,8 @@ class Driver:
         )
         self._next_cache: CacheRequest | None = None
         self._last_result: TurnResult | None = None
-        self._has_started = self._has_ended = False
+        self._has_started = self._has_run_start_hooks = self._has_ended = False
+        self._has_failed = False  # the loop itself, in the middle of a turn
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
@@ -118,22 +152,31 @@ class Driver:
             if self._interruption.is_only_interruption:
                 return Finished(result)
             raise
+        except Exception as error:
+            self._report_failure(error)
+            raise
         finally:
             self._interruption.leave()
 
     async def _advance(self) -> Step:
+        if self._has_failed:
+            self._has_failed = False
+            self._session.resume_turn()
         await self._start_once()
         while True:
             if self._interruption.is_requested():
                 return Finished(await self._close_interrupted_turn())
+            if (request := self._child_approvals.take_new()) is not None:
+                return request
+            if self._open_round is not None:
+                return await self._continue_round(self._open_round)
             if self._session.state.turn is None and not await self._begin_turn():
                 return AwaitingInput(self.submit)
             match pending(self._session.state.transcript):
                 case RunTools(calls=calls):
                     return await self._run_tools(calls)
                 case Rest(reply=reply) if not self._inbox.has_message:
-                    agent_type = self._config.agent_type
-                    end = await run_stop_hooks(reply, self._session, self._hooks, agent_type)
+                    end = await self._run_stop_hooks(reply)
                 case _:
                     end = await self._call_model()
             if end is not None:
@@ -182,12 +225,20 @@ class Driver:
             self._gates.settle(reply.usage)
             self._session.add_reply_usage(reply)
             self._next_cache = None
-            return handle_reply(reply, self._session, self._config.max_continuations)
+            end = handle_reply(reply, self._session, self._config.max_continuations)
+            if not reply.calls:  # no call of this reply will use what a failed attempt started
+                await self._tool_round.eager.cancel_started()
+            return end
         except Exception as error:
             self._gates.settle()
             if not isinstance(error, ModelError):
                 raise
             return await handle_model_error(error, self._session, self._mutators.run)
+
+    async def _run_stop_hooks(self, reply: AssistantItem | None) -> TurnEnd | None:
+        agent_type = self._config.agent_type
+        end = await run_stop_hooks(reply, self._session, self._hooks, agent_type)
+        return None if self._inbox.has_message else end  # a message that arrived meanwhile
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
         """One tool round, or the approvals that it needs first."""
@@ -197,15 +248,39 @@ class Driver:
             request = self._approvals.request(approvals)
             await self._hooks.run("notification", {"notification_type": "permission_prompt"})
             return request
-        results = await self._tool_round.run(prepared)
-        self._session.close_round(len(calls))
+        if any(ready.tool is not None and ready.tool.spec.asks_host for ready in prepared):
+            work = asyncio.get_running_loop().create_task(self._tool_round.run(prepared))
+            self._open_round = OpenRound(work, len(calls))
+            return await self._continue_round(self._open_round)
+        return await self._close_round(await self._tool_round.run(prepared), len(calls))
+
+    async def _continue_round(self, opened: OpenRound) -> Step:
+        """Wait for the end of the round, or for a child agent that needs an approval."""
+        request = await self._child_approvals.take_new_before(opened.work)
+        if request is not None:
+            return request
+        self._open_round = None
+        return await self._close_round(opened.work.result(), opened.call_count)
+
+    async def _close_round(self, results: tuple[ToolResultItem, ...], call_count: int) -> Step:
+        self._session.close_round(call_count)
         await self._mutators.run("after_tool_result")
         return AfterToolResult(results, self.submit)
+
+    async def _cancel_round(self) -> None:
+        """Stop a round that is open between two steps, or that the step was waiting for."""
+        opened, self._open_round = self._open_round, None
+        if opened is not None:
+            await cancel_all([opened.work])
+            if opened.work.done() and not opened.work.cancelled():
+                opened.work.exception()  # retrieved, or asyncio would log it
 
     async def _finish_turn(self, end: TurnEnd) -> TurnResult:
         """Close the turn; the terminal event is the last one of it."""
         self._interruption.is_requested()  # acknowledged: too late to change how the turn ends
         result = self._last_result = self._session.end_turn(end.reason, end.error, end.metadata)
+        if end.warning:
+            self._emitter.emit(WarningRaised, end.warning)
         try:
             await self._tool_round.eager.cancel_started()
             await self._mutators.run("after_turn_ended")
@@ -214,10 +289,19 @@ class Driver:
             self._session.emit_turn_end(result)
         return result
 
+    def _report_failure(self, error: Exception) -> None:
+        """The loop itself failed: observers get the terminal event. The turn, if one is running,
+        stays open, so that next() can try again."""
+        if self._last_result is not None:
+            return  # the turn has ended before
+        self._has_failed = self._session.state.turn is not None
+        self._session.emit_turn_end(self._session.make_failed_result(error))
+
     async def _close_interrupted_turn(self) -> TurnResult:
         """Leave a lawful transcript and nothing running, wherever the turn was interrupted."""
         session = self._session
         self._approvals.clear()
+        await self._cancel_round()
         partial = self._model_caller.take_partial_reply()
         self._gates.settle()
         reason = self._interruption.reason or "cancelled"
@@ -239,24 +323,32 @@ class Driver:
 
     def _enter(self) -> None:
         is_free = self._interruption.reason is None and not self._interruption.is_running
-        if self._approvals.pending_ids and is_free:
-            raise ApprovalPending(self._approvals.pending_ids)
+        pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
+        if pending_ids and is_free:
+            raise ApprovalPending(pending_ids)
         self._interruption.enter()
         self._last_result = None
 
     async def _start_once(self) -> None:
-        if self._has_started:
-            return
-        await self._config.source.open()
-        self._has_started = True
-        self._emitter.emit(RunStarted)
-        if self._may_resume:
-            self.tasks.report_lost((*self._session.history, *self._inbox.queued))
-        for answer in await self._hooks.run("session_start", {}):
-            if isinstance(answer, AddContext):
-                self._inbox.put(NoticeItem(answer.text, kind="hook"))
+        if not self._has_started:
+            await self._config.source.open()
+            self._has_started = True
+            self._emitter.emit(RunStarted)
+            if self._may_resume:
+                self.tasks.report_lost((*self._session.history, *self._inbox.queued))
+        if not self._has_run_start_hooks:
+            answers = await self._hooks.run("session_start", {})
+            self._has_run_start_hooks = True  # an interrupted one is asked again
+            for answer in answers:
+                if isinstance(answer, AddContext):
+                    self._inbox.put(NoticeItem(answer.text, kind="hook"))
 
     # --- for the host --------------------------------------------------------------------
+
+    def log_transcript(self) -> None:
+        """Log the items that the driver began with: they are new to its store."""
+        for item in self.transcript:
+            self._log.write_item(item)
 
     def submit(self, user_input: UserInput) -> None:
         """Queue a message; it enters at the next legal point. An empty one is ignored."""
@@ -269,19 +361,70 @@ class Driver:
         if not is_empty(item):
             self._inbox.put(item)
 
-    def approve(
-        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
-    ) -> bool:
-        """Let a pending call run, as it is or edited; False if none has that id."""
-        return self._approvals.approve(call_id, arguments, always)
+    def withdraw(self, item: UserItem) -> bool:
+        """Take back a queued message, one of `snapshot().pending_input`; False if it has entered
+        the transcript already."""
+        return self._inbox.withdraw(item)
 
-    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
-        return self._approvals.deny(call_id, reason)
+    def approve(
+        self,
+        call_id: str,
+        *,
+        arguments: Arguments | None = None,
+        always: bool = False,
+        session_id: str = "",
+    ) -> bool:
+        """Let a pending call run, as it is or edited; False if none has that id. `session_id` is
+        that of the child agent, if children use the same call ids."""
+        child = self._find_child_request(call_id, session_id)
+        if child is not None:
+            return child.approve(call_id, arguments=arguments, always=always)
+        return self._is_own(session_id) and self._approvals.approve(call_id, arguments, always)
+
+    def deny(
+        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
+    ) -> bool:
+        child = self._find_child_request(call_id, session_id)
+        if child is not None:
+            return child.deny(call_id, reason)
+        return self._is_own(session_id) and self._approvals.deny(call_id, reason)
+
+    def _is_own(self, session_id: str) -> bool:
+        return session_id in ("", self.session_id)
+
+    def _find_child_request(self, call_id: str, session_id: str) -> ApprovalRequest | None:
+        if session_id == self.session_id or call_id in self._approvals.pending_ids:
+            return None
+        return self._child_approvals.find(call_id, session_id)
+
+    async def resolve(
+        self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
+    ) -> None:
+        """Let `decide` answer. An interruption cancels it, and next() then ends the turn."""
+        if self._interruption.reason is not None:
+            return
+        self._interruption.enter()
+        try:
+            await decide(request)
+        except asyncio.CancelledError:
+            if not self._interruption.is_only_interruption:
+                raise
+        finally:
+            self._interruption.leave(is_handled=False)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""
         if self._session.state.turn is not None or self._interruption.is_running:
             self._interruption.request(reason)
+
+    def retry(self) -> bool:
+        """Let next() continue what the last turn left unfinished, after an error or at a limit;
+        False if it left nothing. Without this call, next() waits for a message."""
+        if self._session.state.turn is not None:
+            return False
+        move = pending(self._session.state.transcript)
+        self._may_resume = isinstance(move, (AskModel, RunTools))
+        return self._may_resume
 
     def set_next_turn_cache(self, cache: CacheRequest) -> None:
         self._next_cache = cache  # for the next model call only
@@ -327,6 +470,11 @@ class Driver:
         return self._session.state.usage  # of the whole session
 
     @property
+    def total_usage(self) -> Usage:
+        """With that of the child agents which this driver started."""
+        return self._session.state.usage + self._session.state.child_usage
+
+    @property
     def trace(self) -> tuple[Transition, ...]:
         """Why the loop continued each time, newest last."""
         return tuple(self._session.trace)
@@ -337,12 +485,13 @@ class Driver:
 
     @property
     def approvals(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a decision."""
-        return self._approvals.pending
+        """The calls that wait for a decision, those of child agents last."""
+        return (*self._approvals.pending, *self._child_approvals.pending)
 
     async def aclose(self) -> None:
         """Cancel background tasks, run the session_end hooks, and wait until all is written."""
         try:
+            await self._cancel_round()
             await self.tasks.aclose()
             await self._tool_round.aclose()
             if self._has_started and not self._has_ended:

@@ -1,15 +1,17 @@
 """Eager calls: a pure call starts while the reply that contains it still streams.
 
 A call is identified by its tool and arguments, so that a retried stream reuses what was started.
-Calls that the reply does not contain in the end are cancelled. Used by tool_round.py.
+A result is reused only where the call could have started eagerly: a call with an effect before it
+in the final reply may change what it reads. Calls that the reply does not contain in the end are
+cancelled. Used by tool_round.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
 
-from treadle.core.contracts.tool import ToolSpec
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.prepare import Toolbox
@@ -47,8 +49,7 @@ class EagerCalls:
         It starts when the stream next waits: the calls of a reply that is already complete need
         no tasks.
         """
-        tool = self._toolbox.find(call.name)
-        if tool is None or not _is_eager(tool.spec):
+        if not self._is_eager(call):
             self._may_start = False
         if self._may_start and not self._started.get((call.name, call.raw)):
             self._scheduled.append(call)
@@ -60,6 +61,13 @@ class EagerCalls:
             self._start_handle.cancel()
             self._start_handle = None
         self._scheduled.clear()
+
+    def find_reusable(self, calls: Sequence[ToolCall]) -> frozenset[str]:
+        """The ids of the calls of a whole reply that may use an eager result: those before the
+        first call that may have an effect."""
+        if not self._started:
+            return frozenset()
+        return frozenset([call.id for call in itertools.takewhile(self._is_eager, calls)])
 
     async def take_result(self, call: ToolCall) -> ToolResultItem | None:
         """The result of the call if it was started eagerly, perhaps under another id."""
@@ -95,6 +103,8 @@ class EagerCalls:
         async with self._limit:
             return await self._run(call)
 
-
-def _is_eager(spec: ToolSpec) -> bool:
-    return spec.effect == "pure" and spec.eager and not spec.detachable
+    def _is_eager(self, call: ToolCall) -> bool:
+        tool = self._toolbox.find(call.name)
+        if tool is None:
+            return False
+        return tool.spec.effect == "pure" and tool.spec.eager and not tool.spec.detachable

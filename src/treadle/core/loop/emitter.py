@@ -1,10 +1,12 @@
 """Sends events to the observers in order, and each appended item once.
 
-An observer that raises is reported once; the run continues.
+An observer that raises is reported once; the run continues. What an observer causes by an action of
+its own (an approval, say) is sent when all observers have got the event before it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from treadle.core.contracts.observer import Observer
@@ -21,6 +23,8 @@ class Emitter:
         self.session_id = session_id
         self.turn_id = ""
         self.seq = 0
+        self._is_sending = False
+        self._waiting: deque[Callable[[Observer], None]] = deque()
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
@@ -33,18 +37,27 @@ class Emitter:
         if not self._observers:
             return
         event = kind(self.session_id, self.turn_id, self.seq, *details)
-        for observer in self._observers:
-            try:
-                observer.on_event(event)
-            except Exception as error:  # noqa: BLE001 - an observer never harms the run
-                self._warn_once(observer, error)
+        self._send(lambda observer: observer.on_event(event))
 
     def emit_item(self, position: int, item: Item) -> None:
-        for observer in self._observers:
-            try:
-                observer.on_item(position, item)
-            except Exception as error:  # noqa: BLE001 - an observer never harms the run
-                self._warn_once(observer, error)
+        if self._observers:
+            self._send(lambda observer: observer.on_item(position, item))
+
+    def _send(self, notify: Callable[[Observer], None]) -> None:
+        self._waiting.append(notify)
+        if self._is_sending:
+            return
+        self._is_sending = True
+        try:
+            while self._waiting:
+                notify = self._waiting.popleft()
+                for observer in self._observers:
+                    try:
+                        notify(observer)
+                    except Exception as error:  # noqa: BLE001 - an observer never harms the run
+                        self._warn_once(observer, error)
+        finally:
+            self._is_sending = False
 
     def _warn_once(self, observer: Observer, error: Exception) -> None:
         if id(observer) in self._failed:

@@ -9,7 +9,7 @@ finalized in tool_round.py. How a tool is stopped and timed out is tool_runner.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -17,17 +17,27 @@ import msgspec
 from treadle.core.contracts.hook import AddContext, Change
 from treadle.core.contracts.tool import ProbeResult, Tool, ToolContext, ToolOutput
 from treadle.core.errors import error_text
-from treadle.core.events import ChildEvent, Event, ToolProgress, ToolStarted, preview
+from treadle.core.events import (
+    ChildEvent,
+    Event,
+    ToolProgress,
+    ToolStarted,
+    UsageUpdated,
+    preview,
+)
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.prepare import PreparedCall, hook_data
 from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
-from treadle.core.transcript.content import parse_arguments
+from treadle.core.steps import ApprovalRequest
+from treadle.core.transcript.content import parse_arguments, to_json_object
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
+from treadle.core.transcript.usage import Usage
 
 
 def ignore_detach() -> None:
@@ -44,7 +54,9 @@ class CallExecutor:
         runner: ToolRunner,
         session: SessionState,
         on_notice: Callable[[NoticeItem], None],
+        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
+        self._ask_host = ask_host
         self._config = config
         self._emitter = emitter
         self._hooks = hooks
@@ -74,9 +86,11 @@ class CallExecutor:
         """What became of a call that an earlier process was about to run; None if it did not."""
         arguments = f" with {preview(intent.raw)}" if intent.raw is not None else ""
         evidence = f"{intent.tool} was about to run{arguments} (key {intent.idempotency_key})"
+        if intent.is_assumed:
+            evidence = f"the session log is damaged at this call; {intent.tool} may have run"
         if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
             try:
-                probe = await self._probe(prepared.tool, prepared, intent)
+                probe = await await_contained(self._probe(prepared.tool, prepared, intent))
             except Exception as error:  # noqa: BLE001 - becomes the call's result
                 probe = ProbeResult("unknown", f"the check failed: {error_text(error)}")
             if probe.outcome == "not_done":
@@ -100,6 +114,8 @@ class CallExecutor:
                 tasks.append_output(call_id, text)
 
         def relay_event(event: Event) -> None:
+            if (used := _find_child_usage(event)) is not None:
+                self._session.add_child_usage(used)
             if not self._runner.is_abandoned(call_id):
                 emitter.emit(ChildEvent, call_id, event)
 
@@ -116,6 +132,7 @@ class CallExecutor:
             config.services,
             lambda: self._session.history,
             prepared.access,
+            ask_host=self._ask_host,
         )
 
     async def _before_effect(
@@ -130,7 +147,9 @@ class CallExecutor:
             if prepared.arguments != prepared.call.arguments:
                 raw = msgspec.json.encode(prepared.arguments).decode()
             if tool.spec.effect == "verifiable":
-                evidence = await tool.evidence(prepared.arguments, context)
+                evidence = to_json_object(
+                    await await_contained(tool.evidence(prepared.arguments, context))
+                )
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return error_text(error)
         await self._session.record_intent(
@@ -150,7 +169,10 @@ class CallExecutor:
         arguments = prepared.arguments if intent.raw is None else parse_arguments(intent.raw)
         if isinstance(arguments, str):
             return ProbeResult("unknown", f"its arguments cannot be read: {arguments}")
-        return await tool.probe(arguments, intent.evidence, self.make_context(prepared))
+        context, evidence = self.make_context(prepared), intent.evidence
+        if intent.is_assumed:
+            evidence = await tool.evidence(arguments, context)
+        return await tool.probe(arguments, evidence, context)
 
     async def _run_post_hooks(self, prepared: PreparedCall, result: RunResult) -> RunResult:
         output = result.output
@@ -163,3 +185,10 @@ class CallExecutor:
                 case AddContext(text=text):
                     self._on_notice(NoticeItem(text, kind="hook"))
         return result if output is result.output else RunResult(output, result.outcome)
+
+
+def _find_child_usage(event: Event) -> Usage | None:
+    """What a model call of a child, or of one of its own children, has used."""
+    while isinstance(event, ChildEvent):
+        event = event.child
+    return event.last if isinstance(event, UsageUpdated) else None

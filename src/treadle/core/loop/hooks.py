@@ -1,11 +1,12 @@
 """Runs the hooks of a point in order.
 
-A hook that fails is contained, answers that its point does not allow are ignored with a warning.
-What each point allows is in contracts/hook.py.
+A hook that fails or does not end in time is contained, answers that its point does not allow are
+ignored with a warning. What each point allows is in contracts/hook.py.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,14 @@ from treadle.core.contracts.hook import (
     HookInput,
     HookPoint,
     Permit,
+    get_hook_timeout,
 )
 from treadle.core.errors import TreadleError
 from treadle.core.events import WarningRaised
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.interruption import await_contained
+
+SESSION_END_TIMEOUT = 90.0  # closing a session waits no longer for one hook
 
 ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
     "session_start": (AddContext,),
@@ -58,7 +63,8 @@ class Hooks:
         for hook in self._by_point.get(point, ()):
             name = type(hook).__name__
             try:
-                answer = await hook.run(HookInput(point, emitter.session_id, emitter.turn_id, data))
+                hook_input = HookInput(point, emitter.session_id, emitter.turn_id, data)
+                answer = await _run_bounded(hook, hook_input)
             except Exception as error:  # noqa: BLE001 - a hook may raise anything
                 problem = _failure_text(name, point, error)
                 emitter.emit(WarningRaised, problem)
@@ -81,6 +87,20 @@ class Hooks:
             if isinstance(answer, (Block, Permit)):
                 break
         return answers
+
+
+async def _run_bounded(hook: Hook, hook_input: HookInput) -> HookAnswer | None:
+    limit = get_hook_timeout(hook)
+    if hook_input.point == "session_end":
+        limit = SESSION_END_TIMEOUT if limit is None else min(limit, SESSION_END_TIMEOUT)
+    timer = asyncio.timeout(limit)
+    try:
+        async with timer:
+            return await await_contained(hook.run(hook_input))
+    except TimeoutError as error:
+        if not timer.expired():
+            raise
+        raise TimeoutError(f"it did not finish within {limit:g} s") from error
 
 
 def _failure_text(name: str, point: HookPoint, error: Exception) -> str:

@@ -29,9 +29,9 @@ class Inbox:
     def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> None:
         """Add an item. It is logged while it waits; an idle agent accepts it at once."""
         must_log = is_busy or any(is_logged for _, is_logged in self._queue)
-        self._queue.append((item, must_log))
         if must_log:
             self._write_entry(InputQueued(item))
+        self._queue.append((item, must_log))
 
     def accept_first(self) -> None:
         """The first item has entered the transcript."""
@@ -42,6 +42,17 @@ class Inbox:
         _, is_logged = self._queue.popleft()
         if is_logged:
             self._write_entry(InputDropped())
+
+    def withdraw(self, item: UserItem) -> bool:
+        """Remove a message that waits; False if it is not there (any more)."""
+        for index, (queued, is_logged) in enumerate(self._queue):
+            if queued is item:
+                if is_logged:
+                    before = [logged for _, logged in self._queue][:index]
+                    self._write_entry(InputDropped(sum(before)))
+                del self._queue[index]
+                return True
+        return False
 
     @property
     def first(self) -> UserItem | NoticeItem | None:
@@ -72,6 +83,8 @@ class InputAcceptor:
             added: list[str] = []
             if isinstance(item, UserItem) and self._hooks.has("user_prompt_submit"):
                 refusal, added = await self._run_prompt_hooks(item)
+                if self._inbox.first is not item:
+                    continue  # withdrawn meanwhile
             if refusal is not None:
                 self._inbox.drop_first()
                 has_refused = True

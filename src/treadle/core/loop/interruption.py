@@ -8,8 +8,26 @@ that very task (by an observer or a tool), the task is cancelled at its next awa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from treadle.core.errors import DriverBusy
+
+T = TypeVar("T")
+
+
+async def await_contained(work: Awaitable[T]) -> T:
+    """Await code of a hook, a mutator, a policy or a tool. A CancelledError that it raises by
+    itself is its failure, a RuntimeError; it does not cancel the run."""
+    task = asyncio.current_task()
+    assert task is not None, "the loop runs inside a task"
+    before = task.cancelling()
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        if task.cancelling() > before:
+            raise
+        raise RuntimeError("it was cancelled from inside") from error
 
 
 class Interruption:
@@ -36,12 +54,15 @@ class Interruption:
             False,
         )
 
-    def leave(self) -> None:
-        """End of `next()`: take back our own cancellations of the task."""
+    def leave(self, *, is_handled: bool = True) -> None:
+        """End of `next()`: take back our own cancellations of the task. An interruption that is
+        not handled yet waits for the next `next()`."""
         if self._task is not None:
             for _ in range(self._own_cancellations):
                 self._task.uncancel()
-        self._task = self.reason = None
+        self._task = None
+        if is_handled:
+            self.reason = None
 
     def request(self, reason: str) -> None:
         self.reason = reason

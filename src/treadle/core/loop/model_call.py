@@ -68,6 +68,7 @@ class ModelCaller:
         emitter: Emitter,
         clock: Clock,
         *,
+        is_taken_id: Callable[[str], bool],
         on_call: Callable[[ToolCall], None],
         on_quarantine: Callable[[PartQuarantined], None],
         is_interrupted: Callable[[], bool],
@@ -76,6 +77,7 @@ class ModelCaller:
         self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
         self._clock = clock
+        self._is_taken_id = is_taken_id
         self._on_call = on_call
         self._on_quarantine = on_quarantine
         self._is_interrupted = is_interrupted
@@ -88,7 +90,7 @@ class ModelCaller:
         self._failures: Counter[type[ModelError]] = Counter()
 
     async def call(self, request: ModelRequest) -> AssistantItem | RetryWithBudget:
-        """The whole reply, its call ids unique in this transcript. Raises ModelError."""
+        """The whole reply, its call ids unique in this session. Raises ModelError."""
         if request.idempotency_key != self._idempotency_key:
             self._idempotency_key, self._attempts = request.idempotency_key, 0
             self._failures.clear()
@@ -149,9 +151,15 @@ class ModelCaller:
         return used
 
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
-        emit, streamed, ready = self._emitter.emit, self._streamed_text, _AnnouncedCalls(request)
+        emit, streamed, ready = (
+            self._emitter.emit,
+            self._streamed_text,
+            _AnnouncedCalls(self._is_taken_id),
+        )
         streamed.clear()
         reply: AssistantItem | None = None
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task is not None else 0
         stream = self.model.stream(request)
         try:
             async for event in stream:
@@ -168,6 +176,12 @@ class ModelCaller:
                     self._handle_event(event, ready)
                 if self._is_interrupted():
                     raise asyncio.CancelledError
+        except asyncio.CancelledError as error:
+            is_ours = task is None or task.cancelling() > cancellations or self._is_interrupted()
+            if is_ours:
+                raise
+            problem = f"{self.model.name} was cancelled from inside"
+            raise StreamBroken(problem, provider=self.model.name) from error
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
@@ -216,8 +230,8 @@ class ModelCaller:
 class _AnnouncedCalls:
     """The calls announced so far, with the ids that they will have in the transcript."""
 
-    def __init__(self, request: ModelRequest) -> None:
-        self._is_in_transcript = request.transcript.has_call_id
+    def __init__(self, is_in_session: Callable[[str], bool]) -> None:
+        self._is_in_session = is_in_session
         self._ids: set[str] = set()
         self._renamed: list[tuple[ToolCall, ToolCall]] = []
 
@@ -247,7 +261,7 @@ class _AnnouncedCalls:
         return msgspec.structs.replace(reply, content=tuple(content)) if changed else reply
 
     def _is_taken(self, call_id: str) -> bool:
-        return call_id in self._ids or self._is_in_transcript(call_id)
+        return call_id in self._ids or self._is_in_session(call_id)
 
 
 def build_request(

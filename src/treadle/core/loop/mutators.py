@@ -1,7 +1,8 @@
 """Runs the mutators, and takes over the view that they return.
 
-They run in order; every law is checked after each one that changed something. Model calls of a
-mutator are reserved with the same gates.
+They run in order. The view of each is checked against every law and taken over before the next
+one runs, so that an interruption loses none. Model calls of a mutator are reserved with the same
+gates.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import Gates
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
@@ -67,10 +69,11 @@ class MutatorRunner:
             focus,
             self._reserve,
         )
-        changes = await run_mutators(self._config.mutators, scene, self._emitter)
-        for name, new in changes:
-            self._session.replace_view(name, new)
-        return bool(changes)
+        return await run_mutators(self._config.mutators, scene, self._emitter, self._take_over)
+
+    def _take_over(self, mutator: str, new: Transcript) -> Transcript:
+        self._session.replace_view(mutator, new)
+        return self._session.state.transcript
 
     async def _run_pre_compact_hooks(self, point: MutationPoint) -> str | None:
         """None if a hook forbids the compaction, else a focus for the summary."""
@@ -101,33 +104,37 @@ class MutatorRunner:
 
 
 async def run_mutators(
-    mutators: Sequence[Mutator], context: MutationContext, emitter: Emitter
-) -> Sequence[tuple[str, Transcript]]:
-    """Each mutator that changed the view, with the new view; every law holds after each."""
-    changes: list[tuple[str, Transcript]] = []
+    mutators: Sequence[Mutator],
+    context: MutationContext,
+    emitter: Emitter,
+    take_over: Callable[[str, Transcript], Transcript],
+) -> bool:
+    """Whether one changed the view; `take_over` gets each lawful new view and gives it back."""
+    has_changed = False
     for mutator in mutators:
         if context.point not in mutator.points:
             continue
         emitter.emit(MutationStarted, mutator.name, context.point)
+        new: Transcript | None = None
         try:
-            new = await mutator.mutate(context)
+            new = await await_contained(mutator.mutate(context))
         except TreadleError:
             raise
-        except Exception as error:  # noqa: BLE001 - a mutator is somebody else's code
+        except Exception as error:  # noqa: BLE001 - a mutator may raise anything
             problem = f"mutator {mutator.name} failed: {type(error).__name__}: {error}"
             emitter.emit(WarningRaised, problem)
-            new = None
-        if new is context.transcript:
-            new = None
-        emitter.emit(MutationFinished, mutator.name, context.point, new is not None)
+        finally:
+            if new is context.transcript:
+                new = None
+            emitter.emit(MutationFinished, mutator.name, context.point, new is not None)
         if new is None:
             continue
         broken = _find_new_violations(context.transcript, new)
         if broken:
             raise LawBroken(mutator.name, broken[0].law, broken[0].problem)
-        changes.append((mutator.name, new))
-        context = msgspec.structs.replace(context, transcript=new)
-    return changes
+        context = msgspec.structs.replace(context, transcript=take_over(mutator.name, new))
+        has_changed = True
+    return has_changed
 
 
 def _find_new_violations(old: Transcript, new: Transcript) -> list[Violation]:

@@ -21,6 +21,7 @@ from treadle.core.errors import error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.session_state import LoopState
 from treadle.core.steps import PendingApproval
 from treadle.core.text import suggest
@@ -120,6 +121,8 @@ class CallPreparer:
                 continue
             decision, intent = state.decisions.get(call.id), state.intents.get(call.id)
             ready = self.validate(call, decision)
+            if intent is not None and intent.is_assumed and ready.tool is not None:
+                intent = _assume_effect(intent, ready.tool.spec)
             if intent is not None:
                 ready = msgspec.structs.replace(ready, intent=intent)
             if ready.refusal is None and intent is None:
@@ -148,7 +151,7 @@ class CallPreparer:
     async def decide(self, prepared: PreparedCall) -> Verdict:
         """The policy's verdict. A policy that fails denies."""
         try:
-            return await self._policy.decide(self._permission_request(prepared))
+            return await await_contained(self._policy.decide(self._permission_request(prepared)))
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return Deny(f"the policy failed ({error_text(error)})")
 
@@ -213,7 +216,7 @@ class CallPreparer:
         if answers and isinstance(answers[-1], Block):
             return prepared.denied(answers[-1].reason)
         if not (answers and isinstance(answers[-1], Permit)):
-            approvals.append(_pending_approval(prepared, verdict))
+            approvals.append(_pending_approval(prepared, verdict, self._emitter.session_id))
         return prepared
 
     async def _authorize_after_crash(
@@ -233,7 +236,8 @@ class CallPreparer:
             self._emitter.emit(Notified, text)
             return
         try:
-            await self._policy.save_rules(self._permission_request(prepared), rules)
+            request = self._permission_request(prepared)
+            await await_contained(self._policy.save_rules(request, rules))
         except Exception as error:  # noqa: BLE001 - the call is allowed all the same
             self._emitter.emit(WarningRaised, f"the rule could not be saved: {error_text(error)}")
 
@@ -249,8 +253,20 @@ class CallPreparer:
         )
 
 
-def _pending_approval(prepared: PreparedCall, ask: Ask) -> PendingApproval:
-    return PendingApproval(prepared.call, prepared.summary, ask.reason, ask.rules, kind=ask.kind)
+def _assume_effect(intent: Intent, spec: ToolSpec) -> Intent | None:
+    """An assumed intent with the effect of its tool; None if the call may be repeated."""
+    return None if spec.effect == "pure" else msgspec.structs.replace(intent, effect=spec.effect)
+
+
+def _pending_approval(prepared: PreparedCall, ask: Ask, session_id: str) -> PendingApproval:
+    return PendingApproval(
+        prepared.call,
+        prepared.summary,
+        ask.reason,
+        ask.rules,
+        kind=ask.kind,
+        session_id=session_id,
+    )
 
 
 def hook_data(prepared: PreparedCall) -> dict[str, Any]:

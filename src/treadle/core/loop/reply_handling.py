@@ -4,7 +4,7 @@ refusal                  the turn ends `refused`
 closing summary          the turn ends for the reason that asked for it
 window reached           ContextTooLong, as if the provider had said so
 cut at the output limit  the model is asked to continue, up to three times
-empty                    the model is asked once more
+empty, or only thinking  the model is asked once more
 paused                   the model is called again, a bounded number of times
 anything else            pending() says what comes next
 """
@@ -23,7 +23,7 @@ from treadle.core.events import TerminalReason
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.recovery import may_compact
 from treadle.core.loop.session_state import SessionState
-from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, NoticeItem
 from treadle.core.transcript.pending import Rest, pending
@@ -32,7 +32,8 @@ CONTINUE_NOTICE = "Your reply was cut off at the output limit. Go on exactly whe
 TRUNCATED_CALL_NOTICE = (
     "Your reply was cut off inside a tool call, which was not run. Use smaller steps."
 )
-EMPTY_REPLY_NOTICE = "Your last reply was empty. Answer, or call a tool."
+TRUNCATED_DETAIL = "the reply is cut off at the output limit of the model"
+EMPTY_REPLY_NOTICE = "Your last reply has no text. Answer, or call a tool."
 CLOSING_NOTICE = (
     "The budget is used up: {detail}. Without tools, sum up what is done and what is left."
 )
@@ -41,11 +42,12 @@ MAX_STOP_HOOK_BLOCKS = 100
 
 
 class TurnEnd(msgspec.Struct, frozen=True):
-    """The turn is over, and why."""
+    """The turn is over, and why. The user sees the warning."""
 
     reason: TerminalReason
     error: BaseException | None = None
     metadata: dict[str, str | int | float | bool] = {}
+    warning: str = ""
 
 
 def handle_reply(
@@ -65,7 +67,7 @@ def handle_reply(
         raise ContextTooLong(f"{reply.model} reached the end of its window", provider=reply.model)
     if reply.stop == "max_tokens" and not reply.calls:
         return _request_continuation(is_reply_empty, session, max_continuations)
-    if is_reply_empty:
+    if is_reply_empty or (reply.stop != "pause" and _is_silent(reply)):
         return _retry_empty_reply(reply, session)
     if reply.stop == "pause" and not reply.calls:
         if turn.pauses >= MAX_PAUSES:
@@ -77,6 +79,10 @@ def handle_reply(
 def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
     """A gate stopped the call: the turn ends, now or after one last reply without tools."""
     if not stop.closing_tokens:
+        if stop.reason == "end_turn":
+            # In the transcript, so that a resumed session does not make the call after all.
+            text = stop.detail or "The turn has ended."
+            session.append(NoticeItem(text, kind="end_turn", next_move="rest"))
         return TurnEnd(stop.reason, metadata={"detail": stop.detail})
     session.append(
         NoticeItem(CLOSING_NOTICE.format(detail=stop.detail), kind="budget", next_move="ask")
@@ -134,6 +140,15 @@ async def run_stop_hooks(
     return TurnEnd("end_turn")
 
 
+def _is_silent(reply: AssistantItem) -> bool:
+    """Whether the reply says and calls nothing; thinking alone is no answer."""
+    return all(
+        isinstance(part, (Thinking, RedactedThinking))
+        or (isinstance(part, Text) and not part.text.strip())
+        for part in reply.content
+    )
+
+
 def _without_calls(reply: AssistantItem) -> AssistantItem:
     """Drop calls that will not run: of a refusal, or of a closing reply."""
     kept = tuple(part for part in reply.content if not isinstance(part, ToolCall))
@@ -145,7 +160,11 @@ def _request_continuation(
 ) -> TurnEnd | None:
     turn = session.turn
     if turn.continuations >= max_continuations:
-        return TurnEnd("end_turn", metadata={"truncated": True})
+        return TurnEnd(
+            "end_turn",
+            metadata={"truncated": True, "detail": TRUNCATED_DETAIL},
+            warning=TRUNCATED_DETAIL,
+        )
     text = TRUNCATED_CALL_NOTICE if is_reply_empty else CONTINUE_NOTICE
     session.append(NoticeItem(text, kind="continue", next_move="ask"))
     session.record_transition(

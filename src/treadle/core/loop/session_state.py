@@ -25,6 +25,7 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop.emitter import Emitter
+from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import (
     ApprovalDecision,
     EarlyResult,
@@ -37,8 +38,10 @@ from treadle.core.transcript.entries import (
     Uncompacted,
     UsageRecorded,
     View,
+    ViewRewritten,
     apply_rewrite,
     diff_views,
+    make_turn_id,
 )
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -46,6 +49,8 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
+from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.size_estimate import estimate_item_chars
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
@@ -55,14 +60,19 @@ TRACE_LENGTH = 1_000
 
 class SessionState:
     def __init__(self, view: View, emitter: Emitter, log: DurableLog) -> None:
+        move = pending(view.transcript)
+        open_ids = {call.id for call in move.calls} if isinstance(move, RunTools) else frozenset()
         self.state = LoopState(
             transcript=view.transcript,
             turns=view.turns,
             usage=view.usage,
             chars=sum(map(estimate_item_chars, view.transcript)),
-            decisions=view.decisions,
-            intents=view.intents,
-            early_results=view.early_results,
+            # A damaged log may have some of calls that are lost, and their ids may come again.
+            decisions={key: view.decisions[key] for key in view.decisions if key in open_ids},
+            intents={key: view.intents[key] for key in view.intents if key in open_ids},
+            early_results={
+                key: view.early_results[key] for key in view.early_results if key in open_ids
+            },
             quarantine=view.quarantine,
         )
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
@@ -132,7 +142,7 @@ class SessionState:
         """Begin a turn, or resume the one that an earlier process left open."""
         state = self.state
         resumed, self._open_turn = self._open_turn, None
-        turn_id = resumed or f"turn-{state.turns + 1}"
+        turn_id = resumed or make_turn_id(state.turns + 1)
         self._emitter.turn_id = turn_id
         self._turn_items = []
         turn = TurnState(turn_id)
@@ -168,7 +178,28 @@ class SessionState:
         )
         self.trace.append(Transition(turn.id, f"ended: {reason}"))
         return TurnResult(
-            turn.id, reason, tuple(self._turn_items), turn.usage, turn.rounds, metadata, error
+            turn.id,
+            reason,
+            tuple(self._turn_items),
+            turn.usage,
+            turn.rounds,
+            metadata,
+            error,
+            turn.child_usage,
+        )
+
+    def resume_turn(self) -> None:
+        """The loop failed in the middle of the turn and tries again."""
+        if self.state.turn is not None:
+            self._emitter.emit(TurnStarted)
+            self.trace.append(Transition(self.turn.id, "resumed"))
+
+    def make_failed_result(self, error: Exception) -> TurnResult:
+        """The result of a turn in which the loop itself failed. The turn is not ended."""
+        turn = self.state.turn or TurnState("")
+        items = tuple(self._turn_items) if turn.id else ()
+        return TurnResult(
+            turn.id, "error", items, turn.usage, turn.rounds, {}, error, turn.child_usage
         )
 
     def emit_turn_end(self, result: TurnResult) -> None:
@@ -200,6 +231,13 @@ class SessionState:
             turn = msgspec.structs.replace(turn, usage=turn.usage + used)
         self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
         self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
+
+    def add_child_usage(self, used: Usage) -> None:
+        """Add the usage of a child agent. Its own session logs it, so it is not logged here."""
+        state, turn = self.state, self.state.turn
+        if turn is not None:
+            turn = msgspec.structs.replace(turn, child_usage=turn.child_usage + used)
+        self.state = msgspec.structs.replace(state, turn=turn, child_usage=state.child_usage + used)
 
     # --- what is known about open calls --------------------------------------------------
 
@@ -245,6 +283,11 @@ class SessionState:
         """Every item, also those that compaction took out of the view."""
         return self._history if self._history is not None else self.state.transcript
 
+    def has_call_id(self, call_id: str) -> bool:
+        """Whether a call of this session has the id, also one that is out of the view: the keys
+        of two effects must differ."""
+        return self.state.transcript.has_call_id(call_id) or self.history.has_call_id(call_id)
+
     def replace_view(self, mutator: str, new: Transcript) -> None:
         """Take over the view of a mutator. Items that it only added are appended."""
         old = self.state.transcript
@@ -268,6 +311,12 @@ class SessionState:
         self._log.write(Uncompacted())
         whole, self._history = self._history, None
         self._set_view(whole)
+        for entry in repair_entries(View(whole, early_results=self.state.early_results)):
+            if isinstance(entry, ViewRewritten):
+                self._log.write(entry)
+                self._set_view(apply_rewrite(whole, entry))
+            elif isinstance(entry, EarlyResult):
+                self.record_early_result(entry.result)
         return True
 
     def _set_view(self, transcript: Transcript) -> None:
@@ -283,7 +332,17 @@ class SessionState:
         place = (refused.position, refused.part)
         self._log.write(Quarantined(*place, refused.reason))
         self.state = msgspec.structs.replace(self.state, quarantine=self.state.quarantine | {place})
-        self._emitter.emit(WarningRaised, f"left out of the request: {refused.reason}")
+        what = _describe_part(self.state.transcript[refused.position], refused.part)
+        self._emitter.emit(WarningRaised, f"{what} is left out of requests: {refused.reason}")
+
+
+def _describe_part(item: Item, part: int) -> str:
+    if isinstance(item, (UserItem, AssistantItem, ToolResultItem)) and part < len(item.content):
+        content = item.content[part]
+        preview = f" ({content.text[:40]!r})" if isinstance(content, Text) else ""
+        owner = {UserItem: "your message", AssistantItem: "a reply"}.get(type(item), "a result")
+        return f"{type(content).__name__.lower()} of {owner}{preview}"
+    return f"{type(item).__name__.removesuffix('Item').lower()} of the conversation"
 
 
 class TurnState(msgspec.Struct, frozen=True):
@@ -293,6 +352,7 @@ class TurnState(msgspec.Struct, frozen=True):
     rounds: int = 0
     calls: int = 0
     usage: Usage = Usage()
+    child_usage: Usage = Usage()
     continuations: int = 0
     pauses: int = 0
     stop_hook_blocks: int = 0  # of stop hooks
@@ -307,6 +367,7 @@ class LoopState(msgspec.Struct, frozen=True):
     turns: int = 0
     usage: Usage = Usage()
     last_usage: Usage = Usage()
+    child_usage: Usage = Usage()  # of child agents of this process
     chars: int = 0
     decisions: dict[str, ApprovalDecision] = {}
     intents: dict[str, Intent] = {}

@@ -10,7 +10,7 @@ model's order. Used by driver.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,12 +26,13 @@ from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.execute import CallExecutor, ignore_detach
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.prepare import CallPreparer, PreparedCall, Toolbox
 from treadle.core.loop.scheduler import ScheduledCall, run_calls
 from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.truncation import truncate
-from treadle.core.steps import PendingApproval
+from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
@@ -54,6 +55,7 @@ class ToolRound:
         tasks: BackgroundTasks,
         session: SessionState,
         on_notice: Callable[[NoticeItem], None],
+        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._config = config
         self._emitter = emitter
@@ -63,7 +65,7 @@ class ToolRound:
         self._preparer = CallPreparer(config.policy, emitter, toolbox, hooks, on_notice)
         self._runner = ToolRunner(emitter)
         self._executor = CallExecutor(
-            config, emitter, hooks, tasks, self._runner, session, on_notice
+            config, emitter, hooks, tasks, self._runner, session, on_notice, ask_host
         )
         self.eager = EagerCalls(toolbox, hooks, config.max_parallel, self._run_eagerly)
 
@@ -87,12 +89,13 @@ class ToolRound:
             results.append(result)
             self._session.append(result)
 
+        reusable = self.eager.find_reusable([ready.call for ready in prepared])
         if len(prepared) == 1:
-            add_result(await self._answer(prepared[0]))
+            add_result(await self._answer(prepared[0], reusable))
         else:
             calls = [
                 ScheduledCall(
-                    partial(self._answer, ready),
+                    partial(self._answer, ready, reusable),
                     _is_concurrent(ready),
                     ready.access.reads,
                     ready.access.writes,
@@ -120,7 +123,7 @@ class ToolRound:
 
     # --- one call ------------------------------------------------------------------------
 
-    async def _answer(self, prepared: PreparedCall) -> ToolResultItem:
+    async def _answer(self, prepared: PreparedCall, reusable: frozenset[str]) -> ToolResultItem:
         if prepared.early_result is not None:
             return prepared.early_result
         intent = prepared.intent
@@ -135,7 +138,9 @@ class ToolRound:
                 )
             prepared = await self._preparer.recheck(prepared)
         if prepared.refusal is None:
-            started = await self.eager.take_result(prepared.call)
+            started: ToolResultItem | None = None
+            if prepared.call.id in reusable:
+                started = await self.eager.take_result(prepared.call)
             if started is not None:
                 return self._with_call_id(started, prepared)
             if self._hooks.has("pre_tool_use"):
@@ -196,7 +201,7 @@ class ToolRound:
         assert prepared.tool is not None, "only calls of known tools need an approval"
         context = self._executor.make_context(prepared)
         try:
-            shown = await prepared.tool.preview(prepared.arguments, context)
+            shown = await await_contained(prepared.tool.preview(prepared.arguments, context))
         except Exception as error:  # noqa: BLE001 - the user decides without it
             shown = Preview("text", f"no preview: {error_text(error)}")
         return msgspec.structs.replace(approval, preview=shown, access=prepared.access)
@@ -210,8 +215,17 @@ class ToolRound:
             limit = min(limit, prepared.tool.spec.max_result_chars)
         save = self._save_output if self._config.save_output is not None else None
         item = truncate(prepared.call, result.output, limit, save, result.outcome)
+        item = self._with_approval(item)
         self._emit_finished(item)
         return item
+
+    def _with_approval(self, item: ToolResultItem) -> ToolResultItem:
+        """The result with the user's decision, which compaction keeps; see context/compaction."""
+        decision = self._session.state.decisions.get(item.call_id)
+        if decision is None or decision.decision != "allow":
+            return item
+        approval = {"by": decision.decided_by, "edited": decision.raw}
+        return msgspec.structs.replace(item, data={**(item.data or {}), "approval": approval})
 
     def _save_output(self, call_id: str, text: str) -> str:
         """The path of the saved output; "" if it could not be saved."""

@@ -16,11 +16,15 @@ from treadle.core.errors import error_text
 from treadle.core.events import Notified, WarningRaised, preview
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.emitter import Emitter
-from treadle.core.transcript.content import Arguments, Text
+from treadle.core.transcript.content import Arguments, Text, check_parts, to_json_object
 from treadle.core.transcript.items import CallOutcome
 
 INTERRUPT_GRACE_SECONDS = 0.15  # the user is waiting
 TIMEOUT_GRACE_SECONDS = 5.0
+TIMED_OUT_BUT_RUNNING = (
+    "error: timed out after {timeout:g} s, but it does not stop: outcome unknown, and it may still "
+    "be running"
+)
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -63,8 +67,7 @@ class ToolRunner:
             return RunResult(work.result())
         await self._stop(work, tool, context, TIMEOUT_GRACE_SECONDS)
         if not work.done():
-            problem = f"error: timed out after {timeout:g} s, but it does not stop: outcome unknown"
-            return _failure(problem, "unknown")
+            return _failure(TIMED_OUT_BUT_RUNNING.format(timeout=timeout), "unknown")
         if work.cancelled():
             return _failure(f"error: timed out after {timeout:g} s", "interrupted")
         return RunResult(work.result())
@@ -99,7 +102,7 @@ class ToolRunner:
     def _on_abandoned_done(self, name: str, call_id: str, work: asyncio.Task[ToolOutput]) -> None:
         self._abandoned.pop(call_id, None)
         if work.cancelled():
-            end = "has stopped"
+            end = "is cancelled"
         elif (problem := work.exception()) is not None:
             end = f"has failed: {error_text(problem)}"
         else:
@@ -121,7 +124,25 @@ async def _call_tool(
     if not isinstance(output, ToolOutput):
         kind = type(output).__name__
         return ToolOutput(f"error: the tool returned {kind}, not a ToolOutput", is_error=True)
-    return output
+    try:
+        return _to_storable(output)
+    except (TypeError, ValueError) as error:
+        problem = f"error: the tool ran, but its output cannot be stored: {error}"
+        return ToolOutput(problem, is_error=True)
+
+
+def _to_storable(output: ToolOutput) -> ToolOutput:
+    """The output as the log can hold it; a TypeError says what it cannot hold."""
+    content = output.content
+    if not isinstance(content, str):
+        check_parts(content := tuple(content))
+    return ToolOutput(
+        content,
+        str(output.display),
+        bool(output.is_error),
+        str(output.full_output),
+        None if output.data is None else to_json_object(output.data),
+    )
 
 
 def _mark_done(done: asyncio.Future[None]) -> None:

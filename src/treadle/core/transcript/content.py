@@ -7,7 +7,9 @@ these; the codec of a provider converts them to its own blocks and back.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any, cast
 
 import msgspec
 
@@ -97,6 +99,41 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
 UserContent = Text | Image | Document
 AssistantContent = Text | Thinking | RedactedThinking | ToolCall | Opaque
 ResultContent = Text | Image | Document
+
+
+def check_parts(parts: Sequence[object]) -> None:
+    """TypeError if these are not texts, images and documents: the log could not be read again."""
+    for part in parts:
+        match part:
+            case Text(text=str()):
+                pass
+            case Image(media_type=str(), data=bytes(), url=str()):
+                pass
+            case Document(media_type=str(), data=bytes(), url=str(), title=str()):
+                pass
+            case _:
+                problem = f"content consists of Text, Image and Document parts, not {part!r:.80}"
+                raise TypeError(problem)
+
+
+def to_json_object(value: object) -> dict[str, Any]:
+    """The value as the log will give it back, paths as texts; TypeError if it cannot be stored."""
+    if not isinstance(value, dict):
+        raise TypeError(f"a dict is expected, not {type(value).__name__}")
+    try:
+        stored = msgspec.json.encode(value, enc_hook=_encode_path)
+    except UnicodeEncodeError:
+        builtins = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_path)
+        return cast(dict[str, Any], json.loads(json.dumps(builtins)))
+    except RecursionError:
+        raise TypeError("the value contains itself") from None
+    return cast(dict[str, Any], msgspec.json.decode(stored))
+
+
+def _encode_path(value: object) -> str:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"a value of the type {type(value).__name__} cannot be stored in a session")
 
 
 def fix_surrogates(text: str) -> str:

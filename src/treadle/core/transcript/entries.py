@@ -35,8 +35,13 @@ class InputQueued(msgspec.Struct, frozen=True, tag="queued", tag_field="kind"):
     item: UserItem | NoticeItem
 
 
-class InputDropped(msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind"):
-    """A hook blocked the first queued message; it does not enter the transcript."""
+class InputDropped(
+    msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind", omit_defaults=True
+):
+    """A queued message does not enter the transcript: a hook blocked it, or the user withdrew it.
+    `index` is its position among the queued ones."""
+
+    index: int = 0
 
 
 class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
@@ -45,7 +50,8 @@ class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
 
 class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_defaults=True):
     """A call is about to have its effect. `evidence` is what a probe will compare. `raw` holds the
-    arguments of the run if they differ from the model's: edited, changed by a hook, forwarded."""
+    arguments of the run if they differ from the model's: edited, changed by a hook, forwarded.
+    `is_assumed`: the log is damaged where the intent would be; the call may or may not have run."""
 
     call_id: str
     tool: str
@@ -53,6 +59,7 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_d
     effect: EffectClass
     evidence: dict[str, Any] = {}
     raw: str | None = None
+    is_assumed: bool = False
 
 
 class EarlyResult(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
@@ -75,13 +82,19 @@ class ApprovalDecision(
     decided_by: DecidedBy = ""
 
 
-class ViewRewritten(msgspec.Struct, frozen=True, tag="compaction", tag_field="kind"):
-    """Items [start, stop) of the view are replaced. The old items stay in the log."""
+class ViewRewritten(
+    msgspec.Struct, frozen=True, tag="compaction", tag_field="kind", omit_defaults=True
+):
+    """Items [start, stop) of the view are replaced. The old items stay in the log.
+
+    `is_repair`: the old items break a law, so an Uncompacted does not bring them back.
+    """
 
     mutator: str
     start: int
     stop: int
     items: tuple[Item, ...]
+    is_repair: bool = False
 
 
 class Uncompacted(msgspec.Struct, frozen=True, tag="uncompact", tag_field="kind"):
@@ -89,7 +102,7 @@ class Uncompacted(msgspec.Struct, frozen=True, tag="uncompact", tag_field="kind"
 
 
 class Rewound(msgspec.Struct, frozen=True, tag="rewind", tag_field="kind"):
-    """The view is again what it was before this turn began."""
+    """The view is again what it was before this turn began; messages that wait are dropped."""
 
     turn_id: str
 
@@ -108,11 +121,30 @@ class NoticeShown(msgspec.Struct, frozen=True, tag="notice", tag_field="kind"):
     text: str
 
 
-class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind"):
-    """The state of the files at this point."""
+class Restore(msgspec.Struct, frozen=True):
+    """Files that go back: `tree` is where they go, `seq` the first entry of the turn concerned.
+
+    An undo takes back this turn, a rewind this one and all later ones, a redo the last restore.
+    """
+
+    action: Literal["undo", "rewind", "redo"]
+    seq: int
+    tree: str
+
+
+class Checkpoint(
+    msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind", omit_defaults=True
+):
+    """The state of the files at this point.
+
+    Before and after the work of a turn (earlier versions do not say `side`), or, with `restore`,
+    before files go back; then there is no turn.
+    """
 
     turn_id: str
     tree: str
+    side: Literal["", "before", "after"] = ""
+    restore: Restore | None = None
 
 
 class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
@@ -219,11 +251,11 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                     rounds += not isinstance(pending(transcript), RunTools)
             case InputQueued(item=said):
                 queued.append(said)
-            case InputDropped():
-                del queued[:1]
+            case InputDropped(index=index):
+                del queued[index : index + 1]
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), history)
-                turns, open_turn, parked = turns + 1, turn_id, None
+                turns, open_turn, parked = max(turns + 1, _turn_number(turn_id)), turn_id, None
                 rounds, calls, used = 0, 0, Usage()
             case Intent():
                 intents[entry.call_id] = entry
@@ -232,7 +264,8 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
             case ApprovalDecision():
                 rulings[entry.call_id] = entry
             case ViewRewritten():
-                history = history if history is not None else transcript
+                if history is None and not entry.is_repair:
+                    history = transcript
                 transcript = apply_rewrite(transcript, entry)
                 quarantine.clear()
             case Uncompacted():
@@ -244,6 +277,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                 rulings.clear()
                 intents.clear()
                 settled.clear()
+                queued.clear()
             case Quarantined():
                 quarantine.add((entry.position, entry.part))
             case UsageRecorded():
@@ -252,6 +286,9 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                 parked = entry
             case TurnEnded():
                 open_turn = parked = None
+                rulings.clear()
+                intents.clear()
+                settled.clear()
             case _:
                 pass
     return View(
@@ -268,6 +305,16 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
         history,
         TurnProgress(rounds, calls, used),
     )
+
+
+def make_turn_id(number: int) -> str:
+    return f"turn-{number}"
+
+
+def _turn_number(turn_id: str) -> int:
+    """The number in an id, so that no id comes twice if the line of another turn is lost."""
+    number = turn_id.removeprefix("turn-")
+    return int(number) if number.isdecimal() else 0
 
 
 def apply_rewrite(transcript: Transcript, change: ViewRewritten) -> Transcript:

@@ -55,12 +55,21 @@ def find_violations(items: Sequence[Item]) -> list[Violation]:
 
 def repaired(transcript: Transcript) -> Transcript:
     """The history with all laws repaired; the same object if there is no violation."""
+    return repair_round(transcript)[0]
+
+
+def repair_round(transcript: Transcript) -> tuple[Transcript, tuple[ToolResultItem, ...]]:
+    """The repaired history, and results that its open round has beyond it.
+
+    A result of the last reply that follows a call without one waits for that call outside of the
+    transcript: it is an early result. Its call has run and must not run again.
+    """
     if not find_violations(transcript):
-        return transcript
+        return transcript, ()
     items: list[Item] = list(transcript)
-    for law in LAWS:
+    for law in LAWS[:-1]:
         items = law.repair(items)
-    return Transcript(items)
+    return Transcript(_repair_answers(items)), _find_early_results(items)
 
 
 def make_interrupted_result(
@@ -243,6 +252,20 @@ def _repair_answers(items: Sequence[Item]) -> list[Item]:
                 break  # the last calls may be open: the loop will run them
             mended.append(answers.get(call.id) or make_interrupted_result(call, outcome="unknown"))
     return mended
+
+
+def _find_early_results(items: Sequence[Item]) -> tuple[ToolResultItem, ...]:
+    """Results of the last reply that follow a call without a result, in the model's order."""
+    position = len(items) - 1
+    results: dict[str, ToolResultItem] = {}
+    while position >= 0 and isinstance(item := items[position], ToolResultItem):
+        results[item.call_id] = item
+        position -= 1
+    if not results or position < 0 or not isinstance(reply := items[position], AssistantItem):
+        return ()
+    ids = [call.id for call in reply.calls]
+    missing = next((n for n, call_id in enumerate(ids) if call_id not in results), len(ids))
+    return tuple([results[call_id] for call_id in ids[missing:] if call_id in results])
 
 
 LAWS: tuple[Law, ...] = (

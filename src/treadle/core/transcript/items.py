@@ -23,6 +23,7 @@ from treadle.core.transcript.content import (
     Text,
     ToolCall,
     UserContent,
+    check_parts,
     fix_surrogates,
 )
 from treadle.core.transcript.usage import Usage
@@ -112,7 +113,7 @@ Item = UserItem | AssistantItem | ToolResultItem | NoticeItem | SummaryItem
 
 
 def to_user_item(user_input: str | UserItem | UserContent | tuple[UserContent, ...]) -> UserItem:
-    """Convert the input of a caller to an item."""
+    """Convert the input of a caller to an item. TypeError if it is none."""
     if isinstance(user_input, str):
         return UserItem((Text(fix_surrogates(user_input)),))
     if isinstance(user_input, (Text, Image, Document)):
@@ -120,6 +121,7 @@ def to_user_item(user_input: str | UserItem | UserContent | tuple[UserContent, .
     if not isinstance(user_input, UserItem):
         user_input = UserItem(tuple(user_input))
     parts = user_input.content
+    check_parts(parts)
     fixed = tuple([Text(fix_surrogates(p.text)) if type(p) is Text else p for p in parts])
     return user_input if fixed == parts else msgspec.structs.replace(user_input, content=fixed)
 

@@ -45,6 +45,8 @@ from treadle.models.provider_base.error_mapping import (
     map_error_body,
     unreadable_event_error,
 )
+from treadle.models.provider_base.lenient import decode_leniently
+from treadle.models.provider_base.request_limits import map_tool_names
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -52,6 +54,7 @@ _STOP_REASONS: dict[str, StopReason] = {
     "max_tokens": "max_tokens",
     "stop_sequence": "stop_sequence",
     "pause_turn": "pause",
+    "compaction": "pause",
     "refusal": "refusal",
     "model_context_window_exceeded": "context",
 }
@@ -74,13 +77,16 @@ class _Usage(msgspec.Struct):
     output_tokens_details: _OutputDetails | None = None
 
 
+class _StopDetails(msgspec.Struct, gc=False):
+    explanation: str | None = None
+
+
 class _Message(msgspec.Struct):
     id: str | None = None
     usage: _Usage | None = None
-
-
-class _StopDetails(msgspec.Struct, gc=False):
-    explanation: str | None = None
+    content: list[dict[str, Any]] | None = None
+    stop_reason: str | None = None
+    stop_details: _StopDetails | None = None
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -116,6 +122,21 @@ class _RawDelta(msgspec.Struct):
 
 _decode_event: Callable[[bytes], _Event] = msgspec.json.Decoder(_Event).decode
 _decode_raw_delta: Callable[[bytes], _RawDelta] = msgspec.json.Decoder(_RawDelta).decode
+# The reply depends on these fields; any other one is ignored if it does not fit.
+_STRICT_FIELDS = frozenset(
+    [
+        "type",
+        "index",
+        "delta",
+        "content_block",
+        "content",
+        "stop_reason",
+        "text",
+        "partial_json",
+        "thinking",
+        "signature",
+    ]
+)
 
 
 class _PartialBlock(msgspec.Struct):
@@ -124,6 +145,7 @@ class _PartialBlock(msgspec.Struct):
     kind: str
     start: dict[str, Any]
     id: str = ""
+    name: str = ""
     signature: str = ""
     deltas: list[str] = []
     call: ToolCall | None = None
@@ -137,6 +159,7 @@ class AnthropicDecoder:
         self._provider = provider
         self._card = card
         self._request = request
+        self._tool_names = map_tool_names(request.tools)
         self._blocks: dict[int, _PartialBlock] = {}
         self._ids: set[str] = set()
         self._usage = _Usage()
@@ -152,7 +175,10 @@ class AnthropicDecoder:
         blocks = self._blocks
         for _, data in events:
             try:
-                event = _decode_event(data)
+                try:
+                    event = _decode_event(data)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    event = decode_leniently(data, _Event, _STRICT_FIELDS)
                 delta = event.delta
                 if event.type != "content_block_delta" or delta is None:
                     self._handle_event(event, out)
@@ -189,18 +215,15 @@ class AnthropicDecoder:
                 self._start_block(event.index, event.content_block or {}, out)
             case "content_block_stop":
                 self.progress += 1
-                self._finish_block(self._blocks[event.index], out)
+                if event.index in self._blocks:  # llama.cpp ends a block that it never started
+                    self._finish_block(self._blocks[event.index], out)
             case "message_start" if event.message is not None:
-                self._message_id = event.message.id or ""
-                self._update_usage(event.message.usage)
-                out.append(ModelUsageUpdated(self._build_usage()))
+                self._start_message(event.message, out)
             case "message_delta":
                 self.progress += 1
                 self._update_usage(event.usage)
                 if event.delta is not None:
-                    self._stop_reason = event.delta.stop_reason or self._stop_reason
-                    if event.delta.stop_details is not None:
-                        self._refusal_text = event.delta.stop_details.explanation or ""
+                    self._update_stop(event.delta)
             case "message_stop":
                 if self._stop_reason not in ("max_tokens", "model_context_window_exceeded"):
                     self._confirm_doubtful_calls(out)
@@ -212,6 +235,22 @@ class AnthropicDecoder:
             case _:
                 pass  # ping, and events that are new
 
+    def _start_message(self, message: _Message, out: list[ModelEvent]) -> None:
+        self._message_id = message.id or ""
+        self._update_usage(message.usage)
+        self._update_stop(message)
+        out.append(ModelUsageUpdated(self._build_usage()))
+        content = message.content or []
+        for index, block in enumerate(content, -len(content)):  # before the blocks that follow
+            self.progress += 1
+            self._start_block(index, block, out)
+            self._finish_block(self._blocks[index], out)
+
+    def _update_stop(self, source: _Message | _Delta) -> None:
+        self._stop_reason = source.stop_reason or self._stop_reason
+        if source.stop_details is not None:
+            self._refusal_text = source.stop_details.explanation or ""
+
     # -------------------------------------------------------------- blocks
 
     def _start_block(self, index: int, start: dict[str, Any], out: list[ModelEvent]) -> None:
@@ -221,7 +260,9 @@ class AnthropicDecoder:
         if block.kind == "tool_use":
             call_id = _get_string(start, "id")
             block.id = make_unique_call_id(call_id, self._ids, self._request.transcript)
-            out.append(ModelToolCallBegan(block.id, _get_string(start, "name")))
+            name = _get_string(start, "name")
+            block.name = self._tool_names.get(name, name)
+            out.append(ModelToolCallBegan(block.id, block.name))
         elif block.kind in ("text", "thinking") and (text := _get_string(start, block.kind)):
             block.deltas.append(text)
             is_text = block.kind == "text"
@@ -233,7 +274,7 @@ class AnthropicDecoder:
         raw = "".join(block.deltas)
         if not raw and block.start.get("input"):
             raw = msgspec.json.encode(block.start["input"]).decode()
-        block.call = ToolCall(block.id, _get_string(block.start, "name"), raw)
+        block.call = ToolCall(block.id, block.name, raw)
         if raw.strip() and block.call.arguments is not None:
             out.append(ModelToolCallRequested(block.call))
         else:

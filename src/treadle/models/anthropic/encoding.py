@@ -28,6 +28,7 @@ from treadle.core.transcript.content import (
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.provider_base.encoding import (
+    REFUSED_REASON,
     EncodedBlock,
     InputParts,
     MessageEncoder,
@@ -36,7 +37,13 @@ from treadle.models.provider_base.encoding import (
     ResultParts,
     encode_json_string,
 )
-from treadle.models.provider_base.request_limits import MIB, RequestLimits
+from treadle.models.provider_base.request_limits import (
+    MIB,
+    RequestLimits,
+    has_thinking,
+    make_provider_tool_name,
+)
+from treadle.models.provider_base.tool_schema import adapt_tool_schema
 
 ORIGIN = "anthropic"
 ATTACHED_LABEL = "attached"  # of an Opaque whose fields belong to the block before it
@@ -78,11 +85,11 @@ class RequestHead(msgspec.Struct, frozen=True):
 
 
 def list_head_sources(
-    request: ModelRequest, with_thinking: bool, has_calls: bool
+    card: ModelCard, request: ModelRequest, with_thinking: bool, has_calls: bool
 ) -> tuple[object, ...]:
     """Everything that a head depends on; only without tools does it matter if there are calls."""
     needs_placeholder = has_calls and not request.tools
-    changing = (with_thinking, needs_placeholder, request.system)
+    changing = (card, with_thinking, needs_placeholder, request.system)
     return (*changing, request.tools, request.options, request.cache)
 
 
@@ -122,7 +129,7 @@ def encode_head(
     interleaves = request.tools and fields.get("thinking", {}).get("type") == "enabled"
     betas = (INTERLEAVED_THINKING_BETA,) if interleaves else ()
     data = msgspec.json.encode(fields)[:-1] + b',"messages":['
-    source = list_head_sources(request, with_thinking, has_calls)
+    source = list_head_sources(card, request, with_thinking, has_calls)
     return RequestHead(source, data, mark, betas, version)
 
 
@@ -138,9 +145,10 @@ def encode_cache_mark(cache: CacheRequest) -> bytes:
 def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
     encoded: list[bytes] = []
     for tool in tools:
-        names = (encode_json_string(tool.name), encode_json_string(tool.description))
+        name = make_provider_tool_name(tool.name)
+        names = (encode_json_string(name), encode_json_string(tool.description))
         strict = b',"strict":true' if tool.strict else b""
-        values = (*names, msgspec.json.encode(tool.schema), strict)
+        values = (*names, msgspec.json.encode(adapt_tool_schema(tool.schema)), strict)
         encoded.append(b'{"name":%b,"description":%b,"input_schema":%b%b}' % values)
     encoded[-1] = encoded[-1][:-1] + cache_mark + b"}"
     return b"[%b]" % b",".join(encoded)
@@ -151,7 +159,8 @@ def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:
         return {"type": "none"}
     if choice == "auto" or is_thinking:  # a thinking model cannot be forced to call
         return None
-    return {"type": "any"} if choice == "any" else {"type": "tool", "name": choice}
+    named = {"type": "tool", "name": make_provider_tool_name(choice)}
+    return {"type": "any"} if choice == "any" else named
 
 
 def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:
@@ -194,31 +203,32 @@ def _to_effort(thinking: int | str) -> str:
     return thinking if thinking in _EFFORTS else "low" if thinking == "minimal" else "high"
 
 
-def can_think(transcript: Transcript) -> bool:
+def can_think(
+    transcript: Transcript, quarantine: frozenset[tuple[int, int]], limits: RequestLimits
+) -> bool:
     """Whether thinking may be on: it must not change within a round of calls.
 
-    After a change of model in the middle of a round, its reply has no thinking of this
-    provider, which then refuses a request with thinking.
+    After a change of model in the middle of a round, or if its thinking was refused, the reply is
+    sent without thinking, and the provider refuses a request with thinking.
     """
     if not transcript or not isinstance(transcript[-1], ToolResultItem):
         return True
-    for item in reversed(transcript):
+    omissions = dict.fromkeys(quarantine, REFUSED_REASON)
+    for position in range(len(transcript) - 1, -1, -1):
+        item = transcript[position]
         if isinstance(item, AssistantItem):
-            kinds = (Thinking, RedactedThinking)
-            return any(isinstance(part, kinds) and part.origin == ORIGIN for part in item.content)
+            return has_thinking(item, position, limits, omissions)
     return True
 
 
 class AnthropicEncoder(MessageEncoder):
     """Encodes items as blocks; consecutive blocks of one role are one message."""
 
-    cache_key: Hashable = ("anthropic", "messages")
     merges_roles = True
 
     def __init__(self, limits: RequestLimits = LIMITS) -> None:
         self.limits = limits
-        if limits is not LIMITS:
-            self.cache_key = ("anthropic", "messages", limits)
+        self.cache_key: Hashable = ("anthropic", "messages", limits)
 
     def open_message(self, role: MessageRole) -> bytes:
         return b'{"role":"%b","content":[' % role.encode()

@@ -7,16 +7,17 @@ client as `client`; then its endpoint and its authorization are used.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
+from treadle.core.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
     DEFAULT_MAX_TOKENS,
+    LIMITS,
     ORIGIN,
     AnthropicEncoder,
     RequestHead,
@@ -31,6 +32,7 @@ from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
 from treadle.models.provider_base.error_mapping import (
     ProviderInfo,
+    has_field,
     map_response_error,
     validate_key,
 )
@@ -41,7 +43,7 @@ KEY_VARIABLE = "ANTHROPIC_API_KEY"
 TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"
 URL_VARIABLE = "ANTHROPIC_BASE_URL"
 
-_PART_REFERENCE = re.compile(
+_PART_REFERENCE = compile_lazily(
     r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
 )
 
@@ -73,7 +75,7 @@ class AnthropicCodec:
         self._headers = dict(headers or {})
         self._beta = tuple(beta)
         self._version = version
-        self._encoder = AnthropicEncoder()
+        self._encoder = AnthropicEncoder(msgspec.structs.replace(LIMITS, model=card.name))
         self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
 
     def endpoint(self) -> str:
@@ -120,6 +122,12 @@ class AnthropicCodec:
     def create_decoder(self, request: ModelRequest) -> AnthropicDecoder:
         return AnthropicDecoder(self.provider, self.card, request)
 
+    def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
+        if not has_field(body, "content"):
+            return []
+        start = b'{"type":"message_start","message":' + body + b"}"
+        return [(b"", start), (b"", b'{"type":"message_stop"}')]
+
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return map_response_error(self.provider, status, headers, body)
 
@@ -134,9 +142,11 @@ class AnthropicCodec:
     def _get_head(self, request: ModelRequest, has_calls: bool) -> RequestHead:
         cache = request.transcript.cache
         key = ("anthropic", "head", self._model)
-        thinks = request.options.thinking is not None and can_think(request.transcript)
+        thinks = request.options.thinking is not None and can_think(
+            request.transcript, request.quarantine, self._encoder.limits
+        )
         head: RequestHead | None = cache.get(key)
-        if head is None or head.source != list_head_sources(request, thinks, has_calls):
+        if head is None or head.source != list_head_sources(self.card, request, thinks, has_calls):
             head = cache[key] = encode_head(self._model, self.card, request, thinks, has_calls)
         return head
 

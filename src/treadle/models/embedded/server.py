@@ -15,12 +15,14 @@ import contextlib
 import hashlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ from treadle.models.http.transport import ConnectFailed, Response, TransportErro
 
 SERVER_SCRIPT = Path(__file__).with_name("server_process.py")
 MAX_CACHED_PREFIXES = 8
+IDLE_SAMPLES = 5
 MAX_ANSWER_BYTES = 64 << 20
 # A slow machine reads a long prompt for minutes, without a byte in between.
 NO_TIMEOUTS = Timeouts(first_byte=None, first_content=None, idle=None, total=None, max_bytes=None)
@@ -203,13 +206,23 @@ class LlamaServer:
 
 
 def count_idle_cores() -> int:
-    """How many cores are idle: two threads on one busy core are slower than one."""
-    cores = os.cpu_count() or 1
+    """How many cores are idle now: two threads on one busy core are slower than one.
+
+    The load average would count what ended a minute ago.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
-        busy = os.getloadavg()[0]
-    except OSError:
-        busy = 0.0
-    return max(1, min(cores, round(cores - busy)))
+        busy = statistics.median_low(_sample_running_tasks()) - 1  # without this thread
+    except (OSError, ValueError, IndexError):
+        busy = 0
+    return max(1, (cores or 1) - busy)
+
+
+def _sample_running_tasks() -> Iterator[int]:
+    for _ in range(IDLE_SAMPLES):
+        time.sleep(0.005)
+        fields = Path("/proc/loadavg").read_text().split()  # 0.52 0.58 0.59 2/467 12345
+        yield int(fields[3].partition("/")[0])
 
 
 def get_prefix_dir() -> Path:

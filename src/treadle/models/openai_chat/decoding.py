@@ -38,19 +38,25 @@ from treadle.models.provider_base.codec import make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
     ProviderInfo,
     incomplete_stream_error,
-    map_error_body,
-    parse_error_body,
+    map_stream_error,
     unreadable_event_error,
 )
+from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.openai_common import (
     InputTokenDetails,
     OpenAIUsage,
     OutputTokenDetails,
     convert_usage,
 )
+from treadle.models.provider_base.request_limits import map_tool_names
 
 # The label of an Opaque that belongs to the call after it, and is sent back with it.
 CALL_EXTRA_LABEL = "call_extra"
+# The fields in which reasoning comes; its `id` is the one in which it came, to send it back there.
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+# The labels of blocks that are kept and not sent back.
+CITATIONS_LABEL = "citations"
+EXECUTED_TOOLS_LABEL = "executed_tools"
 
 _ABSENT = msgspec.Raw()
 
@@ -82,6 +88,8 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
+    annotations: list[Any] | None = None  # citations, of OpenAI and OpenRouter
+    executed_tools: list[Any] | None = None  # by the server, of Groq
 
 
 class _Usage(OpenAIUsage):
@@ -99,6 +107,7 @@ class _Usage(OpenAIUsage):
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
+    message: _Delta | None = None  # instead of the delta, in a reply in one piece
     finish_reason: str | None = None
     usage: _Usage | None = None
 
@@ -114,10 +123,27 @@ class _Chunk(msgspec.Struct, gc=False):
     usage: _Usage | None = None
     error: msgspec.Raw = _ABSENT
     x_groq: _GroqExtension | None = None
+    citations: list[Any] | None = None  # of Perplexity, whole in each chunk
+    search_results: list[Any] | None = None
 
 
 # Not strict: some servers quote their numbers.
 _decode_chunk = msgspec.json.Decoder(_Chunk, strict=False).decode
+# The reply depends on these fields; any other one is ignored if it does not fit.
+_STRICT_FIELDS = frozenset(
+    [
+        "choices",
+        "delta",
+        "message",
+        "content",
+        "text",
+        "finish_reason",
+        "tool_calls",
+        "function",
+        "name",
+        "arguments",
+    ]
+)
 
 _CUT_REASONS = ("length", "max_tokens", "model_length", "content_filter")
 _STOP_REASONS: dict[str, StopReason] = {
@@ -150,13 +176,18 @@ class ChatDecoder:
         self.progress = 0
         self.done = False
         self._transcript = request.transcript
+        self._tool_names = map_tool_names(request.tools)
         self._card = card
         self._provider = provider
         self._origin = origin
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._thinking: list[str] = []
+        self._reasoning_field = ""
         self._reasoning_details: list[dict[str, Any]] = []
+        self._annotations: list[Any] = []
+        self._executed_tools: list[Any] = []
+        self._citations: list[Any] = []
         self._partial_calls: list[_PartialCall] = []
         self._ids: set[str] = set()
         self._finish_reason = ""
@@ -173,14 +204,14 @@ class ChatDecoder:
                 continue
             try:
                 chunk = _decode_chunk(data)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                chunk = self._decode_odd_chunk(data)
             if chunk.object == "error" or chunk.error is not _ABSENT:
                 self._raise_stream_error(chunk, data)
             choices = chunk.choices
             if choices:
                 choice = choices[0]
-                delta = choice.delta
+                delta = choice.delta or choice.message
                 if delta is not None:
                     text = delta.content
                     if isinstance(text, str):
@@ -192,6 +223,9 @@ class ChatDecoder:
                         self._read_parts(text, out)
                     if delta.tool_calls or delta.refusal:
                         self._read_calls(delta, out)
+                    if delta.annotations or delta.executed_tools:
+                        self._annotations += delta.annotations or ()
+                        self._executed_tools += delta.executed_tools or ()
                     if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
                         self._read_reasoning(delta, out)
                 if choice.finish_reason:
@@ -200,9 +234,17 @@ class ChatDecoder:
                     self._usage = choice.usage
             if not self._response_id and chunk.id:
                 self._response_id = chunk.id
+            if chunk.citations or chunk.search_results:
+                self._citations = chunk.search_results or chunk.citations or []
             if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
         return out
+
+    def _decode_odd_chunk(self, data: bytes) -> _Chunk:
+        try:
+            return decode_leniently(data, _Chunk, _STRICT_FIELDS)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
 
     def finish(self) -> AssistantItem:
         if not self._finish_reason and not self.done:
@@ -212,8 +254,9 @@ class ChatDecoder:
             details = self._reasoning_details
             signature = msgspec.json.encode(details).decode() if details else ""
             text = "".join(self._thinking)
-            content.append(Thinking(text, signature=signature, origin=self._origin))
+            content.append(Thinking(text, signature, self._reasoning_field, self._origin))
         content += [Text("".join(texts)) for texts in (self._text, self._refusal) if texts]
+        content += self._build_extras()
         for partial in self._partial_calls:
             if partial.call is not None:
                 if partial.extra:
@@ -226,6 +269,17 @@ class ChatDecoder:
             usage=self._build_usage(),
             response_id=self._response_id,
         )
+
+    def _build_extras(self) -> list[Opaque]:
+        values = (
+            (CITATIONS_LABEL, self._annotations or self._citations),
+            (EXECUTED_TOOLS_LABEL, self._executed_tools),
+        )
+        return [
+            Opaque(self._origin, msgspec.json.encode(value).decode(), label)
+            for label, value in values
+            if value
+        ]
 
     # ------------------------------------------------------------------ the parts of a delta
 
@@ -249,6 +303,8 @@ class ChatDecoder:
 
     def _read_reasoning(self, delta: _Delta, out: list[ModelEvent]) -> None:
         plain = delta.reasoning_content or delta.reasoning or ""
+        if plain and not self._reasoning_field:
+            self._reasoning_field = REASONING_FIELDS[0 if delta.reasoning_content else 1]
         for detail in delta.reasoning_details or ():
             self.progress += 1
             text = detail.get("text") or detail.get("summary")
@@ -283,7 +339,7 @@ class ChatDecoder:
             if call_delta.id and not partial.provider_id:
                 partial.provider_id = call_delta.id
             if function.name and not partial.name:
-                partial.name = function.name
+                partial.name = self._tool_names.get(function.name, function.name)
                 partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
                 out.append(ModelToolCallBegan(partial.id, partial.name))
                 if partial.arguments:
@@ -386,9 +442,7 @@ class ChatDecoder:
     def _raise_stream_error(self, chunk: _Chunk, data: bytes) -> None:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
-        error = parse_error_body(data)
-        status = int(error.code) if error.code.isdigit() else None
-        raise map_error_body(self._provider, error, status)
+        raise map_stream_error(self._provider, data)
 
 
 def _is_complete_object(raw: str) -> bool:

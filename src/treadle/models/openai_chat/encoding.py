@@ -21,32 +21,31 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL
+from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, REASONING_FIELDS
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import (
-    REFUSED_REASON,
     EncodedBlock,
     InputParts,
     MessageEncoder,
-    PlacedResult,
     ReplyParts,
     ResultParts,
     encode_json_string,
     encode_transcript,
 )
 from treadle.models.provider_base.openai_common import (
-    TOOL_CHOICES,
     build_cache_fields,
     encode_arguments,
     encode_data_url,
     encode_fields,
     encode_file,
     encode_tool,
+    encode_tool_choice,
     format_document,
+    list_document_types,
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
-from treadle.models.provider_base.request_limits import RequestLimits, filter_result
+from treadle.models.provider_base.request_limits import RequestLimits
 
 # Gemini's value for a call without its signature, because another model made the call.
 _UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'
@@ -55,23 +54,22 @@ _SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 class ChatEncoder(MessageEncoder):
-    """Encodes items as messages. `quarantine` is what one request must not contain."""
+    """Encodes items as messages."""
 
-    def __init__(
-        self, quirks: Quirks, quarantine: frozenset[tuple[int, int]] = frozenset()
-    ) -> None:
+    def __init__(self, quirks: Quirks, model: str = "") -> None:
         self._quirks = quirks
-        self._quarantine = quarantine
-        self.cache_key: Hashable = ("openai_chat", quirks)
-        pdf = ["application/pdf"] if quirks.supports_documents else []
+        self.cache_key: Hashable = ("openai_chat", quirks, model)
+        self.accepts_reply_first = quirks.accepts_reply_first
         self.limits = RequestLimits(
             origin=quirks.name,
             max_images=quirks.max_images,
             max_body_bytes=quirks.max_body_bytes,
-            document_types=frozenset({"text/plain", *pdf}),
+            document_types=list_document_types(quirks),
             max_id_length=40,
             resends_thinking=bool(quirks.reasoning_input_field),
             needs_signature=quirks.reasoning_input_field == "reasoning_details",
+            model=model,
+            signed_labels=frozenset({CALL_EXTRA_LABEL}),
         )
 
     def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
@@ -108,13 +106,9 @@ class ChatEncoder(MessageEncoder):
         values = (encode_json_string(call_id), encode_json_string("\n".join(texts)))
         return [(parts[0][0], b'{"role":"tool","tool_call_id":%b,"content":%b}' % values)]
 
-    def encode_after_results(self, items: Sequence[PlacedResult]) -> list[EncodedBlock]:
+    def encode_after_results(self, parts: ResultParts) -> list[EncodedBlock]:
         """A tool's message can only have text: images and files follow in a user message."""
-        moved: list[tuple[int, UserContent]] = []
-        omissions = dict.fromkeys(self._quarantine, REFUSED_REASON)
-        for position, item in items:
-            parts = filter_result(item, position, self.limits, omissions)
-            moved += [(number, part) for number, part in parts if _is_attachment(part)]
+        moved = [(number, part) for number, part in parts if _is_attachment(part)]
         if not moved:
             return []
         return self.encode_input([(moved[0][0], Text("Attachments of the results above:")), *moved])
@@ -153,10 +147,12 @@ class ChatEncoder(MessageEncoder):
         return calls
 
     def _encode_reasoning(self, thoughts: Sequence[Thinking]) -> bytes:
-        field = self._quirks.reasoning_input_field
+        field: str = self._quirks.reasoning_input_field
         if field == "reasoning_details":
             details = thoughts[0].signature if thoughts else ""
             return b',"reasoning_details":' + details.encode() if details else b""
+        if field == "same":
+            field = next((t.id for t in thoughts if t.id in REASONING_FIELDS), "")
         text = "".join([thought.text for thought in thoughts])
         if not field or not (text or self._quirks.requires_reasoning_field):
             return b""
@@ -209,8 +205,7 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
     if options.stop:
         values["stop"] = list(options.stop)
     if request.tools and options.tool_choice != "auto":
-        named = {"type": "function", "function": {"name": options.tool_choice}}
-        values["tool_choice"] = TOOL_CHOICES.get(options.tool_choice, named)
+        values["tool_choice"] = encode_tool_choice(options.tool_choice, True)
     if options.output_schema is not None:
         values["response_format"] = _build_response_format(quirks, options.output_schema)
     values |= _build_thinking_options(card, quirks, request)

@@ -14,6 +14,7 @@ from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import locate_block
+from treadle.models.provider_base.error_mapping import has_field
 from treadle.models.provider_base.http_model import HTTPModel
 from treadle.models.provider_base.openai_common import (
     OpenAIAccount,
@@ -32,28 +33,25 @@ class ChatCodec(OpenAICodec):
 
     def __init__(self, model: str, card: ModelCard, account: OpenAIAccount) -> None:
         super().__init__(model, card, account)
-        self._encoder = ChatEncoder(account.quirks)
+        self._encoder = ChatEncoder(account.quirks, card.name)
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
-        encoder = self._encoder_for(request)
-        body = encode_chat_body(self._model, self.card, self._account.quirks, encoder, request)
+        quirks = self._account.quirks
+        body = encode_chat_body(self._model, self.card, quirks, self._encoder, request)
         return self._build_request(body)
-
-    def _encoder_for(self, request: ModelRequest) -> ChatEncoder:
-        if not request.quarantine:
-            return self._encoder
-        return ChatEncoder(self._account.quirks, request.quarantine)
 
     def create_decoder(self, request: ModelRequest) -> ChatDecoder:
         return ChatDecoder(request, self.card, self.provider, self.origin)
+
+    def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
+        return [(b"", body), (b"", b"[DONE]")] if has_field(body, "choices") else []
 
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         reference = find_part_reference(error)
         if reference is None:
             return None
         message = reference[0] - (1 if request.system else 0)
-        encoder = self._encoder_for(request)
-        part = locate_block(encoder, request.transcript, request.quarantine, message, 0)
+        part = locate_block(self._encoder, request.transcript, request.quarantine, message, 0)
         if part is None:
             return None
         return part[0], find_part_number(request.transcript[part[0]], reference[1])

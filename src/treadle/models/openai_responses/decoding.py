@@ -8,6 +8,7 @@ identified by its output index if it has one, else by its id.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,15 +31,21 @@ from treadle.models.provider_base.codec import make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
     ProviderErrorBody,
     ProviderInfo,
+    has_field,
     incomplete_stream_error,
     map_error_body,
     parse_error_body,
     unreadable_event_error,
 )
+from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
+from treadle.models.provider_base.request_limits import map_tool_names
 
-# The label of an Opaque that belongs to the message after it, and is sent back with it.
+# The labels of an Opaque that belongs to the part after it, and is sent back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
+CALL_EXTRA_LABEL = "function_call_extra"
+CITATIONS_LABEL = "citations"
+EXTRA_LABELS = frozenset({MESSAGE_EXTRA_LABEL, CALL_EXTRA_LABEL, CITATIONS_LABEL})
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -61,6 +68,12 @@ class _Part(msgspec.Struct):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
+    annotations: list[Any] | None = None
+
+
+class _ItemHeader(msgspec.Struct):
+    type: str = ""
+    id: str | None = None
 
 
 class _Item(msgspec.Struct):
@@ -74,6 +87,7 @@ class _Item(msgspec.Struct):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    namespace: str | None = None
 
 
 class _FailureDetails(msgspec.Struct):
@@ -99,10 +113,53 @@ class _TypeOnly(msgspec.Struct):
 
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
-_decode_item_event = msgspec.json.Decoder(_ItemEvent).decode
-_decode_item = msgspec.json.Decoder(_Item).decode
-_decode_response = msgspec.json.Decoder(_ResponseEvent).decode
-_decode_type = msgspec.json.Decoder(_TypeOnly).decode
+# The reply depends on these fields; any other one is ignored if it does not fit.
+_STRICT_FIELDS = frozenset(
+    [
+        "response",
+        "output",
+        "item",
+        "type",
+        "content",
+        "text",
+        "refusal",
+        "summary",
+        "encrypted_content",
+        "call_id",
+        "name",
+        "arguments",
+        "delta",
+    ]
+)
+# Items of other types are kept as they are.
+_READ_ITEMS = frozenset({"message", "function_call", "reasoning"})
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode_leniently(data, kind, _STRICT_FIELDS)
+
+
+def _decode_item(data: bytes) -> _Item:
+    header = _decode(data, _ItemHeader)
+    if header.type in _READ_ITEMS:
+        return _decode(data, _Item)
+    return _Item(type=header.type, id=header.id)
+
+
+class _Status(msgspec.Struct):
+    status: str | None = None
+
+
+def split_response(body: bytes) -> list[tuple[bytes, bytes]]:
+    """The last event of a stream that holds this whole response."""
+    if not has_field(body, "output"):
+        return []
+    status = _decode(body, _Status).status or "completed"
+    return [(b"response." + status.encode(), b'{"response":' + body + b"}")]
 
 
 class _PartialItem(msgspec.Struct):
@@ -130,6 +187,7 @@ class ResponsesDecoder:
         self.done = False
         self.response_id = ""
         self._transcript = request.transcript
+        self._tool_names = map_tool_names(request.tools)
         self._card = card
         self._provider = provider
         self._origin = origin
@@ -149,7 +207,7 @@ class ResponsesDecoder:
                 if name == b"response.output_text.delta" and b'"delta"' in data:
                     self._read_delta(data, ModelTextDelta, out)
                 elif data != b"[DONE]":
-                    self._handle_event(name or _decode_type(data).type.encode(), data, out)
+                    self._handle_event(name or _decode(data, _TypeOnly).type.encode(), data, out)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 expected = "of the Responses protocol"
                 raise unreadable_event_error(self._provider, data, expected, error) from error
@@ -178,32 +236,32 @@ class ResponsesDecoder:
             case b"response.output_text.delta" | b"response.refusal.delta":
                 self._read_delta(data, ModelTextDelta, out)
             case b"response.function_call_arguments.delta":
-                self._read_arguments(_decode_delta(data), out)
+                self._read_arguments(_decode(data, _Delta), out)
             case b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta":
                 self._read_delta(data, ModelThinkingDelta, out)
             case b"response.reasoning_summary_part.added":
-                part = _decode_delta(data)
+                part = _decode(data, _Delta)
                 if part.summary_index:
                     self._append_delta(part.key, "\n\n")
                     out.append(ModelThinkingDelta("\n\n"))
             case b"response.output_item.added":
-                event = _decode_item_event(data)
-                self._start_item(_decode_item(event.item), event.output_index, out)
+                event = _decode(data, _ItemEvent)
+                self._start_item(_decode_item(bytes(event.item)), event.output_index, out)
             case b"response.output_item.done":
-                event = _decode_item_event(data)
+                event = _decode(data, _ItemEvent)
                 self._finish_item(bytes(event.item), event.output_index, out)
             case b"response.created" | b"response.in_progress" | b"response.queued":
-                self.response_id = _decode_response(data).response.id or self.response_id
+                self.response_id = _decode(data, _ResponseEvent).response.id or self.response_id
             case b"response.completed" | b"response.incomplete" | b"response.done":
-                self._finish_response(_decode_response(data).response, out)
+                self._finish_response(_decode(data, _ResponseEvent).response, out)
             case b"response.failed" | b"response.cancelled":
-                self._handle_failure(_decode_response(data).response)
+                self._handle_failure(_decode(data, _ResponseEvent).response)
             case b"error":
                 raise map_error_body(self._provider, parse_error_body(data), None)
             case _:
                 # Server-side tools report their progress, which is not kept. Data that is not
                 # JSON still means a broken stream.
-                _decode_type(data)
+                _decode(data, _TypeOnly)
                 if name.startswith(b"response."):
                     self.progress += 1
 
@@ -213,7 +271,10 @@ class ResponsesDecoder:
         event_type: type[ModelTextDelta] | type[ModelThinkingDelta],
         out: list[ModelEvent],
     ) -> None:
-        delta = _decode_delta(data)
+        try:
+            delta = _decode_delta(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            delta = _decode(data, _Delta)
         self.progress += 1
         self._append_delta(delta.key, delta.delta)
         out.append(event_type(delta.delta))
@@ -240,7 +301,7 @@ class ResponsesDecoder:
         self._partial_items[key if index is None else index] = partial
         if item.type == "function_call":
             partial.call_id = make_unique_call_id(item.call_id or "", self._ids, self._transcript)
-            out.append(ModelToolCallBegan(partial.call_id, item.name or ""))
+            out.append(ModelToolCallBegan(partial.call_id, self._get_tool_name(item)))
         return partial
 
     def _finish_item(self, raw: bytes, index: int | None, out: list[ModelEvent]) -> None:
@@ -253,12 +314,15 @@ class ResponsesDecoder:
         partial.item, partial.raw = item, raw
         if item.type == "function_call" and item.status != "incomplete" and partial.call is None:
             arguments = item.arguments if item.arguments is not None else "".join(partial.deltas)
-            call = ToolCall(partial.call_id, item.name or "", arguments)
+            call = ToolCall(partial.call_id, self._get_tool_name(item), arguments)
             if call.problem is None:
                 partial.call = call
                 out.append(ModelToolCallRequested(call))
             else:
                 self._doubtful_calls.append((partial, call))
+
+    def _get_tool_name(self, item: _Item) -> str:
+        return self._tool_names.get(item.name or "", item.name or "")
 
     # ------------------------------------------------------------------ the end
 
@@ -307,17 +371,20 @@ class ResponsesDecoder:
 
     def _append_content(self, partial: _PartialItem, content: list[AssistantContent]) -> None:
         item = partial.item
-        if item.type == "function_call":
-            content += [partial.call] if partial.call is not None else []
+        if item.type == "function_call" and partial.call is not None:
+            if item.namespace:
+                content.append(self._make_extra(CALL_EXTRA_LABEL, {"namespace": item.namespace}))
+            content.append(partial.call)
         elif item.type == "message":
             if item.phase:
-                extra = msgspec.json.encode({"phase": item.phase}).decode()
-                content.append(Opaque(self._origin, extra, MESSAGE_EXTRA_LABEL))
+                content.append(self._make_extra(MESSAGE_EXTRA_LABEL, {"phase": item.phase}))
             if not partial.raw:
                 content.append(Text("".join(partial.deltas)))
             for part in item.content or ():
                 self._is_refused = self._is_refused or part.refusal is not None
                 text = part.text or part.refusal
+                if text and part.annotations:
+                    content.append(self._make_extra(CITATIONS_LABEL, part.annotations))
                 if text:
                     content.append(Text(text))
         elif item.type == "reasoning":
@@ -327,8 +394,11 @@ class ResponsesDecoder:
             encrypted = item.encrypted_content or "" if partial.raw else ""
             if text or encrypted:
                 content.append(Thinking(text, encrypted, item.id or "", self._origin))
-        elif partial.raw:
+        elif partial.raw and item.type != "function_call":
             content.append(Opaque(self._origin, partial.raw.decode(), item.type))
+
+    def _make_extra(self, label: str, value: object) -> Opaque:
+        return Opaque(self._origin, msgspec.json.encode(value).decode(), label)
 
     def _stop_reason(self, content: list[AssistantContent]) -> StopReason:
         if self._is_refused:

@@ -7,7 +7,7 @@ encoding.py); encrypted reasoning is sent back unchanged, before the item that i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.transcript.content import (
@@ -19,7 +19,12 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL
+from treadle.models.openai_responses.decoding import (
+    CALL_EXTRA_LABEL,
+    CITATIONS_LABEL,
+    EXTRA_LABELS,
+    MESSAGE_EXTRA_LABEL,
+)
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import (
     EncodedBlock,
@@ -30,29 +35,33 @@ from treadle.models.provider_base.encoding import (
     encode_json_string,
 )
 from treadle.models.provider_base.openai_common import (
-    TOOL_CHOICES,
     build_cache_fields,
     encode_arguments,
     encode_data_url,
     encode_fields,
     encode_file,
     encode_tool,
+    encode_tool_choice,
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
-from treadle.models.provider_base.request_limits import RequestLimits
+from treadle.models.provider_base.request_limits import OFFICE_TYPES, RequestLimits
 
 
 class ResponsesEncoder(MessageEncoder):
     """Encodes items as input items."""
 
-    def __init__(self, quirks: Quirks) -> None:
-        self.cache_key: Hashable = ("openai_responses", quirks.name)
+    accepts_reply_first = True
+
+    def __init__(self, quirks: Quirks, model: str = "") -> None:
+        self.cache_key: Hashable = ("openai_responses", quirks, model)
         self.limits = RequestLimits(
             origin=quirks.name,
             max_images=quirks.max_images,
             max_body_bytes=quirks.max_body_bytes,
+            document_types=frozenset(("text/plain", "application/pdf", *OFFICE_TYPES)),
             max_id_length=64,
+            model=model,
         )
 
     def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
@@ -63,13 +72,13 @@ class ResponsesEncoder(MessageEncoder):
 
     def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]:
         blocks: list[EncodedBlock] = []
-        extra = b""
+        extras: dict[str, bytes] = {}
         for number, part in parts:
-            if isinstance(part, Opaque) and part.label == MESSAGE_EXTRA_LABEL:
-                extra = b"," + part.json.encode()[1:-1]
+            if isinstance(part, Opaque) and part.label in EXTRA_LABELS:
+                extras[part.label] = part.json.encode()
                 continue
-            blocks.append((number, _encode_output_item(part, extra)))
-            extra = b""
+            blocks.append((number, _encode_output_item(part, extras)))
+            extras = {}
         # The provider refuses reasoning without a following item, which may have been cut.
         while blocks and blocks[-1][1].startswith(_REASONING_PREFIX):
             blocks.pop()
@@ -98,14 +107,17 @@ def _encode_input_part(part: UserContent) -> bytes:
     return b'{"type":"input_file",%b}' % encode_file(part)
 
 
-def _encode_output_item(part: AssistantContent, extra: bytes) -> bytes:
+def _encode_output_item(part: AssistantContent, extras: Mapping[str, bytes]) -> bytes:
     if isinstance(part, Text):
-        content = b'{"type":"output_text","annotations":[],"text":' + encode_json_string(part.text)
-        return b'{"type":"message","role":"assistant","content":[%b}]%b}' % (content, extra)
+        values = (extras.get(CITATIONS_LABEL, b"[]"), encode_json_string(part.text))
+        content = b'{"type":"output_text","annotations":%b,"text":%b}' % values
+        fields = _get_fields(extras, MESSAGE_EXTRA_LABEL)
+        return b'{"type":"message","role":"assistant","content":[%b]%b}' % (content, fields)
     if isinstance(part, ToolCall):
         call = b'{"type":"function_call","call_id":' + encode_json_string(part.id)
         call += b',"name":' + encode_json_string(part.name)
-        return call + b',"arguments":' + encode_arguments(part) + b"}"
+        call += b',"arguments":' + encode_arguments(part)
+        return call + _get_fields(extras, CALL_EXTRA_LABEL) + b"}"
     if isinstance(part, Thinking):
         text = b'{"type":"summary_text","text":' + encode_json_string(part.text) + b"}"
         summary = b',"summary":[' + (text if part.text else b"") + b"]"
@@ -115,6 +127,11 @@ def _encode_output_item(part: AssistantContent, extra: bytes) -> bytes:
     if isinstance(part, Opaque):
         return part.json.encode()
     raise TypeError(f"a Responses request cannot contain {type(part).__name__}")
+
+
+def _get_fields(extras: Mapping[str, bytes], label: str) -> bytes:
+    """`,"name":value` for each field of the object with this label."""
+    return b"," + extras[label][1:-1] if label in extras else b""
 
 
 def encode_responses_body(
@@ -152,8 +169,7 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
     if effort is not None and "effort" in card.abilities:
         values["reasoning"] = {"effort": effort, "summary": "auto"}
     if request.tools and options.tool_choice != "auto":
-        named = {"type": "function", "name": options.tool_choice}
-        values["tool_choice"] = TOOL_CHOICES.get(options.tool_choice, named)
+        values["tool_choice"] = encode_tool_choice(options.tool_choice, False)
     if options.output_schema is not None:
         schema = options.output_schema
         shape = {"type": "json_schema", "name": "output", "schema": schema}

@@ -7,24 +7,23 @@ quarantine change the history.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import cast
 
 import msgspec
 
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelCard, ModelRequest, Reply
 from treadle.core.errors import BadRequest
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.catalog import card_for
 from treadle.models.http.timeouts import Timeouts
-from treadle.models.openai_responses.decoding import ResponsesDecoder
+from treadle.models.openai_responses.decoding import ResponsesDecoder, split_response
 from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
 from treadle.models.provider_base.error_mapping import PREVIOUS_RESPONSE_LOST
-from treadle.models.provider_base.http_model import HTTPModel
+from treadle.models.provider_base.http_model import EventBatch, HTTPModel
 from treadle.models.provider_base.openai_common import (
     OpenAIAccount,
     OpenAICodec,
@@ -56,7 +55,7 @@ class ResponsesCodec(OpenAICodec):
     ) -> None:
         super().__init__(model, card, account)
         self._chain = chain
-        self._encoder = ResponsesEncoder(account.quirks)
+        self._encoder = ResponsesEncoder(account.quirks, card.name)
         self._link_key = ("openai_responses link", account.url, model)
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
@@ -74,6 +73,9 @@ class ResponsesCodec(OpenAICodec):
     def create_decoder(self, request: ModelRequest) -> ResponsesDecoder:
         limit = request.options.max_tokens
         return ResponsesDecoder(request, self.card, self.provider, self.origin, limit)
+
+    def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
+        return split_response(body)
 
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         reference = find_part_reference(error)
@@ -150,19 +152,19 @@ class OpenAIResponses(HTTPModel):
         codec = self._responses_codec = ResponsesCodec(model, card, account, chain)
         super().__init__(codec, client, fallback, timeouts or default_timeouts(account.quirks))
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        return self._stream_chained(request) if self._chain else super().stream(request)
+    def _exchange(self, request: ModelRequest) -> AsyncGenerator[EventBatch, None]:
+        return self._exchange_chained(request) if self._chain else super()._exchange(request)
 
-    async def _stream_chained(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def _exchange_chained(self, request: ModelRequest) -> AsyncGenerator[EventBatch, None]:
         codec = self._responses_codec
         while True:
             try:
-                stream = cast(AsyncGenerator[ModelEvent, None], super().stream(request))
-                async with aclosing(stream) as events:
-                    async for event in events:
-                        if type(event) is Reply:
-                            codec.save_link(request, event.item)
-                        yield event
+                async with aclosing(super()._exchange(request)) as batches:
+                    async for events in batches:
+                        for event in events:
+                            if type(event) is Reply:
+                                codec.save_link(request, event.item)
+                        yield events
                 return
             except BadRequest as error:
                 # The provider no longer has the history: send all of it.

@@ -88,6 +88,9 @@ class Codec(Protocol):
 
     def create_decoder(self, request: ModelRequest) -> Decoder: ...
 
+    def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
+        """The events of a reply in one piece instead of a stream; none if it is not a reply."""
+
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         """The error for a response without a stream."""
 
@@ -122,10 +125,11 @@ def build_usage(
 
     A missing or negative count becomes 0 and makes the cost unknown, which is better than wrong.
     """
-    counts = (input, output, cache_read or 0, cache_write or 0)
-    fresh, out, read, written = (max(0, count or 0) for count in counts)
+    counts = (input or 0, output or 0, cache_read or 0, cache_write or 0)
+    is_complete = input is not None and output is not None and min(counts) >= 0
+    fresh, out, read, written = counts if is_complete else [max(0, count) for count in counts]
     usage = Usage(fresh, out, read, written, max(0, reasoning or 0), 1, None)
-    if any(count is None or count < 0 for count in counts):
+    if not is_complete:
         return usage
     cost = compute_cost(card, usage, cache_write_1h=cache_write_1h)
     return msgspec.structs.replace(usage, cost=cost)

@@ -23,6 +23,7 @@ from treadle.core.transcript.content import (
     AssistantContent,
     Document,
     Image,
+    Opaque,
     ResultContent,
     Text,
     ToolCall,
@@ -33,6 +34,7 @@ from treadle.core.transcript.integrity import INTERRUPTED_RESULT
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.size_estimate import image_size
 from treadle.core.transcript.transcript import Transcript
+from treadle.models.provider_base.lenient import fix_json_surrogates
 from treadle.models.provider_base.request_limits import (
     MediaSize,
     RequestLimits,
@@ -40,6 +42,7 @@ from treadle.models.provider_base.request_limits import (
     filter_reply,
     filter_result,
     make_provider_call_id,
+    make_provider_tool_name,
     select_omissions,
 )
 
@@ -49,7 +52,6 @@ InputParts = Sequence[tuple[int, UserContent]]
 ReplyParts = Sequence[tuple[int, AssistantContent]]
 ResultParts = Sequence[tuple[int, ResultContent]]
 EncodedBlock = tuple[int, bytes]
-PlacedResult = tuple[int, ToolResultItem]  # the position of a result, and the result
 
 REFUSED_REASON = "the provider refused it"
 MISSING_START_TEXT = "The beginning of this conversation is not available."
@@ -66,6 +68,7 @@ class MessageEncoder(Protocol):
     cache_key: Hashable  # of the encoded transcript: everything that the bytes depend on
     limits: RequestLimits
     merges_roles: bool = False
+    accepts_reply_first: bool = False  # the first message may be the model's
 
     def open_message(self, role: MessageRole) -> bytes:
         return b""
@@ -81,8 +84,11 @@ class MessageEncoder(Protocol):
         self, call_id: str, parts: ResultParts, is_error: bool
     ) -> list[EncodedBlock]: ...
 
-    def encode_after_results(self, items: Sequence[PlacedResult]) -> list[EncodedBlock]:
-        """The blocks after a round of results, such as images that a result cannot contain."""
+    def encode_after_results(self, parts: ResultParts) -> list[EncodedBlock]:
+        """The blocks after a round of results, such as images that a result cannot contain.
+
+        `parts` are those of all results of the round.
+        """
         return []
 
 
@@ -109,7 +115,8 @@ class EncodedTranscript:
         self._open_role: MessageRole = "user"
         self._open_calls: dict[str, list[str]] = {}  # without a result: id -> ids in the request
         self._used_ids: set[str] = set()
-        self._results: list[PlacedResult] = []
+        self._results: list[tuple[int, ResultContent]] = []  # the parts of the open round
+        self._end: list[bytes] | None = None  # see `_encode_end`
         self._media: list[MediaSize] = []
         self._last_input = -1  # position of the last item with a block of the user role
         self._previous_input = -1  # the same, before the last reply
@@ -131,6 +138,7 @@ class EncodedTranscript:
             self._item_bytes.append(data)
             self.size += len(data)
             self.length = position + 1
+            self._end = None
         if self._previous_input - self._first_loose >= ITEMS_PER_SEGMENT:
             self._join_segment(self._previous_input - self._first_loose)
 
@@ -152,7 +160,7 @@ class EncodedTranscript:
                 self._record_media(position, parts)
                 blocks = encoder.encode_result(waiting.pop(0), parts, item.is_error)
                 self._append_blocks(out, "user", position, blocks)
-                self._results.append((position, item))
+                self._results += parts
         elif isinstance(item, AssistantItem):
             last_input = self._last_input
             self._close_round(out, position)
@@ -173,12 +181,16 @@ class EncodedTranscript:
             if type(part) is ToolCall:
                 call_id = make_provider_call_id(part.id, self._used_ids, limits.max_id_length)
                 self._open_calls.setdefault(part.id, []).append(call_id)
-                if call_id != part.id:
-                    parts[index] = (number, ToolCall(call_id, part.name, part.raw))
+                name, raw = make_provider_tool_name(part.name), fix_json_surrogates(part.raw)
+                if call_id != part.id or name != part.name or raw is not part.raw:
+                    parts[index] = (number, ToolCall(call_id, name, raw))
+            elif type(part) is Opaque:
+                fixed = fix_json_surrogates(part.json)
+                parts[index] = (number, msgspec.structs.replace(part, json=fixed))
         blocks = self._encoder.encode_reply(parts)
         if not blocks:
             return
-        if not self._has_started:
+        if not self._has_started and not self._encoder.accepts_reply_first:
             start = self._encoder.encode_input([(0, Text(MISSING_START_TEXT))])
             self._append_blocks(out, "user", position, start)
         self._append_blocks(out, "assistant", position, blocks)
@@ -243,12 +255,15 @@ class EncodedTranscript:
             for position in {self._last_input, self._previous_input}:
                 if position >= self._first_loose:
                     pieces[first + position] = pieces[first + position][:-1] + cache_mark + b"}"
-        if self._has_started:
-            pieces += self._encode_end()
-        return pieces
+        return pieces + self._encode_end()
 
     def _encode_end(self) -> list[bytes]:
         """The end of the request; it is encoded again when the transcript has grown."""
+        if self._end is None:
+            self._end = self._close_messages() if self._has_started else []
+        return self._end
+
+    def _close_messages(self) -> list[bytes]:
         if not self._open_calls:
             return [self._encoder.close_message()]
         state = self._open_calls, self._results, self._open_role, self._last_input
@@ -259,7 +274,12 @@ class EncodedTranscript:
         return out
 
     def find_surplus(self) -> dict[tuple[int, int], str]:
-        return select_omissions(self._media, self.size, self._encoder.limits)
+        return select_omissions(self._media, self.total_size, self._encoder.limits)
+
+    @property
+    def total_size(self) -> int:
+        """The bytes of all messages, with the end of the request."""
+        return self.size + sum(map(len, self._encode_end()))
 
 
 def encode_transcript(
@@ -278,9 +298,9 @@ def encode_transcript(
         history = EncodedTranscript(encoder, quarantine, {**history.limit_omissions, **surplus})
         history.encode_new_items(transcript)
     limit = encoder.limits.max_body_bytes
-    if limit is not None and history.size > limit:
+    if limit is not None and history.total_size > limit:
         raise ContextTooLong(
-            f"the conversation has {format_bytes(history.size)}, more than the "
+            f"the conversation has {format_bytes(history.total_size)}, more than the "
             f"{format_bytes(limit)} that {encoder.limits.origin} accepts in one request.",
             provider=encoder.limits.origin,
         )

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import (
     AccessDenied,
     BadRequest,
@@ -26,6 +27,7 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
+from treadle.core.lazy_regex import compile_lazily
 from treadle.models.http.transport import (
     BadRedirect,
     ConnectFailed,
@@ -34,6 +36,7 @@ from treadle.models.http.transport import (
     TLSFailed,
     TransportError,
 )
+from treadle.models.provider_base.request_limits import make_provider_tool_name
 
 MAX_QUOTE_CHARS = 400
 MIN_KEY_CHARS = 8  # a shorter key is a placeholder and may be part of any word
@@ -78,7 +81,8 @@ def _parse_error_value(value: object) -> ProviderErrorBody:
         return ProviderErrorBody(message=str(value)[:MAX_QUOTE_CHARS])
     inner = value.get("error", value)
     if isinstance(inner, str):
-        return ProviderErrorBody(message=inner, kind=_to_text(value.get("type")))
+        kind, code = (_to_text(value.get(key)) for key in ("type", "code"))
+        return ProviderErrorBody(inner, kind, code)
     if not isinstance(inner, dict):
         inner = value
     message = inner.get("message") or inner.get("detail") or inner.get("msg")
@@ -89,6 +93,45 @@ def _parse_error_value(value: object) -> ProviderErrorBody:
         message = f"{message}: {metadata['raw']}"  # OpenRouter quotes the provider behind it
     kind, code, param = (_to_text(inner.get(key)) for key in ("type", "code", "param"))
     return ProviderErrorBody(message, kind, code, param)
+
+
+def has_field(body: bytes, name: str) -> bool:
+    """Whether this is a JSON object with a value for this field."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return bytes(fields.get(name, b"null")) != b"null"
+
+
+def find_error_field(end: bytes) -> bytes:
+    """The value of an `error:` line at the end of a stream; empty if there is none.
+
+    Some servers send the reason for which they end a stream in a field that the format lacks.
+    """
+    lines = end.replace(b"\r", b"\n").split(b"\n")
+    values = [line[6:].strip() for line in lines if line.startswith(b"error:")]
+    return values[-1] if values else b""
+
+
+_TOOL_NUMBERS = (
+    re.compile(r"function_declarations\[(\d+)"),  # Gemini; its tools[0] holds all of them
+    re.compile(r"\btools(?:\.|\[|\",\s*)(\d+)"),
+)
+_TOOL_NAME = re.compile(r"\bfunction '([\w-]+)'")
+
+
+def find_refused_tool(error: BadRequest, tools: Sequence[ToolSpec]) -> str:
+    """The name of the tool that an error names; empty if it names none of these."""
+    text = f"{error.param} {error.provider_message}"
+    for pattern in _TOOL_NUMBERS:
+        if match := pattern.search(text):
+            return tools[int(match[1])].name if int(match[1]) < len(tools) else ""
+    match = _TOOL_NAME.search(text)
+    named = [
+        spec.name for spec in tools if match and make_provider_tool_name(spec.name) == match[1]
+    ]
+    return named[0] if named else ""
 
 
 def _to_text(value: object) -> str:
@@ -133,18 +176,23 @@ def _parse_number(value: str | None) -> float | None:
 
 # ------------------------------------------------------------------ responses with a status
 
-_CONTEXT_TOO_LONG = re.compile(
+_CONTEXT_TOO_LONG = compile_lazily(
     r"prompt is too long|context.{0,12}(length|window|limit|size)|maximum context|"
     r"too many (input )?tokens|exceeds? the (maximum|available|model'?s?) (context|input|number)|"
     r"input is too long|reduce the length|max_tokens.{0,40}exceed context|tokens? exceed",
     re.IGNORECASE,
 )
-_OUT_OF_CREDIT = re.compile(
+_OUT_OF_CREDIT = compile_lazily(
     r"insufficient.{0,2}(quota|credit|balance|funds)|credit balance|billing|payment required|"
     r"exceeded your current quota|spend(ing)? limit|out of credits",
     re.IGNORECASE,
 )
-_PREVIOUS_RESPONSE = re.compile(r"previous.?response", re.IGNORECASE)
+_WRONG_KEY = compile_lazily(
+    r"(incorrect|invalid) api.?key|api.?key (is )?(not valid|invalid)", re.IGNORECASE
+)
+# The provider could not use what the model wrote; another sample may be fine.
+_BAD_SAMPLE_CODES = ("tool_use_failed", "json_validate_failed", "output_parse_failed")
+_PREVIOUS_RESPONSE = compile_lazily(r"previous.?response", re.IGNORECASE)
 
 
 def map_response_error(
@@ -176,6 +224,12 @@ def map_error_body(
     return mapped
 
 
+def map_stream_error(provider: ProviderInfo, data: bytes) -> ModelError:
+    """The error that a server reports inside a stream."""
+    error = parse_error_body(data)
+    return map_error_body(provider, error, int(error.code) if error.code.isdigit() else None)
+
+
 def _classify(
     provider: ProviderInfo, error: ProviderErrorBody, status: int | None
 ) -> tuple[type[ModelError], str]:
@@ -194,9 +248,15 @@ def _classify(
         )
     if status == 429 or "rate_limit" in kind:
         return RateLimited, f"{name}: too many requests for now ({text})."
-    if status in (401, 403) or "authentication" in kind or "permission" in kind:
+    if (
+        status in (401, 403)
+        or "authentication" in kind
+        or "permission" in kind
+        or "invalid_api_key" in kind
+        or (status == 400 and _WRONG_KEY.search(error.message))
+    ):
         return AccessDenied, format_access_denied(provider, text)
-    if status == 404 or kind.strip() in ("not_found_error", "model_not_found"):
+    if status == 404 or "model_not_found" in kind or kind.strip() == "not_found_error":
         return UnknownModel, (
             f"{name} does not know {provider.model or 'this model'!r} ({text}). "
             "`treadle models` lists what can be used here; check the base URL too."
@@ -205,9 +265,12 @@ def _classify(
         status == 413
         or "context_length" in kind
         or "request_too_large" in kind
+        or "too_many_prompt_tokens" in kind
         or (status in (None, 400, 422, 500) and _CONTEXT_TOO_LONG.search(error.message))
     ):
         return ContextTooLong, f"{name}: the request is too long ({text})."
+    if any(code in kind for code in _BAD_SAMPLE_CODES):
+        return StreamBroken, f"{name} could not use what the model wrote ({text})."
     if _is_transient(kind, status):
         http_status = f" (HTTP {status})" if status else ""
         return Overloaded, f"{name} has a temporary problem{http_status}: {text}."

@@ -1,22 +1,43 @@
 """A model over HTTP: the Model contract, made of a codec and a transport.
 
 It sends an encoded request, feeds the response to a decoder and maps every failure to one of the
-project's errors. It does not retry, repair or remember: the loop and the wrappers do.
+project's errors. A request that is refused is sent again without what is refused (quarantine.py).
+Other failures are not retried here: the loop does that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 
-from treadle.core.contracts.model import Model, ModelEvent, ModelRequest, Reply
-from treadle.core.errors import BadRequest, StreamBroken
+import msgspec
+
+from treadle.core.contracts.model import (
+    Model,
+    ModelEvent,
+    ModelRequest,
+    ModelUsageUpdated,
+    Reply,
+)
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import BadRequest, ContextTooLong, ModelError, StreamBroken
 from treadle.models.http.sse import SSEReader
 from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.models.http.transport import Response, Transport, TransportError
-from treadle.models.provider_base.codec import Codec, DecodeFailed, EncodedRequest
-from treadle.models.provider_base.error_mapping import map_transport_error
+from treadle.models.provider_base.codec import Codec, DecodeFailed, Decoder, EncodedRequest
+from treadle.models.provider_base.error_mapping import (
+    find_error_field,
+    find_refused_tool,
+    has_field,
+    map_stream_error,
+    map_transport_error,
+)
+from treadle.models.quarantine import RefusalSearch
 
+EventBatch = list[ModelEvent]
+
+MAX_REPLY_BYTES = 64 << 20  # of a reply in one piece
 # After the final event the body should end at once; the reply waits no longer than this for it.
 DRAIN_SECONDS = 0.2
 
@@ -34,45 +55,101 @@ class HTTPModel:
         self._client = client
         self._timeouts = timeouts or DEFAULT_TIMEOUTS
         self._transport: Transport | None = None
+        self._refused_tools: list[ToolSpec] = []
         if client is None:
             codec.endpoint()  # an invalid base URL is an error here, not at the first request
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        request = self._without_refused_tools(request)
+        search: RefusalSearch | None = None
+        while True:
+            has_streamed = False
+            try:
+                async with aclosing(self._exchange(request)) as batches:
+                    async for events in batches:
+                        if not has_streamed:
+                            has_streamed = any(type(e) is not ModelUsageUpdated for e in events)
+                        if search is not None:
+                            events = search.add_search_usage(events)
+                        for event in events:
+                            yield event
+                break
+            except ContextTooLong:
+                raise
+            except BadRequest as refusal:
+                if has_streamed:  # events that were emitted cannot be taken back
+                    raise
+                search = search or RefusalSearch(self._open_exchange, request)
+                request = await search.next_request(request, refusal)
+            for event in search.take_events():
+                yield event
+        if search is not None:
+            self._refused_tools += search.refused_tools
+
+    def _open_exchange(self, request: ModelRequest) -> aclosing[AsyncGenerator[EventBatch, None]]:
+        return aclosing(self._exchange(request))
+
+    def _without_refused_tools(self, request: ModelRequest) -> ModelRequest:
+        if not self._refused_tools:
+            return request
+        tools = tuple([spec for spec in request.tools if spec not in self._refused_tools])
+        return msgspec.structs.replace(request, tools=tools)
+
+    async def _exchange(self, request: ModelRequest) -> AsyncGenerator[EventBatch, None]:
+        """Send the request once: the events of each chunk, and the reply as the last event."""
         codec = self._codec
         encoded = codec.encode_request(request)
         decoder = codec.create_decoder(request)
-        reader = SSEReader()
         transport, url, headers = self._resolve_target(encoded)
         if request.idempotency_key:
             headers["idempotency-key"] = request.idempotency_key
+        reader = SSEReader()
+        previous = chunk = b""
         try:
             async with transport.post(url, headers, encoded.body, self._timeouts) as response:
-                await self._check_response(response)
+                for events in await self._read_whole_reply(response, decoder):
+                    yield events
                 async for chunk in response:
-                    progress, failure = decoder.progress, None
-                    try:
-                        events = decoder.feed(reader.feed(chunk))
-                    except DecodeFailed as failed:
-                        events, failure = failed.events, failed.error
+                    progress = decoder.progress
+                    events, failure = _decode(decoder, reader.feed(chunk))
                     if decoder.progress != progress:
                         response.mark_content()
-                    for event in events:
-                        yield event
+                    if events:
+                        yield events
                     if failure is not None:
                         raise failure
                     if decoder.done:
                         await _drain(response)
                         break
+                    previous = chunk
+                if reader.pending and not decoder.done:
+                    # Some servers leave out the blank line after the last event.
+                    events, failure = _decode(decoder, reader.feed(b"\n\n"))
+                    yield events
+                    if failure is not None and not isinstance(failure, StreamBroken):
+                        raise failure
         except BadRequest as error:
-            if error.position is None:
-                part = codec.locate_part(request, error)
-                if part is not None:
-                    error.position, error.part = part
+            self._locate_refusal(request, error)
             raise
         except TransportError as error:
             if not decoder.done:
                 raise map_transport_error(codec.provider, error) from error
-        yield Reply(decoder.finish())
+        try:
+            reply = decoder.finish()
+        except StreamBroken:
+            reason = find_error_field(previous + chunk)
+            if not reason:
+                raise
+            raise map_stream_error(codec.provider, reason) from None
+        yield [Reply(reply)]
+
+    def _locate_refusal(self, request: ModelRequest, error: BadRequest) -> None:
+        """Set the part and the tool that the error names."""
+        if error.position is None:
+            part = self._codec.locate_part(request, error)
+            if part is not None:
+                error.position, error.part = part
+        error.tool = error.tool or find_refused_tool(error, request.tools)
 
     async def send_request(self, request: EncodedRequest) -> bytes:
         """One request with one JSON body as its response."""
@@ -111,19 +188,44 @@ class HTTPModel:
                 self._transport = as_transport(self._client)
         return self._transport
 
-    async def _check_response(self, response: Response) -> None:
+    async def _read_whole_reply(self, response: Response, decoder: Decoder) -> list[EventBatch]:
+        """The events of a reply that comes in one piece; none if the response is a stream."""
         kind = response.headers.get("content-type", "")
         if response.status == 200 and "html" not in kind and "application/json" not in kind:
-            return
-        body = await response.read()
-        if response.status == 200 and "html" not in kind and b'"error"' not in body[:4096]:
-            name = self._codec.provider.name
-            message = (
-                f"{name} answered in one piece instead of a stream: "
-                "the server or a proxy does not stream; check the base URL."
-            )
-            raise StreamBroken(message, provider=name, status=200)
-        raise self._codec.map_error(response.status, response.headers, body)
+            return []
+        if response.status != 200 or "html" in kind:
+            body = await response.read()
+            raise self._codec.map_error(response.status, response.headers, body)
+        body = await response.read(MAX_REPLY_BYTES)
+        if body.lstrip().startswith((b"data:", b"event:", b":")):
+            parts = SSEReader().feed(body + b"\n\n")  # a stream with the wrong type
+        elif has_field(body, "error"):
+            raise map_stream_error(self._codec.provider, body)
+        else:
+            parts = self._codec.split_reply(body)
+            if not parts:
+                raise _not_a_reply_error(self._codec.provider.name)
+        events, failure = _decode(decoder, parts)
+        if failure is not None:
+            raise failure
+        return [events]
+
+
+def _decode(
+    decoder: Decoder, parts: list[tuple[bytes, bytes]]
+) -> tuple[EventBatch, ModelError | None]:
+    """The events of these parts, and the error that ended them."""
+    try:
+        return decoder.feed(parts), None
+    except DecodeFailed as failed:
+        return failed.events, failed.error
+    except ModelError as error:
+        return [], error
+
+
+def _not_a_reply_error(provider: str) -> StreamBroken:
+    message = f"{provider} sent JSON that is not a reply: check the base URL and the proxy."
+    return StreamBroken(message, provider=provider, status=200)
 
 
 async def _drain(response: Response) -> None:

@@ -31,6 +31,8 @@ from treadle.models.provider_base.error_mapping import (
     validate_key,
 )
 from treadle.models.provider_base.quirks import COMPATIBLE, Quirks, find_server_key, resolve_server
+from treadle.models.provider_base.request_limits import OFFICE_TYPES, make_provider_tool_name
+from treadle.models.provider_base.tool_schema import adapt_tool_schema
 
 
 class OpenAIAccount:
@@ -162,9 +164,17 @@ def format_document(part: Document) -> str:
     return f"<document{title}>\n{part.data.decode('utf-8', 'replace')}\n</document>"
 
 
+def list_document_types(quirks: Quirks) -> frozenset[str]:
+    """The types of documents that a server accepts."""
+    pdf = ("application/pdf",) if quirks.supports_documents else ()
+    office = OFFICE_TYPES if quirks.supports_office_files else ()
+    return frozenset(("text/plain", *pdf, *office))
+
+
 def encode_file(part: Document) -> bytes:
     """The fields with a file's name and data."""
-    name = part.title or ("document.pdf" if "pdf" in part.media_type else "document")
+    ending = OFFICE_TYPES.get(part.media_type) or ("pdf" if "pdf" in part.media_type else "")
+    name = part.title or (f"document.{ending}" if ending else "document")
     return b'"filename":%b,"file_data":%b' % (encode_json_string(name), encode_data_url(part))
 
 
@@ -182,10 +192,13 @@ def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
     key = f"openai tool {nested} {with_strict}"
     encoded: bytes | None = spec.__dict__.get(key)
     if encoded is None:
-        body: dict[str, Any] = {"name": spec.name, "description": spec.description}
-        body["parameters"] = spec.schema
+        name = make_provider_tool_name(spec.name)
+        body: dict[str, Any] = {"name": name, "description": spec.description}
+        schema = adapt_tool_schema(spec.schema)
+        # OpenAI refuses an object without the field.
+        body["parameters"] = schema if "properties" in schema else {**schema, "properties": {}}
         if with_strict:
-            body["strict"] = spec.strict and is_strict_schema(spec.schema)
+            body["strict"] = spec.strict and is_strict_schema(schema)
         shape = {"type": "function", "function": body} if nested else {"type": "function", **body}
         encoded = spec.__dict__[key] = msgspec.json.encode(shape)
     return encoded
@@ -201,7 +214,12 @@ def resolve_effort(options: ModelOptions) -> str | None:
     return "low" if thinking <= 4_096 else "medium" if thinking <= 16_384 else "high"
 
 
-TOOL_CHOICES = {"none": "none", "any": "required"}  # any other value is a tool's name
+def encode_tool_choice(choice: str, nested: bool) -> object:
+    """The value of `tool_choice` for none, any, or a tool's name."""
+    if choice in ("none", "any"):
+        return "none" if choice == "none" else "required"
+    named = {"name": make_provider_tool_name(choice)}
+    return {"type": "function", "function": named} if nested else {"type": "function", **named}
 
 
 def build_cache_fields(quirks: Quirks, request: ModelRequest) -> dict[str, object]:

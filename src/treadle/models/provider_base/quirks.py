@@ -18,8 +18,9 @@ from treadle.models.http.local_hosts import is_local
 
 # The field for the thinking effort: one word, OpenRouter's object, or none.
 EffortField = Literal["reasoning_effort", "reasoning", ""]
-# The field in which the server expects its own reasoning back; empty: it does not.
-ReasoningField = Literal["reasoning_content", "reasoning", "reasoning_details", ""]
+# The field in which the server expects its own reasoning back; `same`: the one in which it came;
+# empty: it does not expect it.
+ReasoningField = Literal["reasoning_content", "reasoning", "reasoning_details", "same", ""]
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_input_field: ReasoningField = ""
     requires_reasoning_field: bool = False  # ... in every reply, even an empty one
     supports_strict: bool = False  # "strict" in tools and schemas
-    supports_documents: bool = False  # file parts
+    supports_documents: bool = False  # file parts: PDF
+    supports_office_files: bool = False  # ... and tables and texts of office programs
+    accepts_reply_first: bool = False  # the first message may be the model's
     requires_short_ids: bool = False  # call ids of nine letters or digits
     requires_call_signatures: bool = False  # the signature of a call must be sent back
     max_images: int | None = None
@@ -54,6 +57,7 @@ OPENAI = Quirks(
     key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",),
     system_role="developer", max_tokens_field="max_completion_tokens", supports_cache_key=True,
     effort_field="reasoning_effort", supports_strict=True, supports_documents=True,
+    supports_office_files=True, accepts_reply_first=True,
     max_images=500, max_body_bytes=50 << 20,
 )
 AZURE = msgspec.structs.replace(
@@ -114,6 +118,7 @@ GEMINI = Quirks(
 )
 COMPATIBLE = Quirks(
     key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",), needs_key=False,
+    reasoning_input_field="same",
 )
 _ROWS = (
     OPENAI, AZURE, OPENROUTER, OLLAMA, LMSTUDIO, LLAMACPP, VLLM, DEEPSEEK, GROQ, MISTRAL, GEMINI,

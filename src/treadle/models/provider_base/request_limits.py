@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from treadle.core.contracts.tool import ToolSpec
 from treadle.core.text import format_bytes
 from treadle.core.transcript.content import (
     AssistantContent,
@@ -40,6 +41,11 @@ from treadle.core.transcript.size_estimate import image_size
 
 MIB = 1 << 20
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+OFFICE_TYPES = {
+    "text/csv": "csv",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+}
 NO_OUTPUT = "(no output)"
 
 Omissions = Mapping[tuple[int, int], str]  # (position, part) -> the reason
@@ -61,6 +67,8 @@ class RequestLimits(msgspec.Struct, frozen=True):
     max_id_length: int = 64
     resends_thinking: bool = True  # thinking of its own origin is sent back
     needs_signature: bool = True  # ... but only if it is signed
+    model: str = ""  # thinking is sent back only to the model that made it
+    signed_labels: frozenset[str] = frozenset()  # of the Opaque blocks that are signatures
 
 
 # ------------------------------------------------------------------ items
@@ -103,17 +111,29 @@ def filter_reply(
         elif isinstance(part, ToolCall):
             # A call stays, because its result stays; only its arguments can be left out.
             parts.append((number, ToolCall(part.id, part.name, "{}") if reason else part))
-        elif not reason and _is_same_origin(part, limits):
+        elif not reason and _is_accepted_back(part, item, limits):
             parts.append((number, part))
     return parts
 
 
-def _is_same_origin(part: Thinking | RedactedThinking | Opaque, limits: RequestLimits) -> bool:
+def has_thinking(
+    item: AssistantItem, position: int, limits: RequestLimits, omissions: Omissions
+) -> bool:
+    """Whether thinking is a part of this reply as it is sent."""
+    parts = filter_reply(item, position, limits, omissions)
+    return any(isinstance(part, (Thinking, RedactedThinking)) for _, part in parts)
+
+
+def _is_accepted_back(
+    part: Thinking | RedactedThinking | Opaque, item: AssistantItem, limits: RequestLimits
+) -> bool:
+    """Whether the provider takes back this part of its own reply."""
     if part.origin != limits.origin:
         return False
+    is_other_model = bool(item.model and limits.model and item.model != limits.model)
     if isinstance(part, Opaque):
-        return True
-    if not limits.resends_thinking:
+        return not (is_other_model and part.label in limits.signed_labels)
+    if is_other_model or not limits.resends_thinking:
         return False
     return isinstance(part, RedactedThinking) or bool(part.signature) or not limits.needs_signature
 
@@ -210,17 +230,18 @@ def select_omissions(
     return out
 
 
-# ------------------------------------------------------------------ ids
+# ------------------------------------------------------------------ ids and names
 
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+MAX_TOOL_NAME_CHARS = 64
+_LEGAL_TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
 def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> str:
     """`call_id`, or a variant that every provider accepts and no other call has."""
     clean = call_id
     if not _LEGAL_ID.fullmatch(call_id) or len(call_id) > max_length:
-        mark = f"{zlib.crc32(call_id.encode('utf-8', 'replace')):08x}"
-        clean = f"{re.sub('[^a-zA-Z0-9_-]', '_', call_id)[: max_length - 9]}_{mark}"
+        clean = _make_legal(call_id, max_length)
     unique, number = clean, 0
     while unique in used_ids:
         number += 1
@@ -228,3 +249,28 @@ def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> 
         unique = clean[: max_length - len(suffix)] + suffix
     used_ids.add(unique)
     return unique
+
+
+def make_provider_tool_name(name: str) -> str:
+    """`name`, or a variant that every provider accepts; the same for the same name.
+
+    Models invent names, and servers of tools choose them: one that is not legal would make the
+    provider refuse every later request.
+    """
+    if _LEGAL_TOOL_NAME.fullmatch(name):
+        return name
+    return _make_legal(name if _LEGAL_TOOL_NAME.match(name) else f"_{name}", MAX_TOOL_NAME_CHARS)
+
+
+def _make_legal(text: str, max_length: int) -> str:
+    mark = f"{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
+    return f"{re.sub('[^a-zA-Z0-9_-]', '_', text)[: max_length - 9]}_{mark}"
+
+
+def map_tool_names(tools: Iterable[ToolSpec]) -> dict[str, str]:
+    """The tools whose name is not legal everywhere: name in the request -> name of the tool."""
+    return {
+        make_provider_tool_name(spec.name): spec.name
+        for spec in tools
+        if not _LEGAL_TOOL_NAME.fullmatch(spec.name)
+    }

@@ -59,9 +59,7 @@ def _create_model(
             "`treadle models` lists the models of a local server",
             provider=provider.name,
         )
-    from treadle.models.quarantine import QuarantiningModel
-
-    return QuarantiningModel(_create_http_model(provider, model_name, alias, environ, client))
+    return _create_http_model(provider, model_name, alias, environ, client)
 
 
 def _create_http_model(

@@ -7,6 +7,7 @@ by `permission_evaluator.py`.
 import re
 from collections.abc import Iterator, Sequence
 
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.text import plural
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
@@ -17,7 +18,8 @@ from treadle.policy.ruleset.paths import NULL_DEVICE, is_inside
 from treadle.policy.ruleset.rules import CommandPattern, Rule
 from treadle.policy.ruleset.spellings import list_spellings
 from treadle.policy.shell.analysis.effects import Effects
-from treadle.policy.shell.analysis.programs import analyze_effects
+from treadle.policy.shell.analysis.overrides import drop_script_words, find_overrides
+from treadle.policy.shell.analysis.programs import analyze_effects, is_interpreter
 from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
 from treadle.policy.shell.syntax.parser import parse_command
@@ -39,9 +41,9 @@ _MAX_CHARS = 200_000
 _PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
 # A carriage return asks instead: text from other systems contains them.
-_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL_CHARS = compile_lazily(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # Blanks at which bash does not split, invisible characters, and marks that change direction.
-_INVISIBLE_CHARS = re.compile(
+_INVISIBLE_CHARS = compile_lazily(
     r"[\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
     r"\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
@@ -56,14 +58,14 @@ class CommandEvaluator:
         self._rules = CommandRules(context.rules)
 
     def evaluate(
-        self, text: str, cwd: str
+        self, text: str, cwd: str, *, is_sandboxed: bool = False
     ) -> tuple[tuple[PolicyFinding, ...], ParsedCommand | None]:
         """The findings on a command line, at least one, and the parsed line."""
         malformed = _find_malformation(text)
         if malformed:
             return (PolicyFinding(text, "deny", malformed),), None
         parsed = parse_command(text)
-        paths = PathAccess(self._files, cwd, self._rules)
+        paths = PathAccess(self._files, cwd, self._rules, is_sandboxed=is_sandboxed)
         line = _LineEvaluator(self._context, paths, self._rules, parsed)
         findings = (
             *filter(None, map(self._find_forbidding_deep, parsed.guessed_commands)),
@@ -126,11 +128,15 @@ class _LineEvaluator:
         if denied is not None:
             return _wrap_finding(command, denied, inner)
         doubt = self._find_doubt(command, effects, pattern, is_exact)
+        if not doubt and not is_exact and (pattern is not None or is_covered):
+            doubt = self._check_overrides(command, effects, pattern)
+        questions = [f for f in findings if f.outcome == "ask"]
+        # The question of an ask rule comes first: no mode may answer it.
+        asked = max(questions, key=lambda f: bool(f.rule), default=None)
+        if asked is not None and (asked.rule or not doubt):
+            return _wrap_finding(command, asked, inner)
         if doubt:
             return PolicyFinding(command.source, "ask", doubt, inner=inner)
-        asked = next((f for f in findings if f.outcome == "ask"), None)
-        if asked is not None:
-            return _wrap_finding(command, asked, inner)
         return self._evaluate_coverage(command, effects, rule, inner, is_covered)
 
     def _evaluate_coverage(
@@ -203,6 +209,32 @@ class _LineEvaluator:
         if effects.has_inline_code:
             return "code on the command line"
         return self._check_mentioned_programs(command, effects) if pattern is not None else ""
+
+    def _check_overrides(
+        self, command: SimpleCommand, effects: Effects, pattern: CommandPattern | None
+    ) -> str:
+        """Why a prefix rule does not cover words after its own ones; "" if it does."""
+        if effects.is_read_only or (pattern is not None and pattern.is_blanket):
+            return ""
+        is_plain = pattern is not None and not pattern.regex
+        named = command.argv[: len(pattern.words)] if is_plain and pattern is not None else ()
+        name = get_program_name(command.argv[0]) or ""
+        words = drop_script_words(name, command.argv[1:])
+        rest = [word for word in words if not any(word is n for n in named)]
+        found = find_overrides(name, words)
+        for word in rest:
+            if any(word is override for override in found.words):
+                return (
+                    f"{word.source} can make {name} run other code, and the rule does not name it"
+                )
+            if len(named) > 1 and any(word is target for target in found.targets):
+                return f"{word.source} is for another target or project than the rule names"
+        if is_interpreter(name) and len(named) < 2:
+            return ""  # the rule allows any script
+        outside = self._paths.find_outside(command, effects, rest)
+        return (
+            f"{outside} is outside the workspace, and the rule does not name it" if outside else ""
+        )
 
     def _check_mentioned_programs(self, command: SimpleCommand, effects: Effects) -> str:
         """An unknown program may run a program that is named in its arguments."""

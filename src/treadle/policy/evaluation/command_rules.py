@@ -55,6 +55,10 @@ class CommandRules:
         """Whether an allow rule contains the whole command."""
         return any(pattern.is_exact_match(words) for _, pattern in self._allowing)
 
+    def has_rule_without_more_words(self, words: Sequence[Word]) -> bool:
+        """Whether an allow rule is this command and no other: `git status`, not `git status:*`."""
+        return any(p.is_exact_match(words) and not p.is_prefix for _, p in self._allowing)
+
 
 def covers_inner(
     pattern: CommandPattern | None, outer: SimpleCommand, spellings: Spellings, inner: SimpleCommand

@@ -17,6 +17,9 @@ class PolicyContext(msgspec.Struct, frozen=True):
     extra_roots: tuple[str, ...] = ()
     file_system: FileSystemView = FileSystemView()
     accept_edits: bool = False  # writing inside the roots needs no rule
+    tools_skip_denied: bool = False  # the search tools leave out files that a rule denies
+    sandbox_hides_denied: bool = False  # commands run where files that a rule denies are hidden
+    readable: tuple[str, ...] = ()  # folders outside the roots that may be read
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -6,28 +6,30 @@ commands. Uses the path patterns of the rules and a view of the file system.
 
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from os.path import normpath
 from typing import Literal
 
+from treadle.core.protected_paths import describe_use, find_protected_part, fold_case
 from treadle.policy.evaluation.context import PolicyContext
+from treadle.policy.evaluation.git_index import is_tracked
 from treadle.policy.evaluation.ruling import FindingKind, PolicyFinding
 from treadle.policy.ruleset.path_patterns import PathPattern
 from treadle.policy.ruleset.paths import (
     NULL_DEVICE,
     ResolvedPath,
-    find_protected_part,
     find_secret_part,
-    fold_case,
     is_inside,
     is_own_config,
     resolve_path,
 )
 from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, Rule
+from treadle.policy.shell.analysis.search_filter import SearchFilter
 
 AccessMode = Literal["read", "write"]
+_NO_FILTER = SearchFilter()
 _MAX_WALKED_FILES = 5000
 _RELATIVE_TARGET = re.compile(r"(?:\.\./)*(?!/)(?:(?!\.\.(?:/|$)).)*", re.DOTALL)
 
@@ -50,6 +52,28 @@ class FileEvaluator:
     def has_read_rules(self) -> bool:
         """Whether a deny or ask rule is about reading."""
         return bool(self._rules["read"].deny or self._rules["read"].ask)
+
+    @property
+    def denies_search(self) -> bool:
+        """Whether a rule denies some files to the search tool."""
+        return any(isinstance(rule.pattern, PathPattern) for rule in self._rules["grep"].deny)
+
+    def find_denied(self, paths: Sequence[str]) -> list[str]:
+        """The files that the search tool may not read, also by other names (hard links)."""
+        rules = self._rules["grep"].deny
+        patterns = [rule.pattern for rule in rules if isinstance(rule.pattern, PathPattern)]
+        denied = {path for path in paths if any(p.forbids(path) for p in patterns)}
+        named = (prefix for p in patterns if p.is_literal for prefix in p.list_fixed_prefixes())
+        shared = set(filter(None, map(self._get_shared_inode, {*denied, *named})))
+        if shared:
+            denied.update(path for path in paths if self._get_shared_inode(path) in shared)
+        return [path for path in paths if path in denied]
+
+    def _get_shared_inode(self, path: str) -> tuple[int, int] | None:
+        """The identity of a file that has other names."""
+        status = self.file_system.lstat(path)
+        is_shared = status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+        return (status.st_dev, status.st_ino) if status is not None and is_shared else None
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
         return resolve_path(self.file_system, path, cwd, self.context.home)
@@ -74,11 +98,13 @@ class FileEvaluator:
         is_exact: bool = False,
         is_recursive: bool = False,
         tool: str = "",
+        search: SearchFilter = _NO_FILTER,
     ) -> PolicyFinding:
         """The finding on one path.
 
-        `is_exact`: a rule contains the whole command. `is_recursive`: with everything below it.
-        `tool`: the tool that reads it, since search tools have rules of their own.
+        `is_exact`: a rule contains the whole command. `is_recursive`: with everything below it,
+        except what `search` leaves out. `tool`: the tool that reads it, since search tools have
+        rules of their own.
         """
         if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
             # A file name may contain a newline; other control characters attack the terminal.
@@ -90,10 +116,16 @@ class FileEvaluator:
         for name, rule in rules.list_forbidding():
             if self._forbids(rule, resolved):
                 return _make_finding(subject, name, resolved, f"rule {rule.text}", rule)
-            below = self._find_outcome_below(name, rule, resolved.path) if is_recursive else None
-            if below is not None:
-                reason = f"rule {rule.text} is about files in it"
-                return _make_finding(subject, below, resolved, reason, rule)
+            is_hidden = (
+                self.context.tools_skip_denied if tool else self.context.sandbox_hides_denied
+            )
+            if not is_recursive or (name == "deny" and access == "read" and is_hidden):
+                continue
+            below = self._find_below(rule, resolved.path, search)
+            if below:
+                outcome = name if access == "write" else "ask"
+                reason = f"{below} is in it; rule {rule.text}"
+                return _make_finding(subject, outcome, resolved, reason, rule)
         if resolved.path == NULL_DEVICE:
             return PolicyFinding(subject, "allow", "the null device", is_read_only=True)
         if resolved.special_kind:
@@ -120,6 +152,8 @@ class FileEvaluator:
             return _make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
         if is_inside(resolved.path, self.context.roots):
             return PolicyFinding(subject, "allow", "inside the workspace", is_read_only=True)
+        if is_inside(resolved.path, self.context.readable):
+            return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
         return _make_finding(subject, "ask", resolved, "outside the workspace")
 
     def _evaluate_write(
@@ -138,7 +172,7 @@ class FileEvaluator:
             if _allows_write(rule, resolved.path, protected, is_in_workspace):
                 return PolicyFinding.from_rule(subject, "allow", rule)
         if protected:
-            reason = f"{'/'.join(protected)} is protected: programs run what is in it"
+            reason = f"{'/'.join(protected)} is protected: {describe_use(protected)}"
             return _make_finding(subject, "ask", resolved, reason)
         if not is_in_workspace:
             reason = "no rule allows writing it, and it is outside the workspace"
@@ -154,17 +188,37 @@ class FileEvaluator:
             return True
         return resolved.inode is not None and self._is_hard_link_of(pattern, resolved)
 
-    def _find_outcome_below(self, outcome: Outcome, rule: Rule, path: str) -> Outcome | None:
-        """The outcome of a rule for a call that reads everything in a folder."""
+    def _find_below(self, rule: Rule, path: str, search: SearchFilter) -> str:
+        """A file that a rule is about, for a call that reads everything below `path`; or ""."""
         pattern = rule.pattern
         if not isinstance(pattern, PathPattern):
-            return None
+            return ""
+        try:
+            for file in self._list_candidates(pattern, path):
+                relative = file[len(path.rstrip("/")) + 1 :]
+                if not pattern.forbids(file) or search.leaves_out(relative):
+                    continue
+                if search.is_tracked_only and not is_tracked(self.file_system, file):
+                    continue
+                return relative
+        except _TooManyFiles:
+            return "more than can be checked"
+        return ""
+
+    def _list_candidates(self, pattern: PathPattern, path: str) -> Iterator[str]:
+        """The files below `path` that a pattern may match."""
         for prefix in pattern.list_fixed_prefixes():
-            if is_inside(fold_case(prefix), (fold_case(path),)) and self.exists(prefix):
-                return outcome if pattern.is_literal else "ask"
-            if not pattern.is_literal and is_inside(path, (prefix,)):
-                return "ask"
-        return None
+            if is_inside(fold_case(prefix), (fold_case(path),)):
+                top = prefix
+            elif is_inside(fold_case(path), (fold_case(prefix),)):
+                top = path
+            else:
+                continue
+            status = self.file_system.lstat(top)
+            if status is not None and not stat.S_ISDIR(status.st_mode):
+                yield top
+            elif status is not None:
+                yield from self._walk(top)
 
     def _is_hard_link_of(self, pattern: PathPattern, resolved: ResolvedPath) -> bool:
         """Whether a file with several names is one that the pattern forbids."""

@@ -13,20 +13,28 @@ from msgspec.structs import replace
 
 from treadle.policy.evaluation.command_rules import CommandRules
 from treadle.policy.evaluation.file_evaluator import AccessMode, FileEvaluator
+from treadle.policy.evaluation.git_config import find_git_program
 from treadle.policy.evaluation.ruling import PolicyFinding
-from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, is_inside
+from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
+from treadle.policy.shell.analysis.search_filter import SearchFilter
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
 
 Findings = Iterable[PolicyFinding]
+_NO_FILTER = SearchFilter()
+_REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
+_SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 
 
 class PathAccess:
     """Evaluates the paths of the commands of one line."""
 
-    def __init__(self, files: FileEvaluator, cwd: str, rules: CommandRules) -> None:
+    def __init__(
+        self, files: FileEvaluator, cwd: str, rules: CommandRules, *, is_sandboxed: bool
+    ) -> None:
+        self._is_sandboxed = is_sandboxed
         self._files = files
         self._roots = files.context.roots
         self._cwd = cwd
@@ -39,6 +47,27 @@ class PathAccess:
         yield from self._evaluate_writes(command, effects)
         yield from self._evaluate_mentions(command, effects, is_exact)
         yield from self._evaluate_folders(command, effects, is_exact)
+
+    def find_outside(self, command: SimpleCommand, effects: Effects, words: Sequence[Word]) -> str:
+        """A path outside of the workspace among the words of a program that is not known.
+
+        Words of a command for a container or another host are not paths here.
+        """
+        is_remote = not _REMOTE_SUBCOMMANDS.isdisjoint(w.text for w in command.argv[1:4])
+        if not effects.is_opaque or is_remote or command.cd_paths is None:
+            return ""
+        cwds = [c for path in command.cd_paths for c in self._files.list_cwds(path, self._cwd)]
+        for word in words:
+            for value in list_values(word.text or ""):
+                if _may_be_outside(value) and any(self._is_outside(value, c) for c in cwds):
+                    return value
+        return ""
+
+    def _is_outside(self, path: str, cwd: str) -> bool:
+        real = self._files.resolve(path, cwd).path
+        is_known = is_inside(real, (*self._roots, *_SYSTEM_FOLDERS, NULL_DEVICE))
+        top = "/" + real.strip("/").partition("/")[0]
+        return not is_known and (not path.startswith("/") or self._files.exists(top))
 
     # ---------------------------------------------------------------- the steps, in order
 
@@ -55,7 +84,9 @@ class PathAccess:
         for word in effects.reads:
             if word.text is None and effects.is_print_only:
                 continue
-            yield from self._evaluate_word(command, word, "read", is_exact, effects.is_recursive)
+            yield from self._evaluate_word(
+                command, word, "read", is_exact, effects.is_recursive, effects.search
+            )
             if effects.follows_symlinks and not is_exact:
                 for path in self.expand_glob(command, word) or ():
                     evaluate = partial(self._files.evaluate_symlinks, path)
@@ -101,6 +132,7 @@ class PathAccess:
             evaluate = partial(
                 self._files.evaluate,
                 ".", "read", is_exact=is_exact, is_recursive=effects.is_recursive,
+                search=effects.search,
             )  # fmt: skip
             yield from self._evaluate_in_each_cwd(command, evaluate)
         if name == "git":
@@ -108,6 +140,11 @@ class PathAccess:
             yield from self._evaluate_in_each_cwd(
                 command, partial(self._evaluate_repository, folders or ["."])
             )
+            is_named = self._rules.has_rule_without_more_words(command.argv)
+            if effects.is_read_only and not is_named and not self._is_sandboxed:
+                yield from self._evaluate_in_each_cwd(
+                    command, partial(self._evaluate_git_programs, folders)
+                )
         if name in ("cd", "pushd") and not is_exact:
             for word in command.argv[1:]:
                 if (word.text or "")[:1] != "-":
@@ -126,6 +163,7 @@ class PathAccess:
         access: AccessMode,
         is_exact: bool = False,
         is_recursive: bool = False,
+        search: SearchFilter = _NO_FILTER,
     ) -> Findings:
         if access == "read" and (word.is_process_substitution or word.text == "-"):
             return
@@ -137,8 +175,9 @@ class PathAccess:
             yield PolicyFinding(word.source, "ask", "it matches too many names to check")
         for path in paths or ():
             evaluate = partial(
-                self._files.evaluate, path, access, is_exact=is_exact, is_recursive=is_recursive
-            )
+                self._files.evaluate, path, access,
+                is_exact=is_exact, is_recursive=is_recursive, search=search,
+            )  # fmt: skip
             yield from self._evaluate_in_each_cwd(command, evaluate, path)
 
     def _evaluate_primary_write(
@@ -220,6 +259,15 @@ class PathAccess:
             here = here.rpartition("/")[0] or "/"
         return PolicyFinding(cwd, "allow", "an ordinary repository", is_read_only=True)
 
+    def _evaluate_git_programs(self, folders: Sequence[str], cwd: str) -> PolicyFinding:
+        """Outside of the sandbox, git must run no program of the repository while it reads."""
+        for folder in folders:
+            cwd = self._files.resolve(folder, cwd).path
+        program = find_git_program(self._files.file_system, cwd)
+        if program:
+            return PolicyFinding(cwd, "ask", program)
+        return PolicyFinding(cwd, "allow", "git runs no other program", is_read_only=True)
+
     # ---------------------------------------------------------------- patterns
 
     def expand_glob(self, command: SimpleCommand, word: Word) -> list[str] | None:
@@ -267,6 +315,10 @@ def _find_glob_folder(text: str) -> str:
     """The folder in which a pattern is expanded, if it names one."""
     head = re.split(r"[*?\[]", text, maxsplit=1)[0]
     return head[: head.rfind("/") + 1]
+
+
+def _may_be_outside(text: str) -> bool:
+    return text.startswith(("/", "~")) or ".." in text.split("/")
 
 
 def _is_home_of_other_user(word: Word) -> bool:

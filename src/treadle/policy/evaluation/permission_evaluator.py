@@ -36,7 +36,9 @@ class PermissionEvaluator:
         key, access = normalize_tool_name(call.tool), call.access
         cwd = access.cwd or self.context.root
         if access.command is not None:
-            findings, parsed = self.commands.evaluate(access.command, cwd)
+            findings, parsed = self.commands.evaluate(
+                access.command, cwd, is_sandboxed=call.is_sandboxed
+            )
             is_static = parsed is not None and not parsed.doubts and _is_static(parsed.commands)
             return PolicyRuling.from_findings(findings, is_static=is_static)
         if access.files:

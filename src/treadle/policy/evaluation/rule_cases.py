@@ -102,7 +102,7 @@ def _evaluate_case(
         return _run_startup_case(case.input, workspace, home)
     rules = parse_rules(case.rules, root=ROOT, home=HOME)
     view = FileSystemView(((ROOT, str(workspace)), (HOME, str(home))))
-    context = PolicyContext(ROOT, HOME, rules, file_system=view)
+    context = PolicyContext(ROOT, HOME, rules, file_system=view, tools_skip_denied=True)
     if case.tool == "remember":
         return _run_remember_case(case, context)
     ruling = PermissionEvaluator(context).evaluate(_make_call(case, describe_access))

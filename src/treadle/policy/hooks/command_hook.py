@@ -99,6 +99,8 @@ def make_command_hooks(
 class CommandHook:
     """One command at one point."""
 
+    timeout: float | None = None  # the command has its own
+
     def __init__(self, command: HookConfig, context: CommandHookContext) -> None:
         self.command = command
         self.points = frozenset({command.point})

@@ -15,7 +15,13 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import get_args
 
-from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.hook import (
+    DEFAULT_HOOK_TIMEOUT,
+    AddContext,
+    HookAnswer,
+    HookInput,
+    HookPoint,
+)
 from treadle.core.errors import ConfigError
 from treadle.policy.hooks.config import HookConfig
 
@@ -27,10 +33,15 @@ class FunctionHook:
     """Calls a function as a Hook."""
 
     def __init__(
-        self, function: HookFunction, points: frozenset[HookPoint], matcher: str = ""
+        self,
+        function: HookFunction,
+        points: frozenset[HookPoint],
+        matcher: str = "",
+        timeout: float | None = DEFAULT_HOOK_TIMEOUT,
     ) -> None:
         self.function = function
         self.points = points
+        self.timeout = timeout
         # Same matcher semantics as in settings; there is no command here.
         self._matcher = HookConfig("PreToolUse", "", matcher)
 
@@ -43,8 +54,11 @@ class FunctionHook:
         return AddContext(result) if isinstance(result, str) else result
 
 
-def hook(*points: HookPoint, matcher: str = "") -> Callable[[HookFunction], FunctionHook]:
-    """Make a hook of a function, which runs at these points."""
+def hook(
+    *points: HookPoint, matcher: str = "", timeout: float | None = DEFAULT_HOOK_TIMEOUT
+) -> Callable[[HookFunction], FunctionHook]:
+    """Make a hook of a function, which runs at these points. An `async` function is cancelled
+    after `timeout` seconds; a plain one blocks the agent, so it must return at once."""
     known = get_args(HookPoint)
     for point in points:
         if point not in known:
@@ -55,4 +69,4 @@ def hook(*points: HookPoint, matcher: str = "") -> Callable[[HookFunction], Func
         re.compile(matcher if matcher != "*" else "")
     except re.error as error:
         raise ConfigError(f"the matcher {matcher!r} is not a valid pattern ({error})") from error
-    return lambda function: FunctionHook(function, frozenset(points), matcher)
+    return lambda function: FunctionHook(function, frozenset(points), matcher, timeout)

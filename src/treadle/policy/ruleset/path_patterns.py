@@ -16,7 +16,8 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.policy.ruleset.paths import fold_case, is_inside
+from treadle.core.protected_paths import fold_case
+from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.shell.syntax.braces import UnsupportedBraces, expand_braces
 
 _MATCH_ALL = re.compile(".*", re.DOTALL)

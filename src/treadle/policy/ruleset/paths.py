@@ -6,13 +6,13 @@ system through `FileSystemView`, so that rule cases can run in a temporary folde
 
 import os
 import stat
-import unicodedata
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import PurePosixPath
 
 import msgspec
 
+from treadle.core.protected_paths import fold_case, is_env_file
 from treadle.policy.wordset import word_set
 
 MAX_DIR_ENTRIES = 4000
@@ -43,6 +43,18 @@ class FileSystemView(msgspec.Struct, frozen=True):
             return os.readlink(self.map_path(path))  # noqa: PTH115 (as written, not as a Path)
         except (OSError, ValueError):
             return None
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        """The content of a regular file; None if it cannot be read, or is longer than `limit`."""
+        try:
+            handle = os.open(self.map_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as file:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    return None
+                content = file.read(limit + 1)
+        except (OSError, ValueError):
+            return None
+        return content if len(content) <= limit else None
 
     def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
         """The names in a folder; None if there are more than `limit`."""
@@ -149,42 +161,8 @@ def is_inside(path: str, roots: Iterable[str]) -> bool:
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
-def fold_case(text: str) -> str:
-    """The text as a file system that ignores case and Unicode forms compares it."""
-    if text.isascii():
-        return text.lower()
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(c for c in plain if unicodedata.category(c) != "Cf")
+# ---------------------------------------------------------------- secret
 
-
-# ---------------------------------------------------------------- protected and secret
-
-# Writing to these makes a program run later: git, editors, shells, package managers, agents.
-_PROTECTED_FOLDERS = word_set(
-    ".git .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky "
-    ".githooks .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook "
-    ".agents .continue .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d"
-)
-_PROTECTED_FILES = word_set(
-    ".mcp.json .envrc .gitconfig .gitmodules .bashrc .bash_profile .bash_login .bash_logout "
-    ".bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc "
-    ".login .inputrc .netrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .condarc .vimrc "
-    ".exrc .nvimrc .lldbinit .gdbinit .irbrc .pryrc .rprofile .tmux.conf .xinitrc .xprofile "
-    ".xsession .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml .lefthook.yml "
-    ".mise.toml .tool-versions .ripgreprc .wgetrc .curlrc .aiderrc .aider.conf.yml "
-    ".git-credentials .pythonrc .pdbrc sitecustomize.py usercustomize.py authorized_keys "
-    "lefthook.yaml lefthook-local.yml lefthook-local.yaml .lefthook.yaml .lefthook-local.yml "
-    ".lefthook-local.yaml mise.toml mise.local.toml .mise.local.toml .devcontainer.json "
-    ".dir-locals.el .nvim.lua .bazelrc .direnvrc .overcommit.yml opencode.json opencode.jsonc "
-    ".sqliterc .psqlrc .lessfilter .screenrc"
-)
-_PROTECTED_PAIRS = frozenset(
-    {
-        (".cargo", "config"), (".cargo", "config.toml"), (".config", "git"), (".config", "fish"),
-        (".yarn", "plugins"), (".yarn", "releases"), (".local", "bin"),
-    }
-)  # fmt: skip
-_PROTECTED_SUFFIXES = (".code-workspace",)
 _CONFIG_FOLDER = ".treadle"
 
 _SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
@@ -193,22 +171,6 @@ _SECRET_FILES = word_set(
     "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
 )
 _SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
-_ENV_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".schema")
-
-
-def find_protected_part(path: str) -> tuple[str, ...]:
-    """The part of a path that protects it from writing, or ()."""
-    segments = [fold_case(s) for s in PurePosixPath(path).parts if s != "/"]
-    for at, segment in enumerate(segments):
-        if segment == ".git":
-            return tuple(segments[at : at + 2])
-        if segment in _PROTECTED_FOLDERS:
-            return (segment,)
-        if (segment, *segments[at + 1 : at + 2]) in _PROTECTED_PAIRS:
-            return tuple(segments[at : at + 2])
-    last = segments[-1] if segments else ""
-    by_name = last in _PROTECTED_FILES or last.endswith(_PROTECTED_SUFFIXES)
-    return (last,) if by_name or _is_env(last) else ()
 
 
 def is_own_config(path: str) -> bool:
@@ -225,8 +187,4 @@ def find_secret_part(path: str) -> tuple[str, ...]:
     last = segments[-1] if segments else ""
     if last in _SECRET_FILES or last in _SECRET_FOLDERS or last.endswith(_SECRET_SUFFIXES):
         return (last,)
-    return (last,) if _is_env(last) else ()
-
-
-def _is_env(name: str) -> bool:
-    return name == ".env" or (name.startswith(".env.") and not name.endswith(_ENV_EXAMPLE_SUFFIXES))
+    return (last,) if is_env_file(last) else ()

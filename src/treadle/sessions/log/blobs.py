@@ -20,6 +20,7 @@ class Blobs:
     def __init__(self, directory: Path, files: Files) -> None:
         self._directory = directory
         self._files = files
+        self._durable_names: set[str] = set()  # stored by this process, with their folders synced
 
     def path(self, name: str) -> Path:
         return self._directory / name[:2] / name
@@ -27,11 +28,18 @@ class Blobs:
     def put(self, data: bytes) -> str:
         """Store the content durably, all or nothing; returns its name."""
         name = hashlib.sha256(data).hexdigest()
-        path = self.path(name)
-        if path.is_file() and path.stat().st_size == len(data):
+        if name in self._durable_names and self.path(name).is_file():
             return name
-        files = self._files
-        is_first = not self._directory.is_dir()
+        if self.get(name) is None:
+            self._write(self.path(name), data)
+        # Also if the file was there: the sync of its folder may have failed before.
+        for folder in (self.path(name).parent, self._directory, self._directory.parent):
+            self._files.sync_folder(folder)
+        self._durable_names.add(name)
+        return name
+
+    def _write(self, path: Path, data: bytes) -> None:
+        files, name = self._files, path.name
         files.make_folder(path.parent)
         draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
         try:
@@ -45,11 +53,6 @@ class Blobs:
         except OSError:
             files.unlink(draft)
             raise
-        files.sync_folder(path.parent)
-        files.sync_folder(self._directory)
-        if is_first:
-            files.sync_folder(self._directory.parent)
-        return name
 
     def get(self, name: str) -> bytes | None:
         """The content, or None if it is missing or damaged."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,9 +26,9 @@ from treadle._version import __version__
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry, TurnEnded, View
-from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.pending import Rest, pending
 from treadle.sessions.log.blobs import Blobs
+from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.files import Files, LocalFiles, write_all
 from treadle.sessions.log.lock import acquire_lock
 from treadle.sessions.log.reader import (
@@ -45,10 +46,11 @@ from treadle.sessions.log.records import (
     Record,
     WriterOpened,
     decode_entry,
-    encode_large_content,
+    encode_entry,
     encode_record,
     format_blob_reference,
-    without_content,
+    format_record,
+    to_json,
 )
 from treadle.sessions.log.segment import Segment, to_store_error
 from treadle.sessions.log.view_loader import ViewLoader, load_content, mark_lost_content
@@ -62,6 +64,8 @@ class _QueuedEntry(msgspec.Struct, frozen=True):
     seq: int
     time: float
     entry: Entry | WriterOpened
+    body: bytes
+    content: bytes | None = None  # too long for a line
 
 
 class Journal:
@@ -79,6 +83,7 @@ class Journal:
         epoch: int = 1,
         tail: JournalTail | None = None,
         has_writer_record: bool = False,
+        unsynced_folders: Sequence[Path] = (),
     ) -> None:
         self.session_dir = session_dir
         self.header = header
@@ -86,15 +91,17 @@ class Journal:
         self._clock = clock
         self._lock = lock
         self._epoch = epoch
-        self._segment = Segment(session_dir, header, files, tail)
+        self._segment = Segment(session_dir, header, files, tail, unsynced_folders)
         self._blobs = Blobs(session_dir / "blobs", files)
         self._queue: list[_QueuedEntry] = []
         self._seq = self._durable_seq = seq
         self._write_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._has_writer_record = has_writer_record
-        self._is_closed = False
+        self._write_lock = threading.Lock()
+        self._is_closed = self._is_released = False
         self.write_error: StoreError | None = None
+        self.redactor = EntryRedactor()  # of what is appended from now on
 
     @classmethod
     def create(
@@ -108,6 +115,7 @@ class Journal:
     ) -> Journal:
         """A new session; its file appears with the first entries that are flushed."""
         files = files or LocalFiles()
+        unsynced = [folder.parent for folder in session_dir.parents if not folder.is_dir()]
         try:
             files.make_folder(session_dir)
             lock = acquire_lock(session_dir, files)
@@ -115,7 +123,15 @@ class Journal:
             raise to_store_error(error, session_dir) from error
         name, seq = session_dir.name, parent.seq if parent is not None else 0
         header = JournalHeader(FORMAT_VERSION, name, clock(), folder, parent, writer=__version__)
-        return cls(session_dir, header, lock=lock, files=files, clock=clock, seq=seq)
+        return cls(
+            session_dir,
+            header,
+            lock=lock,
+            files=files,
+            clock=clock,
+            seq=seq,
+            unsynced_folders=unsynced,
+        )
 
     # --- the contract --------------------------------------------------------------------
 
@@ -136,14 +152,29 @@ class Journal:
     def append(self, entry: Entry) -> None:
         if self._is_closed:
             raise StoreError(f"session {self.session_id} is closed; resume it first")
+        # Encoded here: one entry that cannot be must not stop the writing of all the others.
+        try:
+            body, content = encode_entry(entry)
+            if self.redactor.finds_secret(body, content):
+                entry = self.redactor.redact(entry)
+                body, content = encode_entry(entry)
+        except (TypeError, ValueError, RecursionError) as error:
+            name = type(entry).__name__
+            raise StoreError(f"{name} cannot be written to the session: {error}") from error
         if not self._has_writer_record:
             self._has_writer_record = True
-            self._queue.append(_QueuedEntry(self._seq, self._clock(), make_writer_record()))
+            opened = make_writer_record()
+            self._queue.append(_QueuedEntry(self._seq, self._clock(), opened, to_json(opened)))
         self._seq += 1
-        self._queue.append(_QueuedEntry(self._seq, self._clock(), entry))
+        self._queue.append(_QueuedEntry(self._seq, self._clock(), entry, body, content))
         self._schedule_write()
 
     async def flush(self) -> None:
+        if self._is_released and self._durable_seq < self._seq:
+            raise StoreError(
+                f"session {self.session_id} is closed, and its last entries are not written; "
+                "another process may write to it now"
+            )
         wanted = self._seq
         while self._durable_seq < wanted:
             writing = self._write_task
@@ -162,18 +193,31 @@ class Journal:
         return read_entries(parent_dir, last_seq=parent.seq)
 
     async def aclose(self) -> None:
+        """Flush and release the session; a cancellation takes effect when that is done."""
         if self._is_closed:
             return
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        closing = asyncio.get_running_loop().create_task(self._close())
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _close(self) -> None:
         try:
             await self.flush()
         finally:
-            if self._write_task is not None:
-                await asyncio.wait([self._write_task])
-            self._segment.close()
-            self._files.close(self._lock)
+            self._is_released = True
+            with self._write_lock:  # a write of a cancelled task continues in its thread
+                self._segment.close()
+                self._files.close(self._lock)
 
     @property
     def unwritten_entries(self) -> tuple[Entry, ...]:
@@ -223,18 +267,19 @@ class Journal:
 
     def _write_batch(self, batch: tuple[_QueuedEntry, ...]) -> None:
         """Runs in a thread; must not touch state that the event loop's thread changes."""
-        self._segment.append(b"".join([self._encode_queued(queued) for queued in batch]))
+        with self._write_lock:
+            if self._is_released:
+                raise StoreError(f"session {self.session_id} is closed; nothing more is written")
+            self._segment.append(b"".join([self._format_queued(queued) for queued in batch]))
 
-    def _encode_queued(self, queued: _QueuedEntry) -> bytes:
-        entry, blob_reference = queued.entry, ""
-        content = encode_large_content(entry)
+    def _format_queued(self, queued: _QueuedEntry) -> bytes:
+        blob_reference, content = "", queued.content
         if content is not None:
             try:
                 blob_reference = format_blob_reference(self._blobs.put(content), len(content))
             except OSError as error:
                 raise to_store_error(error, self.session_dir / "blobs") from error
-            entry = without_content(entry)
-        return encode_record(entry, queued.seq, self._epoch, queued.time, blob_reference)
+        return format_record(queued.body, queued.seq, self._epoch, queued.time, blob_reference)
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:
@@ -301,7 +346,7 @@ def _resume_locked(
     reader: JournalReader, lock: int, take_over: bool, files: Files, clock: Callable[[], float]
 ) -> ResumedSession:
     loader = ViewLoader(reader)
-    view = loader.load()
+    view, repair = loader.load_repaired()
     session_dir = reader.session_dir
     journal = Journal(
         session_dir,
@@ -315,8 +360,8 @@ def _resume_locked(
         clock=clock,
         has_writer_record=take_over,
     )
-    if reader.damage or loader.lost_blobs:
-        view = msgspec.structs.replace(view, transcript=repaired(view.transcript))
+    for entry in repair:
+        journal.append(entry)
     if view.open_turn is not None and isinstance(pending(view.transcript), Rest):
         # The process ended between the last reply and the end of the turn.
         journal.append(TurnEnded(view.open_turn, "end_turn", "the process ended before it"))

@@ -52,6 +52,7 @@ class JournalReader:
         self.session_dir = session_dir
         self.header = read_header(session_dir)
         self.damage: list[Damage] = []
+        self.damaged_after = -1  # the number of the entry before the last damage
         self.duplicate_count = 0
         self.seq = 0
         self.epoch = 0
@@ -61,7 +62,8 @@ class JournalReader:
     def records(self) -> Iterator[tuple[Record, Path]]:
         """Every valid line, with the folder of its session, which has its blobs."""
         for session_dir, last_seq in list_lineage(self.session_dir):
-            limit = self._last_seq if last_seq is None else last_seq
+            limits = [seq for seq in (self._last_seq, last_seq) if seq is not None]
+            limit = min(limits) if limits else None
             for record in self._session_records(session_dir, limit):
                 yield record, session_dir
 
@@ -82,7 +84,7 @@ class JournalReader:
     def _accept(self, line: Record, path: Path) -> bool:
         if line.epoch < self.epoch:
             problem = f"entry {line.seq} is from a writer that was replaced"
-            self._add_damage(path, 0, len(line.raw), problem)
+            self.add_damage(path, 0, len(line.raw), problem)
             return False
         if line.kind == "opened":
             self.epoch = line.epoch
@@ -92,7 +94,7 @@ class JournalReader:
             return False
         if line.seq > self.seq + 1:
             missing = f"{self.seq + 1} to {line.seq - 1}"
-            self._add_damage(path, 0, 0, f"the entries {missing} are missing")
+            self.add_damage(path, 0, 0, f"the entries {missing} are missing")
         self.seq, self.epoch = line.seq, line.epoch
         return True
 
@@ -118,16 +120,25 @@ class JournalReader:
                     if line is None:
                         continue
                 if torn:
-                    self._add_damage(path, first_torn, torn, "skipped: not a line of a journal")
+                    self.add_damage(path, first_torn, torn, "skipped: not a line of a journal")
                     torn = 0
                 end = start
                 yield line
         self.tail = JournalTail(path, segment, end, torn, lacks_newline and not torn, has_header)
         if torn:
-            self._add_damage(path, first_torn, torn, "skipped: the last line is incomplete")
+            self.add_damage(path, first_torn, torn, "skipped: the last line is incomplete")
 
-    def _add_damage(self, path: Path, line: int, size: int, problem: str) -> None:
+    def add_damage(self, path: Path, line: int, size: int, problem: str) -> None:
+        """Report a part that could not be read; line 0 if its line is not known."""
         self.damage.append(Damage(str(path), line, size, problem))
+        self.damaged_after = self.seq
+
+
+def find_damage(session_dir: Path) -> list[Damage]:
+    """The unreadable parts of a session and its parents. Opens nothing for writing."""
+    reader = JournalReader(session_dir)
+    reader.read_to_end()
+    return reader.damage
 
 
 def _find_record(raw: bytes) -> Record | None:

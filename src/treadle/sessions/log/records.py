@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -76,6 +76,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 _encoder = msgspec.json.Encoder()
 _entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+ENTRY_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 _header_decoder = msgspec.json.Decoder(JournalHeader)
 ContentItem = AssistantItem | UserItem | ToolResultItem  # the items whose content may be a blob
 
@@ -97,14 +98,23 @@ def has_valid_checksum(raw: bytes) -> bool:
         return False
 
 
-def encode_record(
-    entry: Entry | WriterOpened, seq: int, epoch: int, time: float, blob_reference: str = ""
+def encode_record(entry: Entry | WriterOpened, seq: int, epoch: int, time: float) -> bytes:
+    """The line of an entry without a blob."""
+    return format_record(to_json(entry), seq, epoch, time)
+
+
+def encode_entry(entry: Entry) -> tuple[bytes, bytes | None]:
+    """The entry as JSON, and the content of its item beside it if that is too long for a line."""
+    content = encode_large_content(entry)
+    return to_json(entry if content is None else without_content(entry)), content
+
+
+def format_record(
+    body: bytes, seq: int, epoch: int, time: float, blob_reference: str = ""
 ) -> bytes:
-    """The line of an entry. `blob_reference` names content that is stored as a blob."""
+    """The line of an encoded entry. `blob_reference` names content that is stored as a blob."""
     blob = blob_reference.encode()
-    return add_checksum(
-        b'"n":%d,"e":%d,"t":%.3f,%b%b' % (seq, epoch, time, blob, to_json(entry)[1:])
-    )
+    return add_checksum(b'"n":%d,"e":%d,"t":%.3f,%b%b' % (seq, epoch, time, blob, body[1:]))
 
 
 def encode_header(header: JournalHeader) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,9 +26,15 @@ class Segment:
     """The last file of a journal, open for appending."""
 
     def __init__(
-        self, session_dir: Path, header: JournalHeader, files: Files, tail: JournalTail | None
+        self,
+        session_dir: Path,
+        header: JournalHeader,
+        files: Files,
+        tail: JournalTail | None,
+        unsynced_folders: Sequence[Path] = (),
     ) -> None:
         self._session_dir = session_dir
+        self._unsynced_folders = unsynced_folders  # where new folders above the session have names
         self._header = header
         self._files = files
         self._fd = -1
@@ -101,7 +108,8 @@ class Segment:
             files.rename(draft, path)
             files.sync_folder(self._session_dir)
             if self._number == 1:
-                files.sync_folder(self._session_dir.parent)
+                for folder in (self._session_dir.parent, *self._unsynced_folders):
+                    files.sync_folder(folder)
         except BaseException:
             files.close(fd)
             raise

@@ -16,14 +16,21 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.core.transcript.content import Text
+from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded, View, fold_entries
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.files import LocalFiles
 from treadle.sessions.log.reader import JournalReader
-from treadle.sessions.log.records import Record, decode_content, decode_entry, with_content
+from treadle.sessions.log.records import (
+    ENTRY_KINDS,
+    Record,
+    decode_content,
+    decode_entry,
+    with_content,
+)
 
 MAX_VIEW_BYTES = 96 << 20
 PREVIEW_CHARS = 400
@@ -34,6 +41,7 @@ _RESULT_PATTERN = re.compile(
     rb'"call_id":"([^"\\]*)","name":"([^"\\]*)","content":'
 )
 _REPLY_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
+_CALL_PATTERN = re.compile(rb'\{"type":"tool_call","id":"([^"\\]*)"')  # not inside a JSON string
 _MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
 
 
@@ -66,6 +74,7 @@ class ViewLoader:
         self.unknown_kinds: dict[str, int] = {}  # of a newer version, with counts
         self.lost_blobs: list[str] = []
         self.truncated_count = 0
+        self.last_reply_seq = 0
 
     def load(self) -> View:
         """The view of the session."""
@@ -77,6 +86,15 @@ class ViewLoader:
         finally:
             if was_on:
                 gc.enable()
+
+    def load_repaired(self) -> tuple[View, list[Entry]]:
+        """The view with every law kept, and the entries of the repair, for the log."""
+        view, reader = self.load(), self._reader
+        if not reader.damage and not self.lost_blobs:
+            return view, []
+        lacks_intents = reader.damaged_after >= self.last_reply_seq
+        entries = repair_entries(view, lacks_intents=lacks_intents)
+        return fold_entries(entries, view), entries
 
     def _load(self) -> View:
         folded = fold_entries(self._read_entries(self._reader.records()))
@@ -110,25 +128,27 @@ class ViewLoader:
 
     def _read_entries(self, lines: Iterable[tuple[Record, Path]]) -> Iterator[Entry]:
         for line, session_dir in lines:
+            if line.kind == "item" and _REPLY_PATTERN.match(line.raw) is not None:
+                self.last_reply_seq = line.seq
             if line.kind == "item" and (len(line.raw) > _MIN_DEFERRED_BYTES or line.blob):
-                yield self._make_placeholder(line, session_dir)
-            elif (entry := self._decode_entry(line, session_dir)) is not None:
+                entry = self._make_placeholder(line, session_dir)
+            else:
+                entry = self._decode_entry(line, session_dir)
+            if entry is not None:
                 self._has_queued_messages |= type(entry) is InputQueued
                 yield entry
 
-    def _make_placeholder(self, line: Record, session_dir: Path) -> Entry:
+    def _make_placeholder(self, line: Record, session_dir: Path) -> Entry | None:
         """An entry that the fold treats like the real one."""
         item: Item
         if (result := _RESULT_PATTERN.match(line.raw)) is not None:
             item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
         elif _REPLY_PATTERN.match(line.raw) is not None:
-            item = AssistantItem(())
+            item = AssistantItem(self._find_calls(line, session_dir))
         elif self._has_queued_messages or _MESSAGE_PATTERN.match(line.raw) is None:
             # The fold compares a queued message by its value, and needs the id of a result: a
             # placeholder has neither.
-            entry = self._decode_entry(line, session_dir)
-            assert entry is not None, "the kind of this line is known"
-            return entry
+            return self._decode_entry(line, session_dir)
         else:
             item = UserItem(())
         deferred = _DeferredItem(line, session_dir)
@@ -139,12 +159,30 @@ class ViewLoader:
             self._release_bytes(self._recent.popleft())
         return ItemAdded(item)
 
+    def _find_calls(self, line: Record, session_dir: Path) -> tuple[ToolCall, ...]:
+        """The calls of a reply by their ids: the fold counts a round when all have results."""
+        if line.blob:
+            entry = load_content(decode_entry(line.raw), line.blob, session_dir)
+            item = entry.item if isinstance(entry, ItemAdded) else None
+            return item.calls if isinstance(item, AssistantItem) else ()
+        ids = [match.decode() for match in _CALL_PATTERN.findall(line.raw)]
+        return tuple([ToolCall(call_id, "", "") for call_id in ids])
+
     def _decode_entry(self, line: Record, session_dir: Path) -> Entry | None:
         try:
             return self._load_content(decode_entry(line.raw), line.blob, session_dir)
-        except msgspec.DecodeError:
-            self.unknown_kinds[line.kind] = self.unknown_kinds.get(line.kind, 0) + 1
+        except msgspec.DecodeError as error:
+            if line.kind in ENTRY_KINDS:
+                self._report_undecodable(session_dir, line.seq, len(line.raw), error)
+            else:
+                self.unknown_kinds[line.kind] = self.unknown_kinds.get(line.kind, 0) + 1
             return None
+
+    def _report_undecodable(
+        self, session_dir: Path, seq: int, size: int, error: msgspec.DecodeError
+    ) -> None:
+        """The line is intact, but what was written is not an entry."""
+        self._reader.add_damage(session_dir, 0, size, f"entry {seq} cannot be decoded: {error}")
 
     # --- when it has been read ---------------------------------------------------------------
 
@@ -183,10 +221,14 @@ class ViewLoader:
                 self._items[line.seq] = self._decode_item(line.raw, deferred, whole=True)
 
     def _decode_item(self, raw: bytes, deferred: _DeferredItem, *, whole: bool) -> Item:
-        entry = decode_entry(raw)
-        # A reply needs its calls, even if its text is truncated.
-        if whole or _REPLY_PATTERN.match(raw) is not None:
-            entry = self._load_content(entry, deferred.blob, deferred.session_dir)
+        try:
+            entry = decode_entry(raw)
+            # A reply needs its calls, even if its text is truncated.
+            if whole or _REPLY_PATTERN.match(raw) is not None:
+                entry = self._load_content(entry, deferred.blob, deferred.session_dir)
+        except msgspec.DecodeError as error:
+            self._report_undecodable(deferred.session_dir, deferred.seq, len(raw), error)
+            return _make_undecodable_item(raw)
         assert isinstance(entry, ItemAdded), "only items have placeholders"
         return entry.item
 
@@ -218,6 +260,13 @@ def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:
 def mark_lost_content(entry: Entry, blob: str) -> Entry:
     """The entry with a note in place of its content."""
     return with_content(entry, (Text(f"[This content is lost: blob {blob}.]"),))
+
+
+def _make_undecodable_item(raw: bytes) -> Item:
+    content = (Text("[This content cannot be read; the session log has it.]"),)
+    if (result := _RESULT_PATTERN.match(raw)) is not None:
+        return ToolResultItem(result.group(1).decode(), result.group(2).decode(), content)
+    return AssistantItem(content) if _REPLY_PATTERN.match(raw) is not None else UserItem(content)
 
 
 def _deferred_item(item: Item) -> _DeferredItem | None:

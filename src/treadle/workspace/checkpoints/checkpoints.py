@@ -1,4 +1,4 @@
-"""The checkpoints of one folder: take, compare, restore, undo.
+"""The checkpoints of one folder: take, compare, plan, apply.
 
 Contents are stored in a folder outside the project. The operations block, so they run in a thread,
 one at a time.
@@ -7,25 +7,36 @@ one at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
-from treadle.workspace.checkpoints.restore import (
+from treadle.workspace.checkpoints.flat_tree import (
     FlatTree,
-    Restorer,
-    RestoreResult,
-    TreeChange,
-    diff_trees,
     flatten_tree,
     is_within,
     parent_folders,
+    store_tree,
+)
+from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
+from treadle.workspace.checkpoints.restore import (
+    Restorer,
+    RestoreResult,
+    TreeChange,
+    changed_paths,
+    diff_trees,
+)
+from treadle.workspace.checkpoints.restore_plan import (
+    CURRENT_NOT_STORED,
+    TARGET_NOT_STORED,
+    RestoreGoal,
+    RestorePlan,
+    make_goal,
+    make_plan,
 )
 from treadle.workspace.checkpoints.safe_tree import SafeTree
 from treadle.workspace.checkpoints.scanner import (
@@ -38,8 +49,8 @@ from treadle.workspace.checkpoints.scanner import (
 )
 
 T = TypeVar("T")
-CURRENT_NOT_STORED = "its current content is not stored, so it was not changed"
-TARGET_NOT_STORED = "its earlier content is not stored"
+# The trees before and after the agent worked, and whether it was interrupted. "": the files now.
+Span = tuple[str, str, bool]
 CHANGED_SINCE = "it was changed since"
 
 
@@ -74,9 +85,16 @@ class Checkpoints:
         """Store the files as they are now."""
         return await self._run_in_thread(self._take)
 
-    async def restore(self, tree: str) -> RestoreResult:
-        """Make the files as they are in this tree."""
-        return await self._run_in_thread(lambda: self._restore(tree))
+    async def plan(self, spans: Sequence[Span]) -> RestorePlan:
+        """What going back to before these spans would do; stores the files as they are now."""
+        return await self._run_in_thread(lambda: self._plan(spans))
+
+    async def make_goal(self, plan: RestorePlan, include: Collection[str] = ()) -> RestoreGoal:
+        """The tree that this plan leads to; `apply` goes there.
+
+        `include` are files that go back although the user changed them, too.
+        """
+        return await self._run_in_thread(lambda: self._make_goal(plan, include))
 
     async def diff(self, old: str, new: str) -> list[TreeChange]:
         """What differs between two trees."""
@@ -107,10 +125,9 @@ class Checkpoints:
             except (OSError, ValueError) as error:
                 raise WorkspaceError(f"the checkpoint cannot be used: {error}") from error
 
-    def _scan(self, target: FlatTree | None = None) -> tuple[Scanner, str]:
-        read = None if target is None else partial(target.read_gitignore, self._objects)
+    def _scan(self) -> tuple[Scanner, str]:
         limits = self._max_file_bytes, self._max_files
-        scan = Scanner(self.root, self._objects, self._stat_cache, *limits, read)
+        scan = Scanner(self.root, self._objects, self._stat_cache, *limits)
         tree = scan.scan()
         self._stat_cache = scan.stat_cache
         return scan, tree
@@ -119,38 +136,27 @@ class Checkpoints:
         scan, tree = self._scan()
         return FileSnapshot(tree, len(scan.files), scan.read_count, tuple(scan.skipped))
 
-    def _restore(self, tree: str) -> RestoreResult:
-        target = self._flatten(tree)
-        # Scanned with the target's .gitignore rules: files that were ignored then are not stored,
-        # and must not be taken for new ones.
-        now, _ = self._scan(target)
-        # Content that is there now and is not stored could never be restored.
-        unknown = {skipped.path for skipped in now.skipped}
-        folders = [path for path in target.folders if not is_within(path, unknown)]
-        wanted = {p: node for p, node in target.files.items() if now.files.get(p) != node}
-        with closing(SafeTree(self.root)) as folder:
-            work = Restorer(folder, self._objects)
-            work.remove(path for path in now.files if target.lacks_file(path))
-            # A symlink or a file may be where a folder has to be, and vice versa.
-            work.remove(now.special_files.intersection(folders))
-            work.remove_folders(path for path in now.folders if target.lacks_folder(path))
-            work.make_folders(folders)
-            work.write({p: node for p, node in wanted.items() if not is_within(p, unknown)})
-            for path in wanted:
-                if is_within(path, unknown):
-                    work.skip(path, CURRENT_NOT_STORED)
-            return work.result()
+    def _plan(self, spans: Sequence[Span]) -> RestorePlan:
+        _, tree = self._scan()
+        now = self._flatten(tree)
+        flat = [(self._flatten(a), self._flatten(b) if b else now, cut) for a, b, cut in spans]
+        return make_plan(tree, now, flat)
+
+    def _make_goal(self, plan: RestorePlan, include: Collection[str]) -> RestoreGoal:
+        goal, skipped = make_goal(self._objects, plan, self._flatten(plan.current), include)
+        return RestoreGoal(plan.current, store_tree(self._objects, goal), skipped)
 
     def _apply(self, old: str, new: str) -> RestoreResult:
         before, after = self._flatten(old), self._flatten(new)
-        now, _ = self._scan()
-        unknown = {skipped.path for skipped in now.skipped}
+        scan, _ = self._scan()
+        # Content that is there now and is not stored could never be restored.
+        unknown = {skipped.path for skipped in scan.skipped} | scan.ignored
         files: dict[str, TreeNode] = {}
         removed: list[str] = []
         with closing(SafeTree(self.root)) as folder:
             work = Restorer(folder, self._objects)
-            for path in (change.path for change in diff_trees(before, after)):
-                current = now.files.get(path)
+            for path in changed_paths(before, after):
+                current = scan.files.get(path)
                 if is_within(path, unknown):
                     work.skip(path, CURRENT_NOT_STORED)
                 elif is_within(path, after.not_stored):
@@ -166,11 +172,13 @@ class Checkpoints:
             # Removed first: a symlink may be where a folder has to be.
             work.remove(removed)
             parents = {parent for path in files for parent in parent_folders(path)}
-            work.remove(now.special_files & parents)
+            work.remove(scan.special_files & parents)
             work.remove_folders(path for path in before.folders if after.lacks_folder(path))
-            new_folders = (path for path in after.folders if before.lacks_folder(path))
-            work.make_folders(path for path in new_folders if not is_within(path, unknown))
+            new_folders = {path for path in after.folders if before.lacks_folder(path)} | parents
+            needed = (path for path in new_folders if not is_within(path, unknown))
+            work.make_folders({path: after.folders.get(path, 0) for path in needed})
             work.write(files)
+            work.finish_folders()
             return work.result()
 
     def _flatten(self, tree: str) -> FlatTree:

@@ -17,8 +17,9 @@ from typing import Literal
 
 import msgspec
 
-# left: it existed, but its content is not stored.
-NodeKind = Literal["file", "link", "folder", "left"]
+# left, ignored: it existed, but its content is not stored. A version that stored no ignored entry
+# also stored no mode of a folder (0).
+NodeKind = Literal["file", "link", "folder", "left", "ignored"]
 
 
 class TreeNode(msgspec.Struct, frozen=True, array_like=True):

@@ -7,6 +7,7 @@ the user gets a warning and the turn continues.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
@@ -30,6 +31,7 @@ class CheckpointRecorder:
         self._append = append
         self._warn = warn
         self._current_turn = ""
+        self._failed_turn = ""
         self._reported: set[SkippedPath] = set()
         self.hook = BeforeTurnHook(self)
         self.mutator = AfterTurnMutator(self)
@@ -37,15 +39,18 @@ class CheckpointRecorder:
     async def begin_turn(self, turn_id: str) -> None:
         if turn_id != self._current_turn:  # a steered message comes later in the same turn
             self._current_turn = turn_id
-            await self.record(turn_id)
+            await self.record(turn_id, "before")
 
-    async def record(self, turn_id: str) -> None:
+    async def record(self, turn_id: str, side: Literal["before", "after"]) -> None:
+        if side == "after" and turn_id == self._failed_turn:
+            return  # there is no state before the turn to go back to
         try:
             snapshot = await self._checkpoints.take()
         except WorkspaceError as error:
+            self._failed_turn = turn_id
             self._warn(f"the files of this turn cannot be restored: {error}")
             return
-        self._append(Checkpoint(turn_id, snapshot.tree))
+        self._append(Checkpoint(turn_id, snapshot.tree, side))
         # Warn about each skipped path once.
         new = [skipped for skipped in snapshot.skipped if skipped not in self._reported]
         self._reported.update(new)
@@ -58,6 +63,7 @@ class BeforeTurnHook:
     """A Hook."""
 
     points: frozenset[HookPoint] = frozenset({"user_prompt_submit"})
+    timeout: float | None = None  # a large folder takes its time
 
     def __init__(self, recorder: CheckpointRecorder) -> None:
         self._recorder = recorder
@@ -77,5 +83,5 @@ class AfterTurnMutator:
         self._recorder = recorder
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        await self._recorder.record(context.turn_id)
+        await self._recorder.record(context.turn_id, "after")
         return None

@@ -7,22 +7,24 @@ outside of the folder is changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
-from treadle.workspace.checkpoints.gitignore import GITIGNORE
+from treadle.workspace.checkpoints.flat_tree import FlatTree
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 from treadle.workspace.checkpoints.safe_tree import SafeTree, explain_error
 from treadle.workspace.checkpoints.scanner import SkippedPath
+
+ChangeKind = Literal["added", "removed", "changed"]
 
 
 class TreeChange(msgspec.Struct, frozen=True):
     """One difference between two trees."""
 
     path: str
-    kind: Literal["added", "removed", "changed"]
+    kind: ChangeKind
 
 
 class RestoreResult(msgspec.Struct, frozen=True):
@@ -33,65 +35,21 @@ class RestoreResult(msgspec.Struct, frozen=True):
     skipped: tuple[SkippedPath, ...] = ()
 
 
-class FlatTree(msgspec.Struct, frozen=True):
-    """A tree as a map of paths."""
-
-    files: dict[str, TreeNode]
-    folders: frozenset[str]
-    not_stored: frozenset[str] = frozenset()
-
-    def lacks_file(self, path: str) -> bool:
-        return path not in self.files and not is_within(path, self.not_stored)
-
-    def lacks_folder(self, path: str) -> bool:
-        return path not in self.folders and not is_within(path, self.not_stored)
-
-    def read_gitignore(self, objects: ObjectStore, folder: str) -> str:
-        node = self.files.get(f"{folder}/{GITIGNORE}" if folder else GITIGNORE)
-        if node is None or node.kind != "file":
-            return ""
-        return objects.get(node.hash).decode(errors="replace")
-
-
-def flatten_tree(objects: ObjectStore, tree: str) -> FlatTree:
-    files: dict[str, TreeNode] = {}
-    folders: set[str] = set()
-    not_stored: set[str] = set()
-
-    def walk(name: str, prefix: str) -> None:
-        for node in objects.get_folder(name):
-            path = prefix + node.name
-            if node.kind == "folder":
-                folders.add(path)
-                walk(node.hash, f"{path}/")
-            elif node.kind == "left":
-                not_stored.add(path)
-            else:
-                files[path] = node
-
-    walk(tree, "")
-    return FlatTree(files, frozenset(folders), frozenset(not_stored))
-
-
-def is_within(path: str, ancestors: Collection[str]) -> bool:
-    """Whether the path is one of these, or below one of them."""
-    return bool(ancestors) and any(one in ancestors for one in (path, *parent_folders(path)))
-
-
-def parent_folders(path: str) -> list[str]:
-    """The parent folders of a path, the outermost first."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+def changed_paths(old: FlatTree, new: FlatTree) -> list[str]:
+    """The files that differ, sorted. What one of the two ignores is unknown, not different."""
+    paths = old.files.keys() | new.files.keys()
+    differing = [path for path in paths if old.files.get(path) != new.files.get(path)]
+    return sorted(path for path in differing if not (old.ignores(path) or new.ignores(path)))
 
 
 def diff_trees(old: FlatTree, new: FlatTree) -> list[TreeChange]:
-    changes = [TreeChange(path, "removed") for path in old.files if path not in new.files]
-    for path, node in new.files.items():
-        if path not in old.files:
-            changes.append(TreeChange(path, "added"))
-        elif old.files[path] != node:
-            changes.append(TreeChange(path, "changed"))
-    return sorted(changes, key=lambda change: change.path)
+    return [TreeChange(path, change_kind(old, new, path)) for path in changed_paths(old, new)]
+
+
+def change_kind(old: FlatTree, new: FlatTree, path: str) -> ChangeKind:
+    if path not in old.files:
+        return "added"
+    return "changed" if path in new.files else "removed"
 
 
 class Restorer:
@@ -103,6 +61,7 @@ class Restorer:
         self._written: list[str] = []
         self._removed: list[str] = []
         self._skipped: list[SkippedPath] = []
+        self._new_folders: dict[str, int] = {}
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -122,10 +81,20 @@ class Restorer:
             except (OSError, ValueError):
                 continue
 
-    def make_folders(self, paths: Iterable[str]) -> None:
-        for path in sorted(paths):
+    def make_folders(self, modes: Mapping[str, int]) -> None:
+        for path, mode in sorted(modes.items()):
             try:
-                self._tree.make_folder(path)
+                if self._tree.make_folder(path, mode):
+                    self._new_folders[path] = mode
+            except (OSError, ValueError) as error:
+                self.skip(path, explain_error(error))
+
+    def finish_folders(self) -> None:
+        """Give new folders their permissions, the deepest first: some do not allow writing."""
+        for path, mode in sorted(self._new_folders.items(), reverse=True):
+            try:
+                if mode:
+                    self._tree.set_folder_mode(path, mode)
             except (OSError, ValueError) as error:
                 self.skip(path, explain_error(error))
 

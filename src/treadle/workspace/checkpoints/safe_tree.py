@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from treadle.workspace.file_attributes import copy_attributes
 from treadle.workspace.supervisor.syscalls import write_all
 
 _DIR_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,9 +37,26 @@ class SafeTree:
     def close(self) -> None:
         os.close(self._root)
 
-    def make_folder(self, path: str) -> None:
-        """Create it and its parents, if they are missing."""
-        os.close(self._open_folder(path.split("/"), make=True))
+    def make_folder(self, path: str, mode: int = 0) -> bool:
+        """Create it, if it is missing, and its parents; whether it was missing.
+
+        Until `set_folder_mode`, the user can write into it. Mode 0: that of any new folder.
+        """
+        with self._open_parent(path, make=True) as (folder, name):
+            try:
+                os.mkdir(name, (mode or 0o777) & 0o777 | 0o700, dir_fd=folder)
+                return True
+            except FileExistsError:
+                os.close(self._open_folder(path.split("/"), make=False))
+                return False
+
+    def set_folder_mode(self, path: str, mode: int) -> None:
+        with self._open_parent(path) as (folder, name):
+            fd = os.open(name, _LIST_FLAGS, dir_fd=folder)
+            try:
+                os.fchmod(fd, mode)
+            finally:
+                os.close(fd)
 
     def remove_folder(self, path: str) -> None:
         with self._open_parent(path) as (folder, name):
@@ -50,13 +68,31 @@ class SafeTree:
             os.unlink(name, dir_fd=folder)
 
     def write(self, path: str, data: bytes, mode: int) -> None:
-        """Replace or create the file, and its parent folders."""
-        with self._replace_atomically(path) as (folder, draft):
+        """Replace or create the file, and its parent folders.
+
+        A file keeps its owner and extended attributes. It does not keep hard links: the turn may
+        have made it a link to another file, which must not change.
+        """
+        with self._open_existing(path) as old, self._replace_atomically(path) as (folder, draft):
             fd = os.open(draft, _CREATE_FLAGS, 0o600, dir_fd=folder)
             try:
                 write_all(fd, data)
+                if old is not None:
+                    copy_attributes(old, fd)
                 os.fchmod(fd, mode)
             finally:
+                os.close(fd)
+
+    @contextmanager
+    def _open_existing(self, path: str) -> Iterator[int | None]:
+        """The regular file of this path, opened; None if there is none that can be read."""
+        fd = None
+        with suppress(OSError), self._open_parent(path) as (folder, name):
+            fd = os.open(name, _READ_FLAGS, dir_fd=folder)
+        try:
+            yield fd if fd is not None and stat.S_ISREG(os.fstat(fd).st_mode) else None
+        finally:
+            if fd is not None:
                 os.close(fd)
 
     def write_symlink(self, path: str, target: bytes) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -39,7 +38,6 @@ class TooManyFiles(Exception):
 
 _FileStamp = tuple[int, int, int, int, int]
 StatCache = dict[str, tuple[_FileStamp, str]]
-ReadGitignore = Callable[[str], str]
 
 
 class Scanner:
@@ -52,18 +50,17 @@ class Scanner:
         stat_cache: StatCache,
         max_bytes: int,
         max_files: int,
-        read_gitignore: ReadGitignore | None = None,
     ) -> None:
         self._root = os.fspath(root)
         self._objects = objects
         self._old_cache = stat_cache
         self._max_bytes = max_bytes
         self._max_files = max_files
-        self._read_gitignore = read_gitignore
         self._now = time.time_ns()
         self.stat_cache: StatCache = {}
         self.files: dict[str, TreeNode] = {}
-        self.folders: list[str] = []
+        self.folders: dict[str, int] = {}  # with their permissions
+        self.ignored: set[str] = set()
         self.special_files: set[str] = set()  # sockets, pipes and devices, which are not stored
         self.skipped: list[SkippedPath] = []
         self.read_count = 0  # files that had to be read
@@ -92,7 +89,8 @@ class Scanner:
             return None
         is_folder = entry.is_dir(follow_symlinks=False)
         if rules.is_ignored(path, is_folder):
-            return None
+            self.ignored.add(path)
+            return TreeNode(entry.name, "ignored", 0, "")
         if is_folder:
             return self._scan_folder(fd, entry.name, path, rules, level + 1)
         try:
@@ -114,8 +112,8 @@ class Scanner:
             fd, entries = safe_tree.open_folder(name, parent)
         except OSError as error:
             return self._skip(path, safe_tree.explain_error(error))
-        self.folders.append(path)
-        return TreeNode(name, "folder", 0, self._store_folder(fd, entries, path, rules, level))
+        mode = self.folders[path] = stat.S_IMODE(os.fstat(fd).st_mode)
+        return TreeNode(name, "folder", mode, self._store_folder(fd, entries, path, rules, level))
 
     def _scan_file(self, fd: int, entry: os.DirEntry[str], path: str) -> TreeNode | None:
         status = entry.stat(follow_symlinks=False)
@@ -142,8 +140,6 @@ class Scanner:
         return TreeNode(entry.name, "file", stat.S_IMODE(status.st_mode), digest)
 
     def _load_gitignore(self, fd: int, entries: list[os.DirEntry[str]], folder: str) -> str:
-        if self._read_gitignore is not None:
-            return self._read_gitignore(folder)
         if all(entry.name != GITIGNORE for entry in entries):
             return ""
         try:

@@ -1,7 +1,10 @@
 """The sandbox around commands: what they cannot reach, whatever they do.
 
     bubblewrap       namespaces and mounts: what is visible, what is writable, no network
-    protected_paths  paths that stay read-only in writable folders
+    protected_paths  what commands may not change, read or create in writable folders
+    tree_scan        finds these paths; created_paths: which new ones are not trusted
+    git_folders      git folders outside the workspace, harmless settings of git
+    host_sockets     Unix sockets of the host that are hidden
     seccomp          system calls that are refused inside
     landlock         no signals and no abstract sockets to the outside
     read_only        which files our own read-only programs may open

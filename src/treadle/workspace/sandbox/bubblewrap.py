@@ -2,15 +2,16 @@
 
 Root read-only, home and sockets hidden, the workspace and a private temp folder writable, no
 network, no capabilities, own process ids, no further namespaces. It wraps a CommandSpec in another,
-which the fork server runs. Used by `local.py`; uses protected_paths, seccomp and landlock.
+which the fork server runs. Used by `local.py`; uses protected_paths, git_folders, host_sockets,
+seccomp and landlock.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pwd
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -21,7 +22,17 @@ import msgspec
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.processes import CommandSpec
 from treadle.workspace.sandbox import landlock, seccomp
-from treadle.workspace.sandbox.protected_paths import PROTECTED_PATHS, ProtectedPaths
+from treadle.workspace.sandbox.git_folders import find_outer_git_folders
+from treadle.workspace.sandbox.host_sockets import list_host_sockets
+from treadle.workspace.sandbox.protected_paths import (
+    HIDDEN,
+    SOCKET,
+    FileDenials,
+    ProtectedPaths,
+    find_outer,
+    make_mount_options,
+)
+from treadle.workspace.sandbox.tree_scan import FoundEntry
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
 SECCOMP_FD = 199
@@ -48,26 +59,41 @@ HIDDEN_FOLDERS = ("/run", "/home", "/root", "/var/tmp")
 class Confinement(msgspec.Struct, frozen=True):
     """What a sandboxed command may do: write below `writable`, use the network or not.
 
-    `readable` is mounted read-only even in hidden folders such as home.
+    `readable` is mounted read-only even in hidden folders such as home. `protected` are further
+    paths of the roots that stay read-only. What a command makes and may not is moved to
+    `set_aside_dir`. Files that are kept in memory share `max_memory` bytes, 0 for no limit.
     """
 
     writable: tuple[Path, ...]
     temp_dir: Path
+    set_aside_dir: Path
     network: bool = False
-    protected: tuple[str, ...] = PROTECTED_PATHS
+    protected: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()
+    denials: FileDenials = FileDenials()
+    max_memory: int = 0
 
 
 class Bubblewrap:
-    """Wraps commands for one confinement. `wrap` keeps the placeholders of the mounts meanwhile."""
+    """Wraps commands for one confinement, and moves away what they may not make."""
 
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
         self.program = program
-        self._protections = [ProtectedPaths(r, confinement.protected) for r in confinement.writable]
+        now, aside = time.time_ns(), confinement.set_aside_dir
+        self._protections = [
+            ProtectedPaths(root, aside, now, confinement.protected, confinement.denials)
+            for root in confinement.writable
+        ]
+        self._outer_denied: list[FoundEntry] | None = None
         self._active_count = 0
-        self._removed: list[str] = []
-        self._closing: set[asyncio.Future[None]] = set()
+        self._notes: list[str] = []
+        self._hidden: list[str] = []
+
+    def scan(self) -> None:
+        """Look at the folders once; later scans are fast. For a thread."""
+        for protection in self._protections:
+            protection.scan()
 
     @contextmanager
     def wrap(self, command: CommandSpec, *, network: bool | None = None) -> Iterator[CommandSpec]:
@@ -97,30 +123,31 @@ class Bubblewrap:
                 descriptors={**command.descriptors, SECCOMP_FD: fds[0]},
                 landlock_ruleset=ruleset,
                 in_bubblewrap=True,
+                forbidden=tuple((p.root, p.list_absent()) for p in self._protections),
+                set_aside_dir=str(self.confinement.set_aside_dir),
             )
         finally:
             _close_all(fds)
             self._active_count -= 1
-            for protection in self._protections:
-                self._removed += protection.remove_created()
-                if not self._active_count:
-                    self._close_in_thread(protection.remove_placeholders())
+            self._check()
 
-    def _close_in_thread(self, fds: list[int]) -> None:
-        """In a thread: closing takes milliseconds."""
-        if fds:
-            closing = asyncio.get_running_loop().run_in_executor(None, _close_all, fds)
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+    def _check(self) -> None:
+        for protection in self._protections:
+            self._notes += protection.check()
 
-    async def aclose(self) -> None:
-        while self._closing:
-            await asyncio.wait(tuple(self._closing))
+    def accept(self, path: Path) -> None:
+        """A tool wrote this file: it is not moved away."""
+        for protection in self._protections:
+            protection.accept(path)
 
-    def take_removed(self) -> list[str]:
-        """Forbidden files that commands created and that were removed, since the last call."""
-        removed, self._removed = self._removed, []
-        return removed
+    def take_notes(self) -> list[str]:
+        """What the user and the model have to know about files, since the last call."""
+        notes, self._notes = self._notes, []
+        if self._hidden:
+            shown, more = self._hidden[:5], len(self._hidden) - 5
+            rest = f" and {more} more" if more > 0 else ""
+            notes.append(f"deny rules hide from commands: {', '.join(shown)}{rest}")
+        return notes
 
     def _mount_options(self, command: CommandSpec, network: bool) -> list[str]:
         """In order: later mounts cover earlier ones."""
@@ -129,18 +156,58 @@ class Bubblewrap:
         options = SYSTEM_OPTIONS.split()
         options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
         for hidden in sorted({*_filter_existing(*HIDDEN_FOLDERS), *map(str, homes)}):
-            options += ["--tmpfs", hidden]
+            options += [*self._size_options(4), "--tmpfs", hidden]
+        options += [*self._size_options(2), "--perms", "1777", "--tmpfs", "/dev/shm"]
         options += _resolver_options() if network else []
         for needed in _find_needed(homes, command.env.get("PATH", "")):
             options += ["--ro-bind-try", needed, needed]
         for path in confinement.readable:
             options += ["--ro-bind-try", str(path), str(path)]
-        for root in confinement.writable:
+        if outer := self._find_git_folders(homes):
+            # Between the workspace and its repository there is a mount of the sandbox.
+            options += ["--setenv", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"]
+            for path in outer:
+                options += ["--ro-bind-try", str(path), str(path)]
+        for root, protection in zip(confinement.writable, self._protections, strict=True):
             _refuse_root_around_home(root, homes)
-            options += ["--bind", str(root), str(root)]
+            bind = "--ro-bind" if protection.is_read_only else "--bind"
+            options += [bind, str(root), str(root)]
+        covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
+        return options + make_mount_options(self._find_entries(covered), confinement.writable)
+
+    def _size_options(self, share: int) -> list[str]:
+        limit = self.confinement.max_memory
+        return ["--size", str(limit // share)] if limit else []
+
+    def _find_git_folders(self, homes: Sequence[Path]) -> list[Path]:
+        roots = self.confinement.writable
+        found = [path for root in roots for path in find_outer_git_folders(root, homes)]
+        return [path for path in found if not any(map(path.is_relative_to, roots))]
+
+    def _find_entries(self, covered: Sequence[str]) -> list[FoundEntry]:
+        """What is mounted over what is there: hidden, or read-only."""
+        is_first = self._active_count == 1
+        if not is_first:
+            self._check()
+        entries = []
         for protection in self._protections:
-            options += protection.mount_options()
-        return options
+            entries += protection.begin(is_first=is_first)
+            self._notes += protection.take_leftovers()
+        roots = self.confinement.writable
+        shown = tuple(f"{path}/" for path in (*roots, *self.confinement.readable))
+
+        def is_visible(path: str) -> bool:
+            is_hidden = any(path.startswith(f"{folder}/") for folder in covered)
+            return not is_hidden or path.startswith(shown)
+
+        if self._outer_denied is None:
+            self._outer_denied = find_outer(self.confinement.denials, roots)
+        entries += [entry for entry in self._outer_denied if is_visible(entry.path)]
+        in_roots = tuple(f"{root}/" for root in roots)
+        sockets = list_host_sockets(lambda p: is_visible(p) and not p.startswith(in_roots))
+        entries += [FoundEntry(path, SOCKET, 0, (0, 0)) for path in sockets]
+        self._hidden = [_shorten(e.path, roots) for e in entries if e.kind == HIDDEN]
+        return entries
 
 
 @cache
@@ -186,6 +253,10 @@ def _refuse_root_around_home(root: Path, homes: Sequence[Path]) -> None:
                 f"the sandbox cannot be built around {root}: it contains the home folder; "
                 "work in a folder below it"
             )
+
+
+def _shorten(path: str, roots: Sequence[Path]) -> str:
+    return path.removeprefix(f"{roots[0]}/")
 
 
 def _close_all(fds: Sequence[int]) -> None:

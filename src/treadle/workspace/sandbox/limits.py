@@ -1,7 +1,9 @@
-"""How many processes a command may have, so that a fork bomb cannot harm the system.
+"""How many processes and how much memory a command may have, so that it cannot harm the system.
 
-A pids cgroup if one can be made, otherwise RLIMIT_NPROC, which the kernel does not apply to root:
-root without a writable cgroup has no limit. Used by `local.py`.
+Processes: a pids cgroup if one can be made, otherwise RLIMIT_NPROC, which the kernel does not apply
+to root: root without a writable cgroup has no limit. Memory: the supervisor measures it; limits of
+the kernel without a cgroup are for address space, which many programs reserve without using it.
+Used by `local.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,15 @@ from pathlib import Path
 
 DEFAULT_MAX_PROCESSES = 4096
 """Enough for a parallel build, too few for a fork bomb."""
+
+
+MEMORY_SHARE = 0.75
+
+
+@cache
+def get_default_memory() -> int:
+    """Bytes that a command may use: three quarters of the memory of the machine."""
+    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * MEMORY_SHARE)
 
 
 @cache

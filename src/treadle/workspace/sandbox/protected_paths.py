@@ -1,147 +1,359 @@
-"""Paths in a writable folder that a command must not change or create.
+"""Paths in a writable folder that a command must not change, read or create.
 
-An existing path is mounted over itself, read-only. For a missing one, an empty folder is the
-placeholder while a command runs. Every parent folder is a mount of its own, because a mount cannot
-be renamed but its parent could. Used by `bubblewrap.py`.
+What exists is mounted over itself read-only, or hidden. Nothing can be mounted where nothing is, so
+what a command creates at a protected path is found when it ends and moved into a folder of the
+agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_paths and git_folders.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH208 - pathlib would slow down every command
+# ruff: noqa: PTH115, PTH116 - pathlib would slow down every command
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
+
+import msgspec
 
 from treadle.core.errors import WorkspaceError
+from treadle.core.protected_paths import (
+    GIT_FOLDER,
+    MEMORY_FILES,
+    PROTECTED_FILES,
+    PROTECTED_FOLDERS,
+    PROTECTED_IN_GIT,
+    fold_case,
+    is_read_only_name,
+)
+from treadle.workspace.sandbox.created_paths import list_untrusted
+from treadle.workspace.sandbox.git_folders import KnownBlobs
+from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS, FoundEntry, TreeScanner
+from treadle.workspace.supervisor.set_aside import set_aside
 
-PROTECTED_PATHS = (
-    ".treadle", ".claude", ".mcp.json", ".envrc", ".vscode", ".idea",
-    ".git/hooks", ".git/config", ".git/modules", ".git/config.worktree", ".git/commondir",
+MAX_MOUNTS = 150
+"""Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms."""
+
+MAX_DENIED = 300
+"""Mounts for deny rules; each of them has to hold, so more is an error. 300 take 100 ms."""
+
+MAX_OUTER_FOLDERS = 200
+
+HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY = (
+    "hidden", "read-only", "socket", "git", "protected", "memory"
 )  # fmt: skip
-"""Settings of agents, git and editors: they decide what runs on the host."""
+_MOUNT_ORDER = {HIDDEN: 0, READ_ONLY: 1, SOCKET: 2, GIT: 3, PROTECTED: 4}
+_WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 
-PROTECTED_NAMES = frozenset(name.partition("/")[0] for name in PROTECTED_PATHS)
-"""Their first parts, which are protected anywhere in a path."""
-
-GIT_COMMONDIR = ".git/commondir"
-WITHOUT_PLACEHOLDER = frozenset({".git/config.worktree", GIT_COMMONDIR})
-"""Mostly absent, and a placeholder breaks git: removed if a command creates one."""
-
+GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
 _HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*([^#;\n]+)", re.IGNORECASE | re.MULTILINE)
 
-PLACEHOLDER_MODE = 0o555
-"""No folder of the user has this mode, so a placeholder of a killed agent is recognized."""
 
-PLACEHOLDER = stat.S_IFDIR | PLACEHOLDER_MODE
+class PathRule(Protocol):
+    """A deny rule about paths, as the policy's path patterns are."""
+
+    @property
+    def text(self) -> str: ...
+
+    def forbids(self, path: str) -> bool: ...
+
+    def list_fixed_prefixes(self) -> tuple[str, ...]:
+        """The paths below which it can match."""
+
+
+class FileDenials(msgspec.Struct, frozen=True):
+    """The deny rules that commands are held to: what they may not read, and not change."""
+
+    unreadable: tuple[PathRule, ...] = ()
+    unwritable: tuple[PathRule, ...] = ()
+
+    def classify(self, path: str) -> str:
+        if any(rule.forbids(path) for rule in self.unreadable):
+            return HIDDEN
+        return READ_ONLY if any(rule.forbids(path) for rule in self.unwritable) else ""
 
 
 class ProtectedPaths:
-    """The protected paths below one writable root, and the placeholders for missing ones."""
+    """The protected paths below one writable root; `is_read_only` if a rule denies all of it.
 
-    def __init__(self, root: Path, names: Iterable[str] = PROTECTED_PATHS) -> None:
-        self._root = str(root)
-        names = dict.fromkeys((*names, *_find_hook_folders(root)))
-        self._names = [(name, Path(name).parts) for name in names]
-        self._placeholders: dict[str, int] = {}
-        self._watched: set[str] = set()
-        self._removed: list[str] = []
+    `begin` before a command starts, `check` when one has ended. What did not exist when the first
+    of the running commands started was made meanwhile. `opened_ns` is when the workspace was
+    opened: what the repository contained before may come back by a checkout.
+    """
 
-    def mount_options(self) -> list[str]:
-        """Options for bubblewrap. WorkspaceError if a symlink makes protection impossible."""
-        options: list[str] = []
-        seen: set[str] = set()
-        for name, parts in self._names:
-            for path, is_last in self._path_mounts(name, parts):
-                if path not in seen:
-                    seen.add(path)
-                    options += ["--ro-bind" if is_last else "--bind", path, path]
-        return options
+    def __init__(
+        self,
+        root: Path,
+        set_aside_dir: Path,
+        opened_ns: int,
+        names: Iterable[str] = (),
+        denials: FileDenials | None = None,
+    ) -> None:
+        self.root = str(root)
+        self._set_aside_dir, self._opened_ns = str(set_aside_dir), opened_ns
+        self._denials = denials or FileDenials()
+        self._has_rules = self._denials != FileDenials()
+        self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
+        self._scanner = TreeScanner(self.root, self._classify, with_generated=self._has_rules)
+        extra = dict.fromkeys((*names, *_find_hook_folders(root)))
+        self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
+        self._baseline: dict[str, FoundEntry] = {}
+        self._symlinks: dict[str, str] = {}
+        self._memory: dict[str, tuple[int, int, int]] = {}
+        self._own_sockets: set[tuple[str, int]] = set()
+        self._written: set[str] = set()
+        self._leftovers: list[str] = []
 
-    def _path_mounts(self, name: str, parts: tuple[str, ...]) -> list[tuple[str, bool]]:
-        """The mounts that protect a path: its parent folders, then the read-only path itself."""
-        mounts: list[tuple[str, bool]] = []
-        path = self._root
-        for number, part in enumerate(parts, start=1):
-            path = f"{path}/{part}"
-            mode = _read_mode(path)
-            is_last = number == len(parts)
-            if is_last and (path in self._watched or (name == GIT_COMMONDIR and mode)):
-                # Created by a command that still runs, or that was killed with its agent: git
-                # itself creates no such file in a repository's own folder.
-                self._watched.add(path)
-                self._removed = self.remove_created()
-                return mounts
-            if stat.S_ISLNK(mode):
-                raise WorkspaceError(
-                    f"the sandbox cannot protect {path}, which is a symlink; "
-                    "replace it by its target, or run without the sandbox"
-                )
-            if not mode or (mode == PLACEHOLDER and _is_placeholder(path)):
-                if name in WITHOUT_PLACEHOLDER and is_last:
-                    self._watched.add(path)
-                    return mounts
-                return [*mounts, (path, True)] if self._make_placeholder(path) else mounts
-            is_last = is_last or not stat.S_ISDIR(mode)
-            mounts.append((path, is_last))
-            if is_last:
-                break
-        return mounts
+    def scan(self) -> list[FoundEntry]:
+        """Everything of interest that exists now."""
+        found = self._scanner.scan()
+        found += [part for e in found if e.kind == GIT for part in _find_parts(e.path)]
+        known = {entry.path for entry in found}
+        found += [e for path in self._extra if path not in known for e in _find(path, PROTECTED)]
+        return found + self._find_denied_behind_symlinks()
 
-    def _make_placeholder(self, path: str) -> bool:
-        """Create an empty folder at a missing path; False if nothing can be created there.
+    def begin(self, *, is_first: bool) -> list[FoundEntry]:
+        """What has to be mounted for a command. `is_first`: no other command runs."""
+        found = self.scan()
+        if is_first:
+            self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
+            found = [e for e in found if e.path not in self._leftovers]
+            self._baseline = {entry.path: entry for entry in found}
+            self._symlinks = _read_symlinks(found)
+            self._memory = _read_states(found)
+            self._written.clear()
+        found += _find_aliases(self.root, found)
+        return [entry for entry in found if self._has_to_be_mounted(entry)]
 
-        A shared lock marks it as used by a sandbox: removing the folder would undo the mount.
-        """
-        while path not in self._placeholders:
-            try:
-                os.mkdir(path, PLACEHOLDER_MODE)
-                os.chmod(path, PLACEHOLDER_MODE)
-            except FileExistsError:
-                pass
-            except OSError:
-                return False
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            fcntl.flock(fd, fcntl.LOCK_SH)
-            try:
-                is_same = os.path.samestat(os.fstat(fd), os.lstat(path))
-            except FileNotFoundError:
-                is_same = False  # another agent removed it while we waited for the lock
-            if is_same:
-                self._placeholders[path] = fd
+    def take_leftovers(self) -> list[str]:
+        """Move away what a command left that was killed with its agent. A repository's own folder
+        has no `commondir`: it redirects git."""
+        leftovers, self._leftovers = self._leftovers, []
+        return self._describe_moved([self._move(path) for path in leftovers])
+
+    def check(self) -> list[str]:
+        """Move away what was made at protected paths; returns lines for the user and the model."""
+        found = self.scan()
+        self._own_sockets |= {
+            (e.path, e.inode) for e in found if e.kind == SOCKET and e.path not in self._baseline
+        }
+        moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
+        moved += self._restore_symlinks()
+        notes = self._describe_moved(moved)
+        states = _read_states(found)
+        changed = [p for p, state in states.items() if self._memory.get(p) != state]
+        self._memory = states
+        changed = [path for path in changed if path not in self._written]
+        if changed:
+            names = ", ".join(map(self._shorten, changed))
+            notes.append(f"{names} was changed: agents read it as instructions")
+        return notes
+
+    def accept(self, path: Path) -> None:
+        """A tool wrote this path, with the user's approval: it is not a command's."""
+        self._written.add(str(path))
+
+    def list_absent(self) -> list[str]:
+        """Protected paths directly in the root that do not exist, for the supervisor."""
+        names = [f"{self.root}/{name}" for name in (*PROTECTED_FOLDERS, *PROTECTED_FILES)]
+        if f"{self.root}/{GIT_FOLDER}" in self._baseline:
+            names += [f"{self.root}/{GIT_FOLDER}/{part}" for part in PROTECTED_IN_GIT]
+        return [path for path in names if path not in self._baseline]
+
+    # Details
+
+    def _classify(self, folder: str, entry: os.DirEntry[str]) -> str:
+        name = entry.name
+        if self._has_rules and (kind := self._denials.classify(f"{folder}/{name}")):
+            return kind
+        if name == GIT_FOLDER:
+            return GIT
+        if is_read_only_name(folder.rpartition("/")[2], name):
+            below = folder[len(self.root) :].split("/")
+            return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
+        if fold_case(name) in MEMORY_FILES:
+            return MEMORY
+        is_usual = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+        if is_usual or entry.is_symlink():
+            return ""
+        try:
+            return SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else ""
+        except OSError:
+            return ""
+
+    def _find_denied_behind_symlinks(self) -> list[FoundEntry]:
+        """Paths that a rule names and a scan does not reach, because it follows no symlinks."""
+        denials, found = self._denials, list[FoundEntry]()
+        for kind, rules in ((HIDDEN, denials.unreadable), (READ_ONLY, denials.unwritable)):
+            for rule in rules:
+                for path in rule.list_fixed_prefixes():
+                    if path.startswith(f"{self.root}/") and rule.forbids(path):
+                        found += _find(path, kind) if os.path.realpath(path) != path else []
+        return found
+
+    def _has_to_be_mounted(self, entry: FoundEntry) -> bool:
+        if entry.kind == SOCKET:
+            return (entry.path, entry.inode) not in self._own_sockets
+        if self.is_read_only:
+            return entry.kind == HIDDEN
+        return entry.kind in _MOUNT_ORDER
+
+    def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
+        baseline = self._baseline
+        known = {(entry.parent[0], entry.inode) for entry in baseline.values()}
+        made = []
+        for entry in found:
+            before = baseline.get(entry.path)
+            if entry.kind not in _WATCHED or entry.path in self._symlinks:
+                continue
+            if before is None:
+                # A folder that was renamed takes its protected files along.
+                is_made = (entry.parent[0], entry.inode) not in known
             else:
-                os.close(fd)
-        return True
+                # A program of the user replaces a file; only a command replaces its folder.
+                is_made = before.parent != entry.parent
+                is_made |= entry.kind == GIT and before.inode != entry.inode
+            if is_made:
+                made.append(entry)
+        paths = {entry.path for entry in made}
+        return [e for e in made if not any(str(p) in paths for p in Path(e.path).parents)]
 
-    def remove_created(self) -> list[str]:
-        """Remove forbidden files that were created; returns them for the note of the result."""
-        removed, self._removed = self._removed, []
-        for path in sorted(self._watched):
-            if stat.S_ISLNK(mode := _read_mode(path)) or stat.S_ISREG(mode):
-                os.unlink(path)
-                removed.append(path.removeprefix(self._root + "/"))
-        return removed
+    def _move_untrusted(self, entry: FoundEntry) -> list[str]:
+        root = Path(self.root)
+        blobs = KnownBlobs(root / GIT_FOLDER, self._opened_ns)
+        if entry.kind == READ_ONLY:
+            harmful = [Path(entry.path)]
+        else:
+            harmful = list_untrusted(Path(entry.path), root, self._is_written, blobs.has_file)
+        return [name for path in harmful if (name := self._move(str(path)))]
 
-    def remove_placeholders(self) -> list[int]:
-        """Remove the placeholders, except those that another agent's sandbox uses.
+    def _move(self, path: str) -> str:
+        try:
+            set_aside(path, self.root, self._set_aside_dir)
+        except FileNotFoundError:
+            return ""  # gone meanwhile
+        except OSError as error:
+            return f"{self._shorten(path)} (it is still there: {error.strerror})"
+        return self._shorten(path)
 
-        The caller closes the returned descriptors: only then the file system removes the folders,
-        which takes milliseconds.
-        """
-        fds = list(self._placeholders.values())
-        for path, fd in self._placeholders.items():
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_placeholder(path):
-                    os.rmdir(path)
-            except OSError:
-                pass
-        self._placeholders.clear()
-        self._watched.clear()
-        return fds
+    def _restore_symlinks(self) -> list[str]:
+        moved = []
+        for path, target in self._symlinks.items():
+            if os.path.lexists(path) and _read_symlink(path) != target:
+                moved.append(self._move(path))
+                if not os.path.lexists(path):
+                    os.symlink(target, path)  # noqa: PTH211 - as above
+        return moved
+
+    def _describe_moved(self, moved: Iterable[str]) -> list[str]:
+        names = ", ".join(dict.fromkeys(filter(None, moved)))
+        if not names:
+            return []
+        return [
+            f"{names} was moved to {self._set_aside_dir}: a command may not create it, because "
+            "programs outside the sandbox use it. To create it, use the write tool, which asks "
+            "the user"
+        ]
+
+    def _is_written(self, path: Path) -> bool:
+        return str(path) in self._written
+
+    def _shorten(self, path: str) -> str:
+        return path.removeprefix(self.root + "/")
+
+
+def make_mount_options(entries: Sequence[FoundEntry], writable: Sequence[Path]) -> list[str]:
+    """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden."""
+    denied = sum(entry.kind in (HIDDEN, READ_ONLY) for entry in entries)
+    if denied > MAX_DENIED:
+        raise WorkspaceError(
+            f"the deny rules match {denied} files, and the sandbox can protect {MAX_DENIED}; write "
+            "the rules for folders, or run without the sandbox"
+        )
+    order = sorted(entries, key=lambda e: (_MOUNT_ORDER[e.kind], e.path.count("/"), e.path))
+    kept = order[: max(MAX_MOUNTS, denied)]
+    options: list[str] = []
+    for entry in sorted(kept, key=lambda e: e.path):
+        options += _make_mount(entry, writable)
+    return options
+
+
+def _make_mount(entry: FoundEntry, writable: Sequence[Path]) -> list[str]:
+    path = os.path.realpath(entry.path)
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError:
+        return []  # a symlink to nothing
+    is_inside = any(path.startswith(f"{root}/") for root in writable)
+    if path != entry.path and entry.kind != HIDDEN and not is_inside:
+        return []  # a symlink to what is read-only anyway
+    if entry.kind in (HIDDEN, SOCKET):
+        if not is_folder:
+            return ["--ro-bind", os.devnull, path]
+        return ["--perms", "0000", "--tmpfs", path, "--remount-ro", path]
+    # A git folder is a mount of its own, because its parts could be renamed with it otherwise.
+    is_git_folder = entry.kind == GIT and is_folder
+    return ["--bind" if is_git_folder else "--ro-bind", path, path]
+
+
+def find_outer(denials: FileDenials, roots: Sequence[Path]) -> list[FoundEntry]:
+    """What the deny rules match outside of the writable roots."""
+    found: dict[str, FoundEntry] = {}
+    for kind, rules in ((READ_ONLY, denials.unwritable), (HIDDEN, denials.unreadable)):
+        for rule in rules:
+            for prefix in rule.list_fixed_prefixes():
+                if not any(Path(prefix).is_relative_to(root) for root in roots):
+                    for entry in _find_matches(rule, prefix, kind):
+                        found[entry.path] = entry
+    return list(found.values())
+
+
+def _find_matches(rule: PathRule, prefix: str, kind: str) -> list[FoundEntry]:
+    if prefix != "/" and rule.forbids(prefix):
+        return _find(prefix, kind)
+    scanner = TreeScanner(
+        prefix.rstrip("/"),
+        lambda folder, entry: kind if rule.forbids(f"{folder}/{entry.name}") else "",
+        max_folders=MAX_OUTER_FOLDERS,
+    )
+    return scanner.scan()
+
+
+def _find(path: str, kind: str) -> list[FoundEntry]:
+    """The entry at a path, if it exists."""
+    try:
+        status, above = os.lstat(path), os.lstat(os.path.dirname(path) or "/")  # noqa: PTH120
+    except OSError:
+        return []
+    return [FoundEntry(path, kind, status.st_ino, (above.st_dev, above.st_ino))]
+
+
+def _find_aliases(root: str, found: Sequence[FoundEntry]) -> list[FoundEntry]:
+    """Other names (hard links) of denied files: the same content under a name that is allowed."""
+    kinds: dict[int, str] = {}
+    for entry in found:
+        if entry.kind in (HIDDEN, READ_ONLY):
+            with contextlib.suppress(OSError):
+                status = os.lstat(entry.path)
+                if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                    kinds[entry.inode] = entry.kind
+    if not kinds:
+        return []
+    known = {entry.path for entry in found}
+    scanner = TreeScanner(
+        root,
+        lambda folder, entry: kinds.get(entry.inode(), ""),
+        with_generated=True,
+    )
+    return [entry for entry in scanner.scan() if entry.path not in known]
+
+
+def _find_parts(git: str) -> list[FoundEntry]:
+    """The protected parts of a git folder; of a `.git` file none."""
+    return [e for part in PROTECTED_IN_GIT for e in _find(f"{git}/{part}", PROTECTED)]
 
 
 def _find_hook_folders(root: Path) -> list[str]:
@@ -155,16 +367,26 @@ def _find_hook_folders(root: Path) -> list[str]:
     return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
 
 
-def _is_placeholder(path: str) -> bool:
+def _read_symlinks(found: Iterable[FoundEntry]) -> dict[str, str]:
+    links = {e.path: _read_symlink(e.path) for e in found if e.kind in _WATCHED}
+    return {path: target for path, target in links.items() if target is not None}
+
+
+def _read_symlink(path: str) -> str | None:
     try:
-        return os.lstat(path).st_mode == PLACEHOLDER and not os.listdir(path)
+        return os.readlink(path)
     except OSError:
-        return False
+        return None
 
 
-def _read_mode(path: str) -> int:
-    """Its type and permissions, symlinks not followed; 0 if it does not exist."""
-    try:
-        return os.lstat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
+def _read_states(found: Iterable[FoundEntry]) -> dict[str, tuple[int, int, int]]:
+    """Of memory files: what changes if they are written."""
+    states = {}
+    for entry in found:
+        if entry.kind == MEMORY:
+            try:
+                status = os.stat(entry.path)
+            except OSError:
+                continue
+            states[entry.path] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return states

@@ -39,10 +39,19 @@ REFUSED = {
 }  # fmt: skip
 # Reported as missing, so that programs fall back to calls that can be filtered by arguments.
 REPORTED_MISSING = {
-    "clone3": (435, 435),
+    "clone3": (435, 435), "openat2": (437, 437),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
 }  # fmt: skip
 CLONE, IOCTL = (56, 220), (16, 29)
+# name: (x86_64, aarch64, argument with the mode). A file of the user with the set-uid bit would let
+# other users of the machine act as the user; the host keeps the bit, whatever the mount options.
+WITH_MODE = {
+    "chmod": (90, -1, 1), "fchmod": (91, 52, 1), "fchmodat": (268, 53, 2),
+    "fchmodat2": (452, 452, 2), "open": (2, -1, 2), "openat": (257, 56, 3), "creat": (85, -1, 1),
+    "mknod": (133, -1, 1), "mknodat": (259, 33, 2),
+}  # fmt: skip
+SET_UID = 0o4000
+CREATE_FLAGS = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE
 SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
 NEW_NAMESPACE = 0x7E020000  # NEWUSER NEWPID NEWNET NEWIPC NEWUTS NEWCGROUP NEWNS
 TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
@@ -76,6 +85,9 @@ def build_filter(machine: str = "") -> bytes:
     code += _check_argument(CLONE[column], 0, no_namespace)
     injecting = [[_jump(JUMP_EQUAL, r, 0, 1), _refuse(EPERM)] for r in TERMINAL_INJECTION]
     code += _check_argument(IOCTL[column], 1, [step for pair in injecting for step in pair])
+    for call, (*columns, argument) in WITH_MODE.items():
+        if columns[column] >= 0:
+            code += _check_mode(columns[column], argument, has_flags=call.startswith("open"))
     known = [[_jump(JUMP_EQUAL, family, 0, 1), _return(ALLOW)] for family in SOCKET_FAMILIES]
     for numbers in SOCKETS:
         steps = [step for pair in known for step in pair]
@@ -87,6 +99,16 @@ def _check_argument(number: int, argument: int, steps: list[bytes]) -> list[byte
     """For this call only, `steps` check the low word of an argument; otherwise it is allowed."""
     inner = [_load(ARGUMENT_OFFSET + 8 * argument), *steps, _return(ALLOW)]
     return [_jump(JUMP_EQUAL, number, 0, len(inner)), *inner]
+
+
+def _check_mode(number: int, argument: int, *, has_flags: bool) -> list[bytes]:
+    """Refuse this call if its mode has the set-uid bit. The argument before the mode has the flags
+    of `open`: without O_CREAT the mode has no meaning."""
+    steps = [_jump(JUMP_ANY_BIT, SET_UID, 0, 1), _refuse(EPERM)]
+    if not has_flags:
+        return _check_argument(number, argument, steps)
+    creates = [_jump(JUMP_ANY_BIT, CREATE_FLAGS, 0, 3), _load(ARGUMENT_OFFSET + 8 * argument)]
+    return _check_argument(number, argument - 1, [*creates, *steps])
 
 
 def _load(offset: int) -> bytes:

@@ -9,6 +9,8 @@ import signal
 
 from .syscalls import read_small_file
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
 
 def read_process_table() -> dict[int, list[tuple[int, str, str]]]:
     """Parent id to (id, state, name) of its children, for every process in /proc."""
@@ -35,6 +37,18 @@ def list_descendants(root: int) -> list[tuple[int, str]]:
             if state not in "ZX":
                 found.append((pid, name))
     return found
+
+
+def measure_memory(root: int) -> int:
+    """Bytes of memory that the processes below `root` do not share with others."""
+    pages = 0
+    for pid, _ in list_descendants(root):
+        try:
+            resident, shared = read_small_file(f"/proc/{pid}/statm").split()[1:3]
+        except (OSError, ValueError):
+            continue  # it has just ended
+        pages += int(resident) - int(shared)
+    return pages * PAGE_BYTES
 
 
 def signal_each(pids: list[int], number: int) -> None:

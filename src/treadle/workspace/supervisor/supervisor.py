@@ -12,7 +12,14 @@ import signal
 import time
 
 from .output_buffer import OutputBuffer
-from .process_tree import kill_descendants, list_descendants, read_process_table, signal_each
+from .process_tree import (
+    kill_descendants,
+    list_descendants,
+    measure_memory,
+    read_process_table,
+    signal_each,
+)
+from .set_aside import set_aside_each
 from .syscalls import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
 PROGRESS_INTERVAL = 0.1
 FIRST_FREE_FD = 200  # no descriptor from here on is passed to a command
 STRAY_GRACE = 0.1  # seconds between TERM and KILL for processes that a command left running
+MEMORY_INTERVAL = 0.5  # seconds between two measurements; one takes some milliseconds
 KILL_LIMIT = 5.0  # seconds to wait for a process in uninterruptible sleep
 
 
@@ -41,7 +49,8 @@ class Supervisor:
         self.control, self.fds, self.on_call_taken = control, fds, on_call_taken
         self.output_buffer: OutputBuffer | None = None
         self.status: int | None = None
-        self.timed_out = self.killed = self.orphaned = False
+        self.timed_out = self.killed = self.orphaned = self.memory_exceeded = False
+        self.measure_at = time.monotonic() + MEMORY_INTERVAL
         self.kill_at: float | None = None
         self.reported_at, self.reported_total = 0.0, 0
 
@@ -154,6 +163,15 @@ class Supervisor:
                 self.terminate()
             if self.kill_at is not None and now >= self.kill_at:
                 self.kill()
+            if now >= self.measure_at:
+                self.check_memory()
+
+    def check_memory(self) -> None:
+        limit = self.request["max_memory"]
+        if limit and not self.killed and measure_memory(os.getpid()) > limit:
+            self.memory_exceeded = True
+            self.kill()
+        self.measure_at = time.monotonic() + MEMORY_INTERVAL
 
     def is_over(self) -> bool:
         alive = self.reap()
@@ -161,6 +179,7 @@ class Supervisor:
 
     def next_timeout(self) -> float | None:
         times = [t for t in (self.deadline, self.kill_at) if t is not None]
+        times += [self.measure_at] if self.request["max_memory"] else []
         if self.reported_total < self.output_total():
             times.append(self.reported_at + PROGRESS_INTERVAL)
         return max(0.0, min(times) - time.monotonic()) if times else None
@@ -259,13 +278,17 @@ class Supervisor:
         outcome = {
             "status": status,
             "timed_out": self.timed_out,
+            "memory_exceeded": self.memory_exceeded,
             "killed": self.killed,
             "out_of_memory": suspicious and not self.killed and count_oom_kills() > self.oom_before,
             "trailer": trailer,
             "left": left,
             "stream": {} if buffer is None else buffer.report(),
         }
-        if not self.orphaned:
+        if self.orphaned:
+            for root, paths in self.request["forbidden"]:
+                set_aside_each(paths, root, self.request["set_aside_dir"])
+        else:
             send_message(self.control, ("exited", outcome))
 
     def kill_strays(self) -> list[str]:

@@ -114,11 +114,14 @@ def test_nothing_spent_is_said(capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--by", "colour"], "--by is 'colour'; it has to be one of day, model, project, session"),
+        (
+            ["--by", "colour"],
+            "--by cannot be 'colour'; it must be one of day, model, project",
+        ),
         (["--by"], "--by needs a value"),
-        (["--since", "yesterday"], "--since is 'yesterday'; it has to be a time such as 30d"),
-        (["--since", "-3d"], "it has to be a time"),
-        (["--since", "2026-13-01"], "it has to be a time"),
+        (["--since", "yesterday"], "--since cannot be 'yesterday'; it must be a time such as 30d"),
+        (["--since", "-3d"], "it must be a time"),
+        (["--since", "2026-13-01"], "it must be a time"),
         (["--josn"], "unknown argument '--josn'"),
         (["--json=1"], "unknown argument '--json'"),
     ],

@@ -32,7 +32,7 @@ def test_rules_are_listed_with_their_origin(place, capsys):
         ["allow", "Bash(npm"],
     ]
     assert f"everywhere: {file}:1" in out
-    assert "not in force: run `treadle trust`" in err
+    assert "not used; to accept: treadle trust" in err
 
 
 def test_a_verdict_is_explained_part_by_part(place, capsys):

@@ -110,7 +110,7 @@ def test_no_session_is_left_behind(capsys):
     [
         (["--model", "nobody/x"], "no model or provider is called 'nobody/x'"),
         (["--model"], "--model needs a value"),
-        (["--permission-mode", "yolo"], "it has to be one of plan, ask"),
+        (["--permission-mode", "yolo"], "it must be one of plan, ask"),
         (["sonnet"], "unknown argument 'sonnet'"),
     ],
 )

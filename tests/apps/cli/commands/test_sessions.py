@@ -13,6 +13,7 @@ import pytest
 
 from treadle.agents.agent import Agent
 from treadle.apps.cli import exit_codes
+from treadle.apps.cli.commands.session_list import format_table
 from treadle.apps.cli.main import run
 from treadle.core.steps import Finished
 from treadle.models.scripted import Say, Scripted
@@ -126,9 +127,9 @@ def test_undo_and_redo_of_the_last_turn(made: str, told: Told) -> None:
 
 
 def test_rewind_of_both_of_the_conversation_and_of_the_files(made: str, told: Told) -> None:
-    assert run(["sessions", "rewind", made, "2", "--only", "files"]) == 0
+    assert run(["sessions", "rewind", made, "2", "--only", "files", "--yes"]) == 0
     assert Path("file").read_text() == "one"
-    assert run(["sessions", "rewind", made, "1"]) == 0
+    assert run(["sessions", "rewind", made, "1", "--yes"]) == 0
     assert not Path("file").exists()
     told()
     assert run(["sessions", "turns", made]) == 0
@@ -211,3 +212,34 @@ def test_escapes_of_a_terminal_are_not_passed_on(told: Told) -> None:
     asyncio.run(Agent(Scripted(["\x1b]52;c;ZXZpbA==\x07"])).run("go", store=journal))
     assert run(["sessions", "show", journal.session_id]) == 0
     assert "\x1b" not in told()[0]
+
+
+def test_a_list_of_80_columns_shows_the_titles() -> None:
+    row: dict[str, object] = {
+        "id": "261116-118bf2",
+        "updated": 0.0,
+        "turns": 12,
+        "cost": 1.5,
+        "state": "suspended (approval)",
+        "folder": "/home/someone/projects/with/a/long/path/to/it",
+        "title": "Mend the parser of dates",
+        "damaged": False,
+        "depth": 0,
+    }
+    for width in (70, 80, 200):
+        [line] = format_table([row], width)
+        assert len(line) <= width
+        assert line.startswith("261116-118bf2")
+        assert "Mend the pars" in line
+    assert "/home/someone" in format_table([row], 200)[0]
+    assert "/home/someone" not in format_table([row], 80)[0]
+
+
+def test_a_search_lists_a_session_once_with_its_title(made: str, told: Told) -> None:
+    assert run(["sessions", "search", "done"]) == 0
+    out, _ = told()
+    first, *matches = out.splitlines()
+    assert first.startswith(made)
+    assert first.endswith("Write one")
+    assert any("Second done." in line for line in matches)
+    assert out.count(made) == 1

@@ -1,6 +1,6 @@
-"""`treadle config`: every setting, its value and its source.
+"""`treadle config`: every setting, its value and its source; sets one in the user's file.
 
-Changes nothing. Uses settings.py. `treadle permissions` shows the rules.
+Uses settings.py and services/settings_writer.py. `treadle permissions` shows the rules.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from treadle.apps.cli import exit_codes
 from treadle.apps.cli.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.settings import SETTINGS, Settings, treadle_home
 from treadle.core.sanitize import escape_invisible
+from treadle.core.text import shorten_home
 
 USAGE = """\
 usage: treadle config             show all settings, their values and sources
        treadle config --json      the same as JSON
        treadle config NAME        print one value
+       treadle config NAME VALUE  set it in ~/.treadle/config.toml (a list takes several values)
+       treadle config NAME --unset    remove it from there
 
 Sources, the last one wins: defaults, ~/.treadle/config.toml, .treadle/config.toml of the project
 (only in a trusted folder; it may only narrow), TREADLE_* variables, flags."""
@@ -44,9 +47,24 @@ def _print_config(arguments: list[str]) -> int:
             print(USAGE)
         case [name] if name.replace("-", "_") in names:
             print_line(settings_page.format_value(getattr(settings, name.replace("-", "_"))))
+        case [name, *values] if name.replace("-", "_") in names:
+            _write(name.replace("-", "_"), values, folder)
         case _:
             raise UsageError(settings_page.format_unknown_setting(arguments[0]))
     return exit_codes.SUCCESS
+
+
+def _write(name: str, values: list[str], folder: Path) -> None:
+    """Change the user's file; say if another source decides here."""
+    from treadle.apps.services.settings_writer import write_setting
+
+    is_unset = values == ["--unset"]
+    value = None if is_unset else settings_page.parse_setting(name, values)
+    file = escape_invisible(shorten_home(write_setting(name, value)))
+    settings = settings_page.load_settings(folder, is_trusted=lambda: is_trusted(folder))
+    now = escape_invisible(settings_page.format_value(getattr(settings, name)))
+    print_line(f"{name} is no longer in {file}" if is_unset else f"{name} is set in {file}")
+    print_line(f"here it is {now} ({escape_invisible(settings.origin(name))})")
 
 
 def _print_table(settings: Settings, folder: Path) -> None:

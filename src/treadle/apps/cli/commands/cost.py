@@ -53,7 +53,7 @@ def _print_cost(arguments: list[str]) -> int:
     groupings = [grouping for grouping in costs.ALL_GROUPINGS if grouping in wanted]
     if not groupings:
         choices = ", ".join(costs.ALL_GROUPINGS)
-        raise UsageError(f"--by is {flags['by']!r}; it has to be one of {choices}")
+        raise UsageError(f"--by cannot be {flags['by']!r}; it must be one of {choices}")
     since = parse_since(flags.get("since", "30d"), time.time())
     folder = get_current_folder() if "here" in flags else None
     report = costs.load_cost_report(groupings, since=since, folder=folder)
@@ -89,7 +89,7 @@ def parse_since(text: str, now: float) -> float | None:
         return datetime.strptime(text, "%Y-%m-%d").astimezone().timestamp()
     except ValueError as error:
         raise UsageError(
-            f"--since is {text!r}; it has to be a time such as 30d, 12h or 2w, a date such as "
+            f"--since cannot be {text!r}; it must be a time such as 30d, 12h or 2w, a date such as "
             "2026-10-31, or all"
         ) from error
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import print_line
+from treadle.apps.cli.console import get_current_folder, print_line, report_errors
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_bytes, plural
 
@@ -42,6 +42,11 @@ def run(arguments: list[str]) -> int:
     if arguments:
         print(f"treadle doctor: unknown argument {arguments[0]!r}", file=sys.stderr)
         return exit_codes.USAGE_ERROR
+    return report_errors("treadle doctor", _check_machine)
+
+
+def _check_machine() -> int:
+    get_current_folder()  # several checks need it
     return asyncio.run(_run_checks())
 
 
@@ -79,7 +84,7 @@ def _check_python() -> CheckResult:
 
 def _check_terminal() -> CheckResult:
     if not sys.stdout.isatty():
-        return CheckResult("ok", "stdout is not a terminal: only -p works here")
+        return CheckResult("note", "stdout is not a terminal", "for the terminal UI, run it in one")
     columns, lines = shutil.get_terminal_size()
     kind = os.environ.get("TERM", "")
     size = f"{kind or 'unknown'}, {columns}x{lines}"
@@ -171,10 +176,16 @@ def _check_sessions() -> CheckResult:
         advice = f"make {nearest} writable, or set XDG_DATA_HOME to a folder that is"
         return CheckResult("bad", f"sessions cannot be stored in {root}", advice)
     free = shutil.disk_usage(nearest).free
-    count = plural(sum(1 for _ in Library().list_session_dirs()), "session")
-    fact = f"{count} in {root}, {format_bytes(free)} free"
+    summaries = Library().list_summaries()
+    fact = f"{plural(len(summaries), 'session')} in {root}, {format_bytes(free)} free"
     if free < 200e6:
         return CheckResult("note", fact, "delete old sessions: `treadle sessions prune`")
+    damaged = [summary.id for summary in summaries if summary.is_damaged]
+    if damaged:
+        names = ", ".join(damaged[:5]) + (", …" if len(damaged) > 5 else "")
+        fact = f"{fact}; {plural(len(damaged), 'damaged log')}: {names}"
+        advice = "`treadle sessions show ID` says what is lost; the rest can be resumed"
+        return CheckResult("note", fact, advice)
     return CheckResult("ok", fact)
 
 

@@ -64,9 +64,7 @@ def run(arguments: list[str]) -> int:
         case ["test", *names] if len(names) <= 1 and not any(map(_is_option, names)):
             work = _test_model(names[0] if names else "")
         case ["get", name] if not _is_option(name):
-            from treadle.apps.cli.commands.model_download import download_model
-
-            work = download_model(name)
+            work = _download_model(name)
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
             return exit_codes.SUCCESS
@@ -166,6 +164,24 @@ def print_table(rows: list[ModelRow], default: DefaultModel, out: TextIO) -> Non
         print(add_style(escape_invisible(line), style, out), file=out)
     print(file=out)
     print(f"* default model: {escape_invisible(default.summary)}", file=out)
+
+
+# ------------------------------------------------------------------ download
+
+
+async def _download_model(name: str) -> int:
+    from treadle.apps.services.embedded_setup import download_with_progress
+    from treadle.models.embedded import find_weights, locate_weights
+
+    weights = find_weights(name)
+    present = locate_weights(weights)
+    if present is not None:
+        print(f"{weights.title} is already downloaded: {present}")
+        return exit_codes.SUCCESS
+    await download_with_progress(weights)
+    print(f"Downloaded {weights.title}: {locate_weights(weights)}")
+    print(f"Use it with `--model embedded/{weights.name}`. {weights.note}")
+    return exit_codes.SUCCESS
 
 
 # ------------------------------------------------------------------ one real call

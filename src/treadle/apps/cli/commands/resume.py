@@ -46,6 +46,7 @@ def run(arguments: list[str]) -> int:
             return report_errors(NAME, _resume_all_due)
         case ["--suspended" | "--parked", name, *rest] | [name, *rest] if name[:1] != "-":
             return report_errors(NAME, lambda: _resume_one(name, rest))
+    print(f"{NAME}: unknown option {arguments[0]}", file=sys.stderr)
     print(USAGE, file=sys.stderr)
     return exit_codes.USAGE_ERROR
 

@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from treadle.sessions.library import Library
 if TYPE_CHECKING:
     from treadle.sessions.children import ChildSession
     from treadle.sessions.index import SessionSummary
+    from treadle.sessions.search import SearchHit
 
 
 def print_sessions(options: argparse.Namespace, library: Library) -> int:
@@ -56,6 +57,7 @@ def _make_row(
         "turns": summary.turns,
         "cost": usage.cost,
         "state": library.describe_state(summary),
+        "damaged": summary.is_damaged,
         "folder": summary.folder,
         "title": summary.title or (f"fork of {summary.parent.session}" if summary.parent else ""),
         "children": len(children),
@@ -71,25 +73,32 @@ def make_child_rows(children: Sequence[ChildSession], library: Library) -> list[
     ]
 
 
-def format_table(rows: list[dict[str, object]]) -> list[str]:
-    """The rows as lines that fit the screen; the title takes the remaining width."""
-    cells = [
-        [
-            "  " * int(str(row["depth"])) + str(row["id"]),
-            format_age(time.time() - float(str(row["updated"]))),
-            plural(int(str(row["turns"])), "turn"),
-            "?" if row["cost"] is None else format_dollars(float(str(row["cost"]))),
-            str(row["state"]),
-            shorten_home(str(row["folder"])),
-            str(row["title"]),
-        ]
-        for row in rows
+def format_table(rows: list[dict[str, object]], width: int | None = None) -> list[str]:
+    """The rows as lines that fit the screen. The title has room; other columns give way to it."""
+    if width is None:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    columns = {name: [cell(row) for row in rows] for name, cell in _COLUMNS.items()}
+    widths = {name: min(30, max(map(len, cells))) for name, cells in columns.items()}
+    for name in _OPTIONAL_COLUMNS:
+        if sum(widths.values()) + 2 * len(widths) + MIN_TITLE_CHARS > width:
+            del widths[name]
+    lines = zip(*(columns[name] for name in widths), strict=True)
+    starts = ["  ".join(map(str.ljust, line, widths.values())) for line in lines]
+    return [
+        f"{start}  {row['title']}"[:width].rstrip() for start, row in zip(starts, rows, strict=True)
     ]
-    widths = [min(30, max(len(line[column]) for line in cells)) for column in range(6)]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    widths.append(0)  # the title
-    rooms = [zip(line, widths, strict=True) for line in cells]
-    return ["  ".join(f"{cell:{room}}" for cell, room in line)[:width] for line in rooms]
+
+
+MIN_TITLE_CHARS = 30
+_COLUMNS: dict[str, Callable[[dict[str, object]], str]] = {
+    "id": lambda row: "  " * int(str(row["depth"])) + str(row["id"]),
+    "age": lambda row: format_age(time.time() - float(str(row["updated"]))),
+    "turns": lambda row: plural(int(str(row["turns"])), "turn"),
+    "cost": lambda row: "?" if row["cost"] is None else format_dollars(float(str(row["cost"]))),
+    "state": lambda row: f"{row['state']}, damaged" if row["damaged"] else str(row["state"]),
+    "folder": lambda row: shorten_home(str(row["folder"])),
+}
+_OPTIONAL_COLUMNS = ("folder", "turns", "cost")  # the first gives way first
 
 
 def print_search_results(options: argparse.Namespace, library: Library) -> int:
@@ -98,9 +107,16 @@ def print_search_results(options: argparse.Namespace, library: Library) -> int:
     from treadle.sessions.search import search
 
     hits = asyncio.run(search(library.root, options.text, limit=options.limit))
+    by_session: dict[str, list[SearchHit]] = {}
     for hit in hits:
-        child = f"  in subagent {hit.child}:" if hit.child else ""
-        print_line(f"{hit.session}{child}  {hit.text}")
+        by_session.setdefault(hit.session, []).append(hit)
+    for session, matches in by_session.items():
+        summary = library.get_summary(library.find(session))
+        title = escape_invisible(strip_escapes(summary.title))
+        print_line(f"{session}  {format_age(time.time() - summary.updated)}  {title}".rstrip())
+        for hit in matches:
+            child = f"in subagent {hit.child}: " if hit.child else ""
+            print_line(f"    {child}{escape_invisible(strip_escapes(hit.text))}")
     if not hits:
         print(f"no matches for {options.text!r}", file=sys.stderr)
     return SUCCESS if hits else ERROR

@@ -1,7 +1,7 @@
-"""`treadle sessions`: finds, shows, exports, forks, rewinds, undoes, removes and prunes sessions.
+"""`treadle sessions`: finds, shows, exports, forks, removes and prunes sessions.
 
-Works on the journals and the checkpoints; starts no agent and calls no model. Uses treadle.sessions
-and services/undo.py.
+Works on the journals and the checkpoints; starts no agent and calls no model. Uses
+treadle.sessions, and undo.py for rewind, undo and redo.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from treadle.apps.cli.commands import undo
 from treadle.apps.cli.commands.session_list import (
     format_table,
     make_child_rows,
@@ -21,31 +21,17 @@ from treadle.apps.cli.commands.session_list import (
     print_sessions,
 )
 from treadle.apps.cli.console import print_error, print_line, report_errors
-from treadle.apps.cli.exit_codes import ERROR, SUCCESS
-from treadle.core.errors import SessionNotFound
+from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.core.text import format_age, format_bytes, plural
 from treadle.sessions.library import DEFAULT_PRUNE_BYTES, DEFAULT_PRUNE_DAYS, Library
 
-if TYPE_CHECKING:
-    from treadle.sessions.log.journal import ResumedSession
-    from treadle.workspace.checkpoints import RestoreResult
-
 GIB = 1 << 30
-MAX_LISTED_PATHS = 20
 
 
 def run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments or ["list"])
     return report_errors("treadle sessions", lambda: options.do(options, Library()))
-
-
-def run_undo(arguments: list[str]) -> int:
-    return run(["undo", *arguments])
-
-
-def run_redo(arguments: list[str]) -> int:
-    return run(["redo", *arguments])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,17 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--output", type=Path, help="the file (default: stdout)")
     fork = command("fork", _fork, "create a session that shares the history of this one", "id")
     fork.add_argument("--before", metavar="TURN", help="without this turn and those after it")
-    rewind = command("rewind", _rewind, "go back to before a turn", "id", "turn")
-    scope = rewind.add_mutually_exclusive_group()
-    scope.add_argument("--only", choices=["conversation", "files"], help="default: both")
-    for name in ("files", "conversation", "both"):
-        flag = f"--{name}"
-        scope.add_argument(flag, dest="only", action="store_const", const=name, help="the same")
-    undo = command("undo", _apply_last_turn, "undo the file changes of the last turn")
-    redo = command("redo", _apply_last_turn, "redo what undo reverted")
-    for subparser in (undo, redo):
-        subparser.set_defaults(is_undo=subparser is undo)
-        subparser.add_argument("id", nargs="?", help="default: last session of this folder")
+    undo.add_rewind_arguments(command("rewind", undo.rewind, undo.REWIND))
+    undo.add_undo_arguments(command("undo", undo.apply_last, undo.UNDO), "undo")
+    undo.add_undo_arguments(command("redo", undo.apply_last, undo.REDO), "redo")
     remove = command("remove", _remove, "delete sessions")
     remove.add_argument("id", nargs="+")
     remove.add_argument("--forks", action="store_true", help="also delete their forks")
@@ -103,10 +81,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _show(options: argparse.Namespace, library: Library) -> int:
     from treadle.sessions.export import read_blocks, render_markdown
+    from treadle.sessions.log.reader import find_damage
 
     session_dir = library.find(options.id)
     summary = library.get_summary(session_dir)
     print_line(render_markdown(summary, read_blocks(session_dir)), end="")
+    for damage in find_damage(session_dir):
+        print_error(f"the session log is damaged: {damage}")
     [children] = library.list_child_sessions([session_dir])
     if children:
         print("\n## Subagents\n")
@@ -157,7 +138,7 @@ def _export(options: argparse.Namespace, library: Library) -> int:
     return SUCCESS
 
 
-# --- fork, rewind, undo --------------------------------------------------------------------
+# --- fork --------------------------------------------------------------------
 
 
 def _fork(options: argparse.Namespace, library: Library) -> int:
@@ -169,89 +150,6 @@ def _fork(options: argparse.Namespace, library: Library) -> int:
     session_id = asyncio.run(fork_session(library, session_dir, Path.cwd(), options.before))
     print(f"{session_id}: continue with treadle --resume {session_id}")
     return SUCCESS
-
-
-def _rewind(options: argparse.Namespace, library: Library) -> int:
-    import asyncio
-
-    from treadle.apps.services.undo import find_tree_before, open_checkpoints
-    from treadle.sessions.history import find_turn, rewind
-
-    async def work() -> int:
-        session_dir = library.find(options.id)
-        turn = find_turn(session_dir, options.turn)
-        tree = "" if options.only == "conversation" else find_tree_before(session_dir, turn.turn_id)
-        if options.only != "conversation" and not tree:
-            print(f"no files to restore: none changed since turn {turn.number}", file=sys.stderr)
-            if options.only == "files":
-                return ERROR
-        resumed = library.resume(session_dir.name)
-        code = SUCCESS
-        try:
-            # The files first: if that fails, the conversation still has the changes.
-            if tree:
-                folder = Path(library.get_summary(session_dir).folder)
-                code = _print_restored(await open_checkpoints(library, folder).restore(tree))
-            if options.only == "files":
-                _append_notice(resumed, f"restored the files to before turn {turn.number}")
-            else:
-                await rewind(resumed.journal, turn.turn_id)
-                print(f"conversation rewound to before turn {turn.number}")
-        finally:
-            await resumed.journal.aclose()
-        return code
-
-    return asyncio.run(work())
-
-
-def _apply_last_turn(options: argparse.Namespace, library: Library) -> int:
-    """Undo or redo what the last turn changed."""
-    import asyncio
-
-    from treadle.apps.services.undo import apply_turn, list_changing_turns, open_checkpoints
-
-    session_dir = library.find(options.id) if options.id else library.find_latest(Path.cwd())
-    if session_dir is None:
-        raise SessionNotFound(f"no session in {Path.cwd()}")
-    turns = list_changing_turns(session_dir)
-    if not turns:
-        print(f"no turn of session {session_dir.name} changed files", file=sys.stderr)
-        return ERROR
-    turn = turns[-1]
-
-    async def work() -> int:
-        resumed = library.resume(session_dir.name)  # locks the session
-        try:
-            folder = Path(library.get_summary(session_dir).folder)
-            checkpoints = open_checkpoints(library, folder)
-            restored = await apply_turn(checkpoints, turn, is_undo=options.is_undo)
-            if restored.written or restored.removed:
-                paths = ", ".join([*restored.written, *restored.removed][:MAX_LISTED_PATHS])
-                verb = "undid" if options.is_undo else "redid"
-                _append_notice(resumed, f"{verb} the file changes of turn {turn.number}: {paths}")
-            return _print_restored(restored)
-        finally:
-            await resumed.journal.aclose()
-
-    return asyncio.run(work())
-
-
-def _append_notice(resumed: ResumedSession, action: str) -> None:
-    """Tell the model, which remembers its own changes, when the session continues."""
-    from treadle.core.transcript import NoticeItem, RunTools, pending
-    from treadle.core.transcript.entries import ItemAdded
-
-    if not isinstance(pending(resumed.view.transcript), RunTools):  # open calls need results first
-        resumed.journal.append(ItemAdded(NoticeItem(f"The user {action}.", kind="files")))
-
-
-def _print_restored(restored: RestoreResult) -> int:
-    from treadle.apps.services.undo import format_restored, list_skipped
-
-    print(format_restored(restored))
-    for line in list_skipped(restored):
-        print_error(escape_invisible(line))
-    return ERROR if restored.skipped else SUCCESS
 
 
 # --- remove, prune -------------------------------------------------------------------------

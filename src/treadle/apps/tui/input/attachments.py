@@ -14,11 +14,12 @@ from urllib.parse import unquote
 
 from treadle.apps.services.attachments import attach_mention, find_mentions
 from treadle.core.text import plural
-from treadle.core.transcript import Image, Text, UserContent, UserItem
+from treadle.core.transcript import Document, Image, Text, UserContent, UserItem
 
 LONG_PASTE_LINES = 8
 LONG_PASTE_CHARS = 1_000
 MAX_PASTE_CHARS = 10_000_000
+MAX_RESTORED_CHARS = 10_000  # a longer text of a restored message becomes a placeholder
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 DOCUMENT_SUFFIXES = (".pdf",)
@@ -34,7 +35,7 @@ class Attachments:
     ) -> None:
         self._folder = folder
         self._list_added_folders = list_added_folders
-        self._contents: dict[int, str | Path | Image] = {}
+        self._contents: dict[int, str | Path | Image | Document] = {}
 
     def add_paste(self, text: str) -> str:
         """The text to insert into the prompt for a paste."""
@@ -74,6 +75,25 @@ class Attachments:
                 parts.append(part)
         return UserItem(tuple(parts))
 
+    def restore(self, item: UserItem) -> str:
+        """The prompt text of a message that was not sent after all, with its attachments."""
+        texts = [part.text for part in item.content if isinstance(part, Text)]
+        text, outputs = (texts[0], texts[1:]) if texts else ("", [])
+        mentioned = [self._attach(Path(name)) for name in find_mentions(text)]
+        media = [part for part in item.content if isinstance(part, Image | Document)]
+        media = [part for part in media if part not in mentioned]
+
+        def renumber(placeholder: re.Match[str]) -> str:
+            if not media or placeholder[0].startswith("[paste"):
+                return placeholder[0]
+            number = str(self._store(media.pop(0)))
+            return placeholder[0].replace(placeholder[1], number, 1)
+
+        text = _PLACEHOLDER.sub(renumber, text)
+        text = text if len(text) <= MAX_RESTORED_CHARS else self.add_paste(text)
+        placeholders = [f"[image {self._store(part)}]" for part in media]
+        return "\n".join([text, *placeholders, *map(self.add_paste, outputs)])
+
     def _attach(self, path: Path) -> UserContent | None:
         added = self._list_added_folders
         attachment = attach_mention(str(path), self._folder, added, include_text=False)
@@ -82,7 +102,7 @@ class Attachments:
     def clear(self) -> None:
         self._contents.clear()
 
-    def _store(self, content: str | Path | Image) -> int:
+    def _store(self, content: str | Path | Image | Document) -> int:
         number = len(self._contents) + 1
         self._contents[number] = content
         return number

@@ -46,6 +46,7 @@ class StatusInfo(msgspec.Struct, frozen=True):
     tick: int = 0
     hint: str = ""
     is_scrolled: bool = False
+    has_sandbox_problem: bool = False
 
 
 def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> list[Text]:
@@ -102,6 +103,8 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
     where = _shorten_path(info.folder) + (f" ({info.branch})" if info.branch else "")
     mode = Text(info.mode, palette.warning if info.mode in ("auto", "bypass") else palette.faint)
     left = [(1, mode), (2, Text(info.model, palette.faint)), (5, Text(where, palette.faint))]
+    if info.has_sandbox_problem:
+        left.insert(1, (1, Text("no sandbox", palette.warning)))
     right: list[tuple[int, Text]] = []
     if info.is_scrolled:
         right.append((0, Text("↓ end", palette.accent)))
@@ -180,6 +183,7 @@ class StatusArea:
             tick=self.tick,
             hint=self.hint,
             is_scrolled=is_scrolled,
+            has_sandbox_problem=bool(self._host.sandbox_problem),
         )
         activity = render_activity(view, info, width, palette)[-max(height // 3, 1) :]
         return activity, render_status_line(view, info, width, palette)

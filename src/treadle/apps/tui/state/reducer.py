@@ -313,7 +313,9 @@ _STOP_MESSAGES = {
 
 
 def _turn_finished(view: ViewState, event: events.TurnFinished) -> ViewState:
-    text = _STOP_MESSAGES.get(event.result.reason, "")
+    text, detail = _STOP_MESSAGES.get(event.result.reason, ""), event.result.metadata.get("detail")
+    if event.result.reason == "budget_exceeded" and detail:
+        text = f"stopped: {detail}"
     if event.result.metadata.get("blocked"):
         text = ""  # a warning gave the reason
     return _end_turn(view, event.result, NoteBlock(text, "warning") if text else None)

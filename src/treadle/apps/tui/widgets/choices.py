@@ -1,7 +1,7 @@
 """A list of options at the bottom of the screen, with a title and lines above it.
 
-Used by every dialog that offers options. Arrow keys or a letter select; in a filterable list
-typing filters. The caller handles the answer.
+Used by every dialog that offers options. Arrow keys and numbers move the cursor, a letter selects;
+in a filterable list typing filters. The caller handles the answer.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from treadle.core.text import plural
 
 BodyRenderer = Callable[[int], list[Text]]
 MAX_ROWS = 12
+MAX_NUMBER = 9  # of an option that a single digit selects
 
 
 class Choices(Widget, can_focus=True):
@@ -34,6 +35,9 @@ class Choices(Widget, can_focus=True):
         def __init__(self, value: str | None) -> None:
             super().__init__()
             self.value = value
+
+    class Clicked(Message):
+        """The user selects the dialog with the mouse."""
 
     class Highlighted(Message):
         """The cursor is on another option."""
@@ -59,6 +63,7 @@ class Choices(Widget, can_focus=True):
         values = [option.value for option in options]
         self.cursor = values.index(current) if current and current in values else 0
         self.filter_text = ""
+        self.is_waiting = False  # it takes no keys yet
         self._palette = palette
         self._body = body
         self._is_filterable = filterable
@@ -118,14 +123,17 @@ class Choices(Widget, can_focus=True):
         return [row[0] for row in visible]
 
     def _option_row(self, index: int, width: int) -> list[Text]:
-        option, is_current = self.matching_options[index], index == self.cursor
+        option = self.matching_options[index]
+        is_current = index == self.cursor and not self.is_waiting
         text = Text(" ".join(option.label.split()), end="")
-        text.stylize(self._palette.accent if is_current else self._palette.plain)
+        unselected = self._palette.faint if self.is_waiting else self._palette.plain
+        text.stylize(self._palette.accent if is_current else unselected)
         if option.description:
             text.append("  " + " ".join(option.description.split()), self._palette.faint)
         sign = styled_prefix("▸ " if is_current else "  ", self._palette.accent)
-        if option.key and not self._is_filterable:
-            sign.append(f"{option.key} ", self._palette.faint)
+        if not self._is_filterable:
+            key = option.key or (str(index + 1) if index < MAX_NUMBER else " ")
+            sign.append(f"{key} ", self._palette.faint)
         lines = wrap_text(text, max(width - sign.cell_len, 1))
         rest = Text(" " * sign.cell_len)
         return [(rest if number else sign) + line for number, line in enumerate(lines)]
@@ -160,11 +168,20 @@ class Choices(Widget, can_focus=True):
         if self._is_filterable:
             self._apply_filter(self.filter_text + event.character)
             return True
+        if not self.has_answer(event.character):
+            return False
         for option in self.matching_options:
             if option.key == event.character.lower():
                 self.post_message(self.Selected(option.value))
                 return True
-        return False
+        self._move_cursor(int(event.character) - 1 - self.cursor)
+        return True
+
+    def has_answer(self, character: str) -> bool:
+        """Whether the list has a use for this character: the key or the number of an option."""
+        if self._is_filterable or character.lower() in {one.key for one in self.options}:
+            return True
+        return character.isdigit() and 1 <= int(character) <= min(len(self.options), MAX_NUMBER)
 
     def scroll_body(self, pages: int) -> None:
         """Scroll the lines above the options."""
@@ -191,5 +208,12 @@ class Choices(Widget, can_focus=True):
         self._body = body
         self.refresh(layout=True)
 
+    def set_waiting(self, is_waiting: bool) -> None:
+        """Show whether the list takes keys."""
+        if is_waiting != self.is_waiting:
+            self.is_waiting = is_waiting
+            self.refresh()
+
     def on_click(self, event: events.Click) -> None:
         self.focus()
+        self.post_message(self.Clicked())

@@ -35,8 +35,9 @@ class DialogHost(Protocol):
     @property
     def host(self) -> Host: ...
 
-    async def show_dialog(self, *widgets: Widget) -> None:
-        """Show the widgets instead of the prompt, the last one focused."""
+    async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
+        """Show the widgets above the prompt. The last one gets the keys: at once if the user opened
+        it, else when key_guard.py says so. `is_touched`: enter counts at once."""
 
     async def hide_dialog(self, *widgets: Widget) -> None: ...
 
@@ -64,33 +65,41 @@ class Dialogs:
         hint: str = "",
         current: str = "",
         on_highlight: Callable[[Choices, str], None] | None = None,
+        by_user: bool = True,
     ) -> str | None:
-        """The value of the chosen option, or None if the user closes the dialog."""
+        """The value of the chosen option, or None if the user closes the dialog. `by_user`: the
+        user has just opened it."""
         palette = self._dialog_host.palette
         widget = Choices(title, options, palette, body, filterable, hint, current)
-        async with self._open_dialog(widget) as answer:
+        async with self._open_dialog(widget, by_user=by_user) as answer:
             if on_highlight is not None and options:
                 self._on_highlight = lambda value: on_highlight(widget, value)
                 on_highlight(widget, options[0].value)
             return await answer
 
-    async def ask_text(self, prompt: str, text: str = "", select_all: bool = False) -> str | None:
+    async def ask_text(
+        self, prompt: str, text: str = "", *, select_all: bool = False, by_user: bool = True
+    ) -> str | None:
         """The text of the user, or None if the user closes the dialog. With `select_all`, typing
         replaces the initial text."""
         from textual.widgets import Static
 
         label = Static(Text(prompt, self._dialog_host.palette.bold))
         entry = TextEntry(text)
-        async with self._open_dialog(label, entry) as answer:
+        opening = self._open_dialog(label, entry, by_user=by_user, is_touched=by_user and not text)
+        async with opening as answer:
             if select_all:
                 entry.select_all()
             return await answer
 
     @asynccontextmanager
-    async def _open_dialog(self, *widgets: Widget) -> AsyncIterator[asyncio.Future[str | None]]:
+    async def _open_dialog(
+        self, *widgets: Widget, by_user: bool, is_touched: bool = False
+    ) -> AsyncIterator[asyncio.Future[str | None]]:
         async with self._lock:
             self._answer = asyncio.get_running_loop().create_future()
-            await self._dialog_host.show_dialog(*widgets)
+            show = self._dialog_host.show_dialog
+            await show(*widgets, by_user=by_user, is_touched=is_touched)
             try:
                 yield self._answer
             finally:
@@ -117,7 +126,8 @@ class Dialogs:
         def body(width: int) -> list[Text]:
             return self._describe_call(approval, width)
 
-        return await self.choose(title, options, body=body, hint="esc stops the turn")
+        hint = "esc stops the turn"
+        return await self.choose(title, options, body=body, hint=hint, by_user=False)
 
     def _describe_call(self, approval: PendingApproval, width: int) -> list[Text]:
         """What the call would do, complete: a diff, a command, or the arguments. Secrets are shown:
@@ -153,4 +163,7 @@ class Dialogs:
 def render_file_changes(changes: Sequence[FileChange], palette: Palette) -> list[Text]:
     """What a rewind would do to files, a line each."""
     styles = {"added": palette.good, "removed": palette.error, "changed": palette.warning}
-    return [styled_prefix(f"{one.sign} ", styles[one.kind]).append(one.path) for one in changes]
+    return [
+        styled_prefix(f"{one.sign} ", styles[one.kind]).append(one.path).append(one.note)
+        for one in changes
+    ]

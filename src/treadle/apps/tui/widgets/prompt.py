@@ -1,7 +1,7 @@
 """The prompt: the text area that the user types into.
 
     enter sends · shift+enter, alt+enter, ctrl+j or \\ at the end of the line start a new line
-    up and down browse the history · tab accepts a completion
+    up and down browse the history; up edits a queued message · tab accepts a completion
     ctrl+v pastes text or an image from the desktop's clipboard
 
 The app handles the submitted text.
@@ -41,6 +41,9 @@ class PromptWidget(TextArea):
     class CompletionsChanged(Message):
         """`completions` or `selected_completion` has changed."""
 
+    class QueueRequested(Message):
+        """The user wants to edit the last queued message."""
+
     class HintRaised(Message):
         """A hint for the status area."""
 
@@ -53,6 +56,7 @@ class PromptWidget(TextArea):
         history: PromptHistory,
         attachments: Attachments,
         list_commands: Callable[[], Sequence[tuple[str, str]]],
+        has_queue: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False)
         self.cursor_blink = False  # less to draw, especially over ssh
@@ -62,6 +66,7 @@ class PromptWidget(TextArea):
         self.completions: list[Completion] = []
         self.selected_completion = 0
         self._list_commands = list_commands
+        self._has_queue = has_queue
 
     # --- keys ----------------------------------------------------------------------------
 
@@ -88,6 +93,9 @@ class PromptWidget(TextArea):
                 selected = self.selected_completion + (1 if key == "down" else -1)
                 self.selected_completion = selected % len(self.completions)
                 self.post_message(self.CompletionsChanged())
+            return True
+        if key == "up" and not self.text and self._has_queue():
+            self.post_message(self.QueueRequested())
             return True
         if key == "up" and (self.cursor_at_first_line or self.prompt_history.is_browsing):
             return self._show_from_history(self.prompt_history.previous(self.text))

@@ -7,6 +7,7 @@ open something. Where a slash may be a division, it searches the whole program.
 import re
 from collections.abc import Sequence
 
+from treadle.core.lazy_regex import compile_lazily
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
@@ -21,14 +22,16 @@ _GRAMMAR = OptionGrammar(
     ),
     may_permute=False,
 )
-_UNSAFE_NAMES = re.compile(r"system|getline|@|ARGV|ENVIRON|close|PROCINFO|extension|SYMTAB|FUNCTAB")
-_TOKEN = re.compile(
+_UNSAFE_NAMES = compile_lazily(
+    r"system|getline|@|ARGV|ENVIRON|close|PROCINFO|extension|SYMTAB|FUNCTAB"
+)
+_TOKEN = compile_lazily(
     r"""(?P<string>"(?:\\.|[^"\\\n])*")|(?P<comment>\#[^\n]*)|(?P<slash>/)|(?P<other>\s+|.)""",
     re.DOTALL | re.VERBOSE,
 )
-_REGEX = re.compile(r"/(?:\\.|[^/\\\n\[])+/")
-_GROUP = re.compile(r"\([^()]*\)")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)  # awk's own, without `+=`
+_REGEX = compile_lazily(r"/(?:\\.|[^/\\\n\[])+/")
+_GROUP = compile_lazily(r"\([^()]*\)")
+_ASSIGNMENT = compile_lazily(r"[A-Za-z_]\w*=", re.ASCII)  # awk's own, without `+=`
 _BEFORE_REGEX = "{};,(!~&|="
 
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.analysis.search_filter import SearchFilter
 from treadle.policy.shell.ast import Word
 
 
@@ -30,6 +31,7 @@ class Effects(msgspec.Struct, frozen=True):
     reads_cwd: bool = False  # reads the working directory itself
     follows_symlinks: bool = False  # reads through the symlinks in a folder
     is_opaque: bool = False  # what it does with its words is not known
+    search: SearchFilter = SearchFilter()  # what a recursive search leaves out by itself
 
 
 OperandKind = Literal[

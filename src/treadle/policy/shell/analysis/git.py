@@ -4,12 +4,15 @@
 here with plain options; the rest is a doubt. Hooks of the repository are not considered.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from treadle.policy.shell.analysis.effects import Effects
+from treadle.policy.shell.analysis.git_files import analyze_git_files, list_searched_paths
+from treadle.policy.shell.analysis.search_filter import parse_git_grep_filter
 from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
 
@@ -30,14 +33,16 @@ _RUN_OPTIONS = word_set(
     "--template --config --config-env --textconv --filters --exclude-from --no-index "
     "--ignore-revs-file --contents --separate-git-dir --reference --upload-archive --remote "
     "--server-option --sendmail-cmd --interactive --edit-description --git-dir "
-    "--pathspec-from-file --stdin --file --signature-file --description-file --stdin-paths"
+    "--pathspec-from-file --stdin --file --signature-file --description-file --stdin-paths "
+    "--show-signature --batch --batch-command --remerge-diff"
 )
 _WRITE_OPTIONS = word_set("--output --output-directory --prefix --build-fake-ancestor")
 _SAFE_OPTIONS = word_set(  # full names that share a beginning with one above
     "--output-indicator-new --output-indicator-old --output-indicator-context --no-ext-diff "
     "--no-textconv --remotes --exclude --exclude-standard --no-edit --edit --text --to "
-    "--no-template --continue --into-name --intent-to-add"
+    "--no-template --continue --into-name --intent-to-add --batch-check --batch-all-objects"
 )
+_SIGNATURE_FORMAT = re.compile(r"%G|%\(signature")  # these run the program that checks signatures
 _SHORT_RUN_OPTIONS: dict[str, str] = {
     "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pt",
     "checkout": "p", "reset": "p", "stash": "p", "restore": "p", "log": "O", "diff": "O",
@@ -60,6 +65,13 @@ _SAFE_CONFIG_VALUES = {
     "pull.rebase": ("true", "false", "merges"),
 }
 _SAFE_SECTIONS = word_set("color advice status")
+# Keys whose values may be shown: no URL with a password, no header, no token.
+_PUBLIC_KEY = re.compile(
+    r"(?:user|core|init|pull|push|fetch|merge|rebase|commit|tag|diff|log|status|color|advice|gc|"
+    r"rerere|format|branch|extensions|index|pack|alias|gpg|submodule|lfs)\..+|remote\..+\.url|"
+    r"remote\.pushdefault"
+)
+_PRIVATE_KEY = re.compile(r"pass|token|secret|auth|header|cookie|credential")
 _STRATEGIES = word_set("ort recursive resolve octopus ours subtree")
 _MESSAGE_SUBCOMMANDS = word_set("commit tag notes merge")  # -F reads the message from a file
 _STRATEGY_SUBCOMMANDS = word_set("merge rebase pull")  # -s has another meaning in the others
@@ -144,7 +156,11 @@ def analyze_git(words: Sequence[Word]) -> Effects:
                 doubts=tuple(doubts),
                 reads_cwd=True,
             )
-        doubts.append(f"git {name} may be an alias, or runs programs")
+        doubts.append(
+            "git config may show secrets or change what git runs"
+            if name == "config"
+            else f"git {name} may be an alias, or runs programs"
+        )
     reads: list[Word] = []
     writes = _check_options(name, line.arguments, doubts, reads)
     doubts += _check_operands(name, line.arguments)
@@ -154,14 +170,18 @@ def analyze_git(words: Sequence[Word]) -> Effects:
     if outside and line.folders:
         doubts.append("a path relative to another folder")
     is_reading = name in _READ_SUBCOMMANDS or _is_listing(name, line.arguments)
+    files = Effects() if is_reading else analyze_git_files(name, line.arguments, line.folders)
+    searched = list_searched_paths(line.arguments, line.folders) if name == "grep" else []
     return Effects(
         is_read_only=is_reading and not writes,
-        reads=(*line.folders, *outside, *reads),
+        reads=(*outside, *reads, *files.reads, *(searched or line.folders)),
         writes=tuple(writes),
+        primary_writes=files.primary_writes,
         mentions=line.arguments,
-        doubts=tuple(doubts),
-        is_recursive=name == "grep",
-        reads_cwd=True,
+        doubts=(*doubts, *files.doubts),
+        is_recursive=name == "grep" or files.is_recursive,
+        reads_cwd=not searched,
+        search=parse_git_grep_filter(line.arguments),
     )
 
 
@@ -234,6 +254,10 @@ def _check_operands(name: str, rest: Sequence[Word]) -> list[str]:
         doubts.append("a path outside of the folder")
     if name in ("apply", "am") and any(t.startswith(("--dir", "--unsafe")) for t in texts):
         doubts.append("changes files outside of the folder")
+    if any(map(_SIGNATURE_FORMAT.search, texts)):
+        doubts.append("the format runs the program that checks signatures")
+    if name == "var" and not all(t.startswith("GIT_") for t in texts):
+        doubts.append("git var prints the whole configuration, with its secrets")
     if name == "help":
         doubts.append("git help may start a browser or a pager")
     return doubts
@@ -267,17 +291,23 @@ def _is_listing(name: str, rest: Sequence[Word]) -> bool:
     return bool(texts) and texts[0] in _LISTING_OPERANDS[name]
 
 
-def _classify_config(rest: Sequence[Word]) -> Literal["get", "list", "set"] | None:
+def _classify_config(rest: Sequence[Word]) -> Literal["get", "set"] | None:
     """What `git config` does, or None if it may be harmful."""
     texts = [w.text or "?" for w in rest]
     if texts[:1] == ["--local"]:
         texts = texts[1:]
     if len(texts) == 2 and texts[0] in ("--get", "get", "--get-all"):
+        return "get" if _is_public_key(texts[1]) else None
+    if len(texts) == 1 and _is_public_key(texts[0]):
         return "get"
-    if texts in (["--list"], ["-l"], ["list"]):
-        return "list"
     pair = texts[1:] if texts[:1] == ["set"] else texts
     return "set" if len(pair) == 2 and _is_safe_config("=".join(pair)) else None
+
+
+def _is_public_key(key: str) -> bool:
+    """Whether the value of this key may be shown without asking."""
+    key = key.lower()
+    return bool(_PUBLIC_KEY.fullmatch(key)) and not _PRIVATE_KEY.search(key)
 
 
 def _is_safe_config(text: str | None) -> bool:

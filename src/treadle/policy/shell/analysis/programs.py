@@ -10,6 +10,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from treadle.core.lazy_regex import compile_lazily
 from treadle.policy.shell.analysis.awk import analyze_awk
 from treadle.policy.shell.analysis.builtins import analyze_builtin
 from treadle.policy.shell.analysis.date import analyze_date
@@ -18,6 +19,7 @@ from treadle.policy.shell.analysis.file_transfer import FILE_TRANSFER_PROGRAMS
 from treadle.policy.shell.analysis.find import analyze_find
 from treadle.policy.shell.analysis.git import analyze_git
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
+from treadle.policy.shell.analysis.search_filter import parse_grep_filter, parse_rg_filter
 from treadle.policy.shell.analysis.sed import analyze_sed
 from treadle.policy.shell.analysis.tar import analyze_tar
 from treadle.policy.shell.ast import SimpleCommand, Word
@@ -50,11 +52,12 @@ def _make_writer(
 
 def _make_printer(value: str = "", runs: str = "") -> ProgramSpec:
     """A program that prints information of its own; operands are text."""
-    return ProgramSpec("text", OptionGrammar(value, runs=word_set(runs)))
+    grammar = OptionGrammar(value, runs=word_set(runs))
+    return ProgramSpec("text", grammar, is_print_only=not runs)
 
 
 _PROGRAMS: dict[str, ProgramSpec] = {
-    "ls": _make_reader("IwT", "--ignore --width --tabsize --hide", recurses="R"),
+    "ls": _make_reader("IwT", "--ignore --width --tabsize --hide"),
     "tac": _make_reader("s", "--separator"),
     "nl": _make_reader("bdfhilnsvw"),
     "head": _make_reader("nc", "--lines --bytes"),
@@ -204,7 +207,6 @@ _PROGRAMS: dict[str, ProgramSpec] = {
         "none", "OFIEDHCRM", "--file --directory --pattern-file", reads="-I",
         writes="-O -F --file -D --directory", runs="-E --pattern-file --rsh-command",
     ),
-    "docker": _make_writer("text", runs="-v --volume --mount --privileged --pid"),
 }  # fmt: skip
 
 # Programs that run code given by these options, or on standard input if there are no words.
@@ -242,20 +244,14 @@ _INLINE_CODE_OPTIONS: dict[str, frozenset[str]] = {
     }.items()
     for name in names.split()
 }
-_JQ_UNSAFE = re.compile(r"""(?<![.\w"'-])env\b|\$ENV|\b(?:import|include|modulemeta)\b""")
+_JQ_UNSAFE = compile_lazily(r"""(?<![.\w"'-])env\b|\$ENV|\b(?:import|include|modulemeta)\b""")
 # Options of otherwise unknown programs that name a program to run, or a file.
 _RISKY_OPTIONS: dict[str, re.Pattern[str]] = {
-    name: re.compile(pattern)
+    name: compile_lazily(pattern)
     for names, pattern in {
         "gcc g++ cc c++ clang clang++": r"-wrapper|-fplugin|-B|-specs|-fuse-ld=.*/|-Xclang|-load|@",
         "rustc": r"-C|--codegen|-Z|@",
-        "go": r"--?(?:exec|toolexec|vettool|overlay|modfile|ldflags=.*extld)",
-        "cargo": r"--config|-Z",
-        "npm pnpm yarn bun": r"--(?:script-shell|shell|node-options|(?:user|global)config)",
-        "gradle mvn ant": r"-I|--init-script|-s$|--settings|-gs|--global-settings",
-        "just": r"--(?:shell|chooser|justfile)|-f",
-        "cmake": r"-E|-P|-C",
-        "pip pip3": r"--log",
+        "go": r"--?ldflags=.*extld",
         "ip": r"netns|vrf",
         "tcpdump": r"-\w*z",
         "nmap": r"--script|--datadir|--servicedb",
@@ -266,14 +262,12 @@ _RISKY_OPTIONS: dict[str, re.Pattern[str]] = {
         "protoc": r"--plugin",
         "sqlite3": r"\.(?:shell|system|read|open|output|once|log|load|import)|.*(?:load_|edit\()",
         "java": r"-(?:javaagent|agentlib|agentpath|XX:On)|@",
-        "helm": r"--post-renderer",
-        "docker podman": r"--(?:cap-add|device|security-opt|userns|volumes-from|env-file)",
         "yq": r"-i|--inplace|.*\b(?:load|env|strenv|envsubst)",
         "openssl": r"-(?:in|inkey|key|out|CAfile|config|engine|provider|writerand)\b",
     }.items()
     for name in names.split()
 }
-_GREP_RECURSIVE = re.compile(r"^rec|d(?:irectories=)?rec")  # all spellings of `-d recurse`
+_GREP_RECURSIVE = compile_lazily(r"^rec|d(?:irectories=)?rec")  # all spellings of `-d recurse`
 _DATABASE_PROGRAMS = word_set("sqlite3 duckdb")  # their first operand is a file
 _PLUS_COMMAND_PROGRAMS = word_set("less more most vi vim nvim view gvim emacs nano")
 _SCHEDULERS = word_set("at batch crontab systemd-run launchctl schtasks atd")
@@ -356,8 +350,12 @@ def _adjust_effects(
         return Effects(has_inline_code=True)
     if name == "jq" and any(map(_JQ_UNSAFE.search, texts)):
         return Effects(doubts=("a jq program that reads the environment or other files",))
-    if name == "grep" and any(map(_GREP_RECURSIVE.search, texts)):
-        return replace(effects, is_recursive=True)
+    if name == "rg":
+        return replace(effects, search=parse_rg_filter(scan_options(words, spec.grammar)[0]))
+    if name == "grep":
+        search = parse_grep_filter(scan_options(words, spec.grammar)[0])
+        is_recursive = effects.is_recursive or any(map(_GREP_RECURSIVE.search, texts))
+        return replace(effects, search=search, is_recursive=is_recursive)
     if name == "unzip":
         return replace(effects, writes=(), primary_writes=effects.writes)
     if name == "wget":
@@ -401,6 +399,11 @@ def _analyze_interpreter(name: str, words: Sequence[Word]) -> Effects:
         mentions=tuple(words),
         is_opaque=True,
     )
+
+
+def is_interpreter(name: str) -> bool:
+    """Whether the program runs any script that it is given."""
+    return name in SHELLS or _find_interpreter(name.rpartition("/")[2]) is not None
 
 
 def _find_interpreter(name: str) -> str | None:

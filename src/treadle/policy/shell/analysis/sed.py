@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from treadle.core.lazy_regex import compile_lazily
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
@@ -19,8 +20,8 @@ _GRAMMAR = OptionGrammar(
     reads=word_set("-f --file"),
     runs=word_set("-i --in-place"),
 )
-_IN_PLACE_OPTION = re.compile(r"-[nErsuz]*i(.*)|--in-place(?:=(.*))?$", re.DOTALL)
-_LABEL = re.compile(r"[ \t]*([^\s;}]*)[ \t]*(?=[;\n]|$)")
+_IN_PLACE_OPTION = compile_lazily(r"-[nErsuz]*i(.*)|--in-place(?:=(.*))?$", re.DOTALL)
+_LABEL = compile_lazily(r"[ \t]*([^\s;}]*)[ \t]*(?=[;\n]|$)")
 
 
 class _UnsupportedScript(Exception):

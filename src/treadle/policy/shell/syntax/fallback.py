@@ -5,6 +5,7 @@ A rough splitter that finds too many commands rather than too few. Used only for
 
 import re
 
+from treadle.core.lazy_regex import compile_lazily
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.syntax.words import InvalidWord, read_word
 from treadle.policy.wordset import word_set
@@ -12,7 +13,7 @@ from treadle.policy.wordset import word_set
 _KEYWORDS = word_set(
     "if then elif else fi for while until do done case in esac select function time coproc ! { } [["
 )
-_TOKEN = re.compile(
+_TOKEN = compile_lazily(
     r"""'[^']*'?|"(?:\\.|[^"\\])*"?|\\.|[^\s;&|()`'"\\]+|\n|[;&|()`]|[^\S\n]+|.""", re.DOTALL
 )
 

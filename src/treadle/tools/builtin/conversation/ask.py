@@ -43,7 +43,8 @@ def parse_question(arguments: Arguments) -> UserQuestion:
 
 def make_answer_output(answer: str) -> ToolOutput:
     """The user's answer as the result of the call."""
-    return ToolOutput(f"The user answered: {answer}", display=escape_multiline(answer))
+    text, data = f"The user answered: {answer}", {"user_answer": answer}
+    return ToolOutput(text, display=escape_multiline(answer), data=data)
 
 
 AskUser = Callable[[UserQuestion], Awaitable[str | None]]

@@ -17,6 +17,7 @@ from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
     PlannedChange,
     encode_like,
+    encode_utf8,
     read_editable_text,
     run_in_thread_if_long,
 )
@@ -81,7 +82,7 @@ async def _plan_file(
     if file.kind == "Add":
         if await site.read_if_exists(path, 0) is not None:
             raise ToolError(f"{file.path} exists already; use `*** Update File: {file.path}`")
-        change = PlannedChange(path, shown, None, file.content.encode(), "", file.content)
+        change = PlannedChange(path, shown, None, encode_utf8(file.content), "", file.content)
         return [PatchDraft(change, DecodedText(file.content))]
     if before is not None:
         content, old_text, text = before.change.before, before.change.old_text, before.text

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -52,9 +52,13 @@ class PlannedChange(msgspec.Struct, frozen=True):
 
 
 class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
-    """A tool that changes files: verifiable, all or nothing."""
+    """A tool that changes files: verifiable, all or nothing.
+
+    `needs_whole_file`: it changes a file only if the session has seen all of it.
+    """
 
     effect = "verifiable"
+    needs_whole_file: ClassVar[bool] = False
 
     async def plan(self, args: ArgumentsT, site: CallSite) -> list[PlannedChange]:
         raise NotImplementedError
@@ -115,7 +119,8 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
             elif now == file["before"]:
                 not_done.append(str(path))
                 if content is not None:  # the session had seen it like this before the call
-                    site.session.record_seen(path, SeenFile(content.digest, is_complete=True))
+                    seen = SeenFile(content.digest, is_complete=self.needs_whole_file)
+                    site.session.record_seen(path, seen)
             else:
                 problem = f"{path} is neither in its old nor in its intended state"
                 return ProbeResult("unknown", problem)
@@ -171,31 +176,45 @@ def encode_like(before: DecodedText, text: str, given_path: str) -> bytes:
         ) from error
 
 
+def encode_utf8(text: str) -> bytes:
+    """The bytes of a new file."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"the content has half a surrogate pair in it: {error}") from error
+
+
 async def apply_changes(changes: Sequence[PlannedChange], site: CallSite) -> None:
     """Apply all of them; if one fails or the call is cancelled, revert those that were applied."""
-    begun: list[PlannedChange] = []
+    begun: list[tuple[PlannedChange, bool]] = []
     try:
         for change in changes:
-            begun.append(change)
-            await _apply_change(change, site)
+            was_seen = _is_seen_whole(change, site)
+            begun.append((change, was_seen))
+            await _apply_change(change, site, is_seen_whole=was_seen or not change.old_text)
     except (WorkspaceError, asyncio.CancelledError):
-        for change in reversed(begun):
+        for change, was_seen in reversed(begun):
             with contextlib.suppress(WorkspaceError):  # changed by another writer: keep theirs
-                await _revert_change(change, site)
+                await _revert_change(change, site, is_seen_whole=was_seen)
         raise
 
 
-async def _apply_change(change: PlannedChange, site: CallSite) -> None:
+def _is_seen_whole(change: PlannedChange, site: CallSite) -> bool:
+    seen = site.session.seen_files.get(change.path)
+    return seen is not None and seen.is_complete
+
+
+async def _apply_change(change: PlannedChange, site: CallSite, *, is_seen_whole: bool) -> None:
     path, expected = str(change.path), change.expected_digest
     if change.after is None:
         await site.workspace.remove(path, expected=expected)
         site.session.forget(change.path)
         return
     written = await site.workspace.write(path, change.after, expected=expected, mode=change.mode)
-    site.session.record_seen(change.path, SeenFile(written.digest, is_complete=True))
+    site.session.record_seen(change.path, SeenFile(written.digest, is_complete=is_seen_whole))
 
 
-async def _revert_change(change: PlannedChange, site: CallSite) -> None:
+async def _revert_change(change: PlannedChange, site: CallSite, *, is_seen_whole: bool) -> None:
     path, before = str(change.path), change.before
     now = await site.read_if_exists(change.path)
     if (now.data if now is not None else None) != change.after:
@@ -207,7 +226,7 @@ async def _revert_change(change: PlannedChange, site: CallSite) -> None:
     else:
         digest = now.digest if now is not None else ""
         written = await site.workspace.write(path, before.data, expected=digest, mode=before.mode)
-        site.session.record_seen(change.path, SeenFile(written.digest, is_complete=True))
+        site.session.record_seen(change.path, SeenFile(written.digest, is_complete=is_seen_whole))
 
 
 def _join_diffs(changes: Sequence[PlannedChange]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from heapq import nsmallest
 
+from treadle.core.lazy_regex import compile_lazily
 from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines, split_lines
 
 MAX_WINDOWS = 24
@@ -20,7 +21,7 @@ MAX_OFFSETS_PER_LINE = 8
 MAX_COMPARED_CHARS = 2_000
 MAX_SHOWN_LINES = 20
 MIN_RATIO = 0.5
-_LINE_NUMBER_PREFIX = re.compile(r"\s*\d+(?:\t|→)")
+_LINE_NUMBER_PREFIX = compile_lazily(r"\s*\d+(?:\t|→)")
 
 
 def explain_no_match(text: str, old: str, new: str, name: str) -> str:

@@ -13,7 +13,6 @@ context lines: spaces at their ends, and typography. Pure; used by `apply_patch`
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
@@ -22,14 +21,15 @@ from typing import Literal
 import msgspec
 
 from treadle.core.errors import ToolError
+from treadle.core.lazy_regex import compile_lazily
 from treadle.tools.builtin.files.near_match import find_nearest_lines
 from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
-FILE_HEADER = re.compile(r"\*\*\* (?P<kind>Add|Update|Delete) File: (?P<path>.+)")
-MOVE_HEADER = re.compile(r"\*\*\* Move to: (?P<path>.+)")
+FILE_HEADER = compile_lazily(r"\*\*\* (?P<kind>Add|Update|Delete) File: (?P<path>.+)")
+MOVE_HEADER = compile_lazily(r"\*\*\* Move to: (?P<path>.+)")
 Normalizer = Callable[[str], str]
-_LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")
+_LINE_NUMBERS = compile_lazily(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")
 
 
 class Chunk(msgspec.Struct, frozen=True):

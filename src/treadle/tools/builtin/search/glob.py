@@ -10,7 +10,7 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
-from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_ripgrep
+from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_with_glob
 from treadle.tools.builtin.session import CallSite
 
 MAX_RESULTS = 200
@@ -40,8 +40,8 @@ class GlobTool(BuiltinTool[GlobArguments]):
     async def run(self, args: GlobArguments, site: CallSite) -> ToolOutput:
         folder, pattern = _split_pattern(args)
         pattern = pattern.removeprefix("./")
-        done, top = await run_ripgrep(site, ["--files", "--null", f"--glob={pattern}"], folder)
-        paths = done.stdout.split(b"\0")[:-1]
+        done, top, listed = await run_with_glob(site, ["--files", "--null"], pattern, folder)
+        paths = [path for path in done.stdout.split(b"\0")[:-1] if path in listed]
         warning = incomplete_warning(done)
         if not paths:
             return ToolOutput(f"No files match {args.pattern}.{warning}", "No files")

@@ -4,21 +4,31 @@ Supports the options of ripgrep that models use, under the names that models use
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from operator import itemgetter
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
+from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
-from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_ripgrep
+from treadle.tools.builtin.search.ripgrep import (
+    find_left_out,
+    incomplete_warning,
+    make_formatter,
+    run_ripgrep,
+    run_with_glob,
+)
 from treadle.tools.builtin.session import CallSite
 
 DEFAULT_HEAD_LIMIT = 250
 MAX_COLUMNS = 500
+BYTES_BEFORE_MATCH = 100  # that are shown of a very long line
 GrepOutputMode = Literal["files_with_matches", "content", "count"]
 # Names of arguments as models know them from ripgrep.
 FLAGS = {
@@ -67,18 +77,52 @@ class GrepTool(BuiltinTool[GrepArguments]):
 
     async def run(self, args: GrepArguments, site: CallSite) -> ToolOutput:
         limit = args.head_limit or DEFAULT_HEAD_LIMIT
-        options = [*_build_options(args, limit), f"--regexp={args.pattern}"]
-        done, top = await run_ripgrep(site, options, args.path or ".")
-        total, matches = _select_first(done.stdout, args.output_mode, args.offset + limit)
+        left_out, left_out_note = await find_left_out(site, _build_filters(args), args.path or ".")
+        options = [*_build_options(args, limit), *left_out, f"--regexp={args.pattern}"]
+        output = await _search(site, options, args)
+        done, top = output.result, output.folder
+        note = incomplete_warning(done) + left_out_note
+        total, matches = _select_first(output, args.output_mode, args.offset + limit)
         if not total:
-            return ToolOutput(f"No matches.{incomplete_warning(done)}", display="No matches")
+            return ToolOutput(f"No matches.{note}", display="No matches")
         format_path = make_formatter(top, site)
         shown = matches[args.offset :]
         lines = [_format_line(format_path(name), rest, args) for name, rest in shown]
         left = total - args.offset - len(lines)
-        more = f"\n({left} more; continue with offset={args.offset + limit})" if left > 0 else ""
+        number = "" if _is_capped(done.stdout, args, limit) else f"{left} "
+        rest = f"\n({number}more; continue with offset={args.offset + limit})" if left > 0 else ""
         count = plural(total, "line" if args.output_mode == "content" else "file")
-        return ToolOutput("\n".join(lines) + more + incomplete_warning(done), count)
+        return ToolOutput("\n".join(lines) + rest + note, count)
+
+
+class SearchOutput(msgspec.Struct, frozen=True):
+    """What ripgrep found, and the folder that its paths start from.
+
+    `counted`: the files that count, if they are not all.
+    """
+
+    result: ProgramResult
+    folder: Path
+    counted: Container[bytes] | None = None
+
+
+async def _search(site: CallSite, options: Sequence[str], args: GrepArguments) -> SearchOutput:
+    if not args.glob:
+        return SearchOutput(*await run_ripgrep(site, options, args.path or "."))
+    return SearchOutput(*await run_with_glob(site, options, args.glob, args.path or "."))
+
+
+def _max_count(args: GrepArguments, limit: int) -> int:
+    """How many matches of one file ripgrep shows at most."""
+    return args.offset + limit + 1
+
+
+def _is_capped(output: bytes, args: GrepArguments, limit: int) -> bool:
+    """Whether a file may have more matches than ripgrep was asked for."""
+    if args.output_mode != "content" or output.count(b"\0") < _max_count(args, limit):
+        return False
+    names = Counter(line.partition(b"\0")[0] for line in output.split(b"\n"))
+    return max(names.values()) >= _max_count(args, limit)
 
 
 def _build_options(args: GrepArguments, limit: int) -> Iterator[str]:
@@ -88,36 +132,40 @@ def _build_options(args: GrepArguments, limit: int) -> Iterator[str]:
         yield from ("--count", "--null", "--with-filename")
     else:
         yield from ("--no-heading", "--with-filename", "--line-number", "--null")
-        # Of a very long line only the match is shown.
-        yield from (f"--max-columns={MAX_COLUMNS}", "--max-columns-preview")
-        yield f"--max-count={args.offset + limit + 1}"
+        yield from ("--column", f"--max-count={_max_count(args, limit)}")
         yield f"--after-context={args.after_context or args.context}"
         yield f"--before-context={args.before_context or args.context}"
     if args.ignore_case:
         yield "--ignore-case"
     if args.multiline:
         yield from ("--multiline", "--multiline-dotall")
-    if args.glob:
-        yield f"--glob={args.glob}"
     if args.type:
         yield f"--type={args.type}"
 
 
+def _build_filters(args: GrepArguments) -> list[str]:
+    """Options that say which files are searched."""
+    glob = [f"--glob={args.glob}"] if args.glob else []
+    return [*glob, f"--type={args.type}"] if args.type else glob
+
+
 def _select_first(
-    output: bytes, mode: GrepOutputMode, limit: int
+    found: SearchOutput, mode: GrepOutputMode, limit: int
 ) -> tuple[int, list[tuple[bytes, bytes]]]:
     """The number of matches, and the first `limit` of them by path.
 
     There may be a hundred thousand: only those that are shown are split and sorted.
     """
+    output, counted = found.result.stdout, found.counted
     if mode == "files_with_matches":
         names = output.split(b"\0")[:-1]
+        names = names if counted is None else [name for name in names if name in counted]
         return len(names), [(name, b"") for name in nsmallest(limit, names)]
     lines = output.split(b"\n")[:-1]
     total = len(lines)
-    if output.count(b"\0") != total:
-        matches = sorted(_split_matches(lines), key=itemgetter(0))
-        return len(matches), matches[:limit]
+    if counted is not None or output.count(b"\0") != total:
+        matches = [one for one in _split_matches(lines) if counted is None or one[0] in counted]
+        return len(matches), sorted(matches, key=itemgetter(0))[:limit]
     # Each line begins with its file, so in byte order the lines of a file are together.
     if total > limit:
         last = nsmallest(limit, lines)[-1].partition(b"\0")[0] + b"\1"
@@ -139,13 +187,26 @@ def _split_matches(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 def _format_line(name: str, match_text: bytes, args: GrepArguments) -> str:
     """`path:12:text` for a match, `path-11-text` for a line of context."""
-    line = match_text.decode(errors="replace").removesuffix("\r")
     if args.output_mode == "files_with_matches":
         return name
     if args.output_mode == "count":
-        return f"{name}:{line}"
-    prefix = re.match(r"(\d+)([:-])", line)
+        return f"{name}:{match_text.decode(errors='replace')}"
+    prefix = re.match(rb"(\d+)(?:-|:(\d+):)", match_text)
     if prefix is None:
-        return line
-    number, mark, rest = prefix.group(1), prefix.group(2), line[prefix.end() :]
+        return _show_around(match_text, 0)
+    number, column = prefix.group(1).decode(), int(prefix.group(2) or 1) - 1
+    mark = "-" if prefix.group(2) is None else ":"
+    rest = _show_around(match_text[prefix.end() :], column)
     return f"{name}{mark}{number}{mark}{rest}" if args.line_numbers else f"{name}{mark}{rest}"
+
+
+def _show_around(line: bytes, column: int) -> str:
+    """A line, or of a very long one the part with the match."""
+    line = line.removesuffix(b"\r")
+    if len(line) <= MAX_COLUMNS:
+        return line.decode(errors="replace")
+    start = max(0, min(column - BYTES_BEFORE_MATCH, len(line) - MAX_COLUMNS))
+    end = start + MAX_COLUMNS
+    before = f"[{start} bytes] ..." if start else ""
+    after = f"... [{len(line) - end} more bytes]" if end < len(line) else ""
+    return f"{before}{line[start:end].decode(errors='ignore')}{after}"

@@ -5,8 +5,11 @@ Used by `glob` and `grep`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
+
+import msgspec
 
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
@@ -14,11 +17,13 @@ from treadle.core.ripgrep import find_ripgrep
 from treadle.tools.builtin.session import CallSite
 
 TIMEOUT = 30.0
+MAX_LEFT_OUT = 10
+_GLOB_CHARACTER, _QUOTE = re.compile(r"[\\*?\[\]{}!]"), r"\\\g<0>"
 MAX_OUTPUT_BYTES = 16 << 20
-# Hidden files are searched, but not the folders of version control.
-DEFAULT_OPTIONS = (
-    "--no-config", "--color=never", "--hidden", "--glob=!.git", "--glob=!.jj", "--glob=!.hg"
-)  # fmt: skip
+# Hidden files are searched, but not the folders of version control: of several globs the last
+# one counts.
+DEFAULT_OPTIONS = ("--no-config", "--color=never", "--hidden")
+LAST_OPTIONS = ("--glob=!.git", "--glob=!.jj", "--glob=!.hg")
 
 
 async def run_ripgrep(
@@ -39,6 +44,21 @@ async def run_ripgrep(
         raise
 
 
+async def run_with_glob(
+    site: CallSite, options: Sequence[str], glob: str, given_path: str
+) -> tuple[ProgramResult, Path, Container[bytes]]:
+    """The same with a glob, and the files that count: for ripgrep a glob also matches files that
+    the project ignores."""
+    done, top = await run_ripgrep(site, [f"--glob={glob}", *options], given_path)
+    if not done.stdout:
+        return done, top, ()
+    listed, _ = await run_ripgrep(site, ["--files", "--null"], given_path)
+    is_truncated = done.is_truncated or listed.is_truncated
+    timed_out = done.timed_out or listed.timed_out
+    done = msgspec.structs.replace(done, is_truncated=is_truncated, timed_out=timed_out)
+    return done, top, frozenset(listed.stdout.split(b"\0"))
+
+
 async def _run_in_folder(
     site: CallSite, options: Sequence[str], folder: Path, target: str
 ) -> ProgramResult:
@@ -46,12 +66,37 @@ async def _run_in_folder(
     if program is None:
         raise ToolError("ripgrep is not installed; search with bash (grep -rn, find) instead")
     # Run inside the folder: ripgrep applies patterns with a slash to paths from its cwd.
-    argv = [program, *DEFAULT_OPTIONS, *options, "--", target]
+    argv = [program, *DEFAULT_OPTIONS, *options, *LAST_OPTIONS, "--", target]
     done = await site.execute(argv, timeout=TIMEOUT, limit=MAX_OUTPUT_BYTES, cwd=folder)
     if done.exit_code not in (0, 1) and not done.stdout and not done.timed_out:
         message = done.stderr.decode(errors="replace").strip().removeprefix("rg: ")
         raise ToolError(message[:2_000] or f"ripgrep failed with exit code {done.exit_code}")
     return done
+
+
+async def find_left_out(
+    site: CallSite, filters: Sequence[str], given_path: str
+) -> tuple[list[str], str]:
+    """Options that leave out the files that a rule denies, and a note that names them.
+
+    Found before the search: whether a denied file matches must not be told either."""
+    get = site.sessions.get_find_denied
+    find_denied = await get() if get is not None else None
+    if find_denied is None:
+        return [], ""
+    listed, top = await run_ripgrep(site, ["--files", "--null", *filters], given_path)
+    if listed.timed_out or listed.is_truncated:
+        raise ToolError("there are too many files to check which may be read; narrow the path")
+    names = [name.removeprefix(b"./") for name in listed.stdout.split(b"\0")[:-1]]
+    paths = {f"{top}/{name.decode(errors='surrogateescape')}": name for name in names}
+    denied = sorted(path[len(str(top)) + 1 :] for path in find_denied(list(paths)))
+    if not denied:
+        return [], ""
+    format_path = make_formatter(top, site)
+    shown = [format_path(name.encode(errors="surrogateescape")) for name in denied[:MAX_LEFT_OUT]]
+    more = f" and {len(denied) - len(shown)} more" if len(denied) > len(shown) else ""
+    note = f"\n(not searched, because a rule denies reading: {', '.join(shown)}{more})"
+    return [f"--glob=!/{re.sub(_GLOB_CHARACTER, _QUOTE, name)}" for name in denied], note
 
 
 def make_formatter(folder: Path, site: CallSite) -> Callable[[bytes], str]:
@@ -65,4 +110,10 @@ def incomplete_warning(done: ProgramResult) -> str:
     """A note on why the result is incomplete; "" if it is complete."""
     if done.timed_out:
         return f"\n(stopped after {TIMEOUT:g} s; there may be more: narrow the path or the pattern)"
-    return "\n(too much output; narrow the path or the pattern)" if done.is_truncated else ""
+    if done.is_truncated:
+        return "\n(too much output; narrow the path or the pattern)"
+    if done.exit_code in (0, 1):
+        return ""
+    problems = done.stderr.decode(errors="replace").strip().replace("rg: ", "").split("\n")
+    more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+    return f"\n(incomplete; not searched: {'; '.join(problems[:3])[:500]}{more})"

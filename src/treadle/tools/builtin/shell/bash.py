@@ -4,6 +4,7 @@ The workspace starts the processes and owns sandbox and limits. A background com
 task of the loop, which reports its end and ends it with the session.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +22,8 @@ from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
 CWD_NOTE = "[working directory is now {}]"
+INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
+MAX_INTERRUPTED_CHARS = 30_000
 _OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
 
@@ -72,9 +75,22 @@ class BashTool(BuiltinTool[BashArguments]):
         cwd = str(site.resolve(".")) if args.cwd else site.cwd
         if args.run_in_background:
             return await self._run_in_background(args, site, cwd)
+        shown = ""
+
+        def report(text: str) -> None:
+            nonlocal shown
+            shown = (shown + text)[-MAX_INTERRUPTED_CHARS:]
+            site.context.report_progress(text)
+
         try:
-            limit, report = parse_timeout(args.timeout), site.context.report_progress
+            limit = parse_timeout(args.timeout)
             done = await site.workspace.run(args.command, cwd=cwd, timeout=limit, on_output=report)
+        except asyncio.CancelledError:
+            if not shown.strip() or _is_task(site):
+                raise
+            # The result of an interrupted call is what it printed so far.
+            text = shown.rstrip("\n") + f"\n[{INTERRUPTED_NOTE}]"
+            return ToolOutput(text, is_error=True, data={"cwd": site.cwd})
         except WorkspaceError as error:
             if error.kind != "bad_cwd" or cwd != site.cwd or cwd == self.sessions.root:
                 raise
@@ -110,6 +126,12 @@ class BashTool(BuiltinTool[BashArguments]):
         finally:
             site.session.running_commands.pop(call_id, None)
             await kill_shielded(running)
+
+
+def _is_task(site: CallSite) -> bool:
+    """Whether the call has become a background task, whose output the loop keeps."""
+    tasks = site.context.tasks
+    return tasks is not None and any(t.call_id == site.context.call_id for t in tasks.list())
 
 
 def parse_timeout(timeout: float) -> float:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from treadle.apps.cli.commands.model_download import ProgressBar
+from treadle.apps.services.progress_bar import ProgressBar
 from treadle.models.embedded import DownloadProgress
 
 
@@ -18,7 +18,8 @@ class Clock:
         return self.now
 
 
-def test_on_a_terminal_the_bar_redraws_itself_with_pace_and_time_left():
+def test_on_a_terminal_the_bar_redraws_itself_with_pace_and_time_left(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     screen, clock = Screen(), Clock()
     bar = ProgressBar(screen, clock)
     bar.update(DownloadProgress("downloading", 0, 1_000_000_000))
@@ -28,7 +29,8 @@ def test_on_a_terminal_the_bar_redraws_itself_with_pace_and_time_left():
     text = screen.getvalue()
     assert text.count("\n") == 1
     last = text.rstrip("\n").rsplit("\r", 1)[1]
-    assert last.startswith("downloading [########......................]  25%  250.0 MB of 1.0 GB")
+    assert last.startswith("downloading [#####..............]  25%  250.0 MB of 1.0 GB")
+    assert max(map(len, text.split("\r"))) <= 80
     assert last.rstrip().endswith("25.0 MB/s, 30s left")
 
 

@@ -1,41 +1,18 @@
-"""`treadle models get`: downloads an embedded model and shows the progress.
-
-The download itself and its verification are in treadle.models.embedded. Used by models.py.
-"""
+"""Shows the progress of a download. Used by embedded_setup.py."""
 
 from __future__ import annotations
 
-import sys
+import shutil
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from treadle.apps.cli import exit_codes
 from treadle.core.text import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from treadle.models.embedded import DownloadProgress
 
 BAR_WIDTH = 30
-
-
-async def download_model(name: str) -> int:
-    from treadle.models.embedded import download_weights, find_weights, locate_weights
-
-    weights = find_weights(name)
-    present = locate_weights(weights)
-    if present is not None:
-        print(f"{weights.title} is already downloaded: {present}")
-        return exit_codes.SUCCESS
-    print(f"Downloading {weights.title}, {format_bytes(weights.size)}, {weights.license}.")
-    bar = ProgressBar(sys.stderr)
-    try:
-        path = await download_weights(weights.name, bar.update)
-    finally:
-        bar.finish()
-    print(f"Downloaded {weights.title}: {path}")
-    print(f"The model name `embedded` now means this one. {weights.note}")
-    return exit_codes.SUCCESS
 
 
 class ProgressBar:
@@ -58,7 +35,8 @@ class ProgressBar:
             self._stage = (progress.phase, progress.source)
             self._start, self._tenth = (self._clock(), progress.done), -1
         if self._is_terminal:
-            self._redraw(self._format_line(progress))
+            width = shutil.get_terminal_size().columns - 1
+            self._redraw(self._format_line(progress, width)[:width])
         elif progress.total and (tenth := progress.done * 10 // progress.total) > self._tenth:
             self._tenth = tenth
             print(self._format_line(progress), file=self._out, flush=True)
@@ -74,13 +52,16 @@ class ProgressBar:
             self._out.flush()
             self._last_line = line
 
-    def _format_line(self, progress: DownloadProgress) -> str:
+    def _format_line(self, progress: DownloadProgress, width: int = 200) -> str:
+        """The bar takes the room that the figures leave: a longer line could not be redrawn."""
         share = min(1.0, progress.done / progress.total) if progress.total else 0.0
-        filled = round(share * BAR_WIDTH)
-        bar = "#" * filled + "." * (BAR_WIDTH - filled)
         size = f"{format_bytes(progress.done)} of {format_bytes(progress.total)}"
         speed = self._format_speed(progress.done, progress.total)
-        return f"{progress.phase} [{bar}] {share:4.0%}  {size}{speed}"
+        figures = f"{share:4.0%}  {size}{speed}"
+        room = max(0, min(BAR_WIDTH, width - len(progress.phase) - len(figures) - 4))
+        filled = round(share * room)
+        bar = f"[{'#' * filled}{'.' * (room - filled)}] " if room else ""
+        return f"{progress.phase} {bar}{figures}"
 
     def _format_speed(self, done: int, total: int) -> str:
         start_time, start_bytes = self._start

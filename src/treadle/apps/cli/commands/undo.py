@@ -1,0 +1,204 @@
+"""`treadle undo`, `treadle redo` and `treadle sessions rewind`.
+
+They change only files of the current folder, list them, and leave alone what the user changed.
+Uses services/undo.py, like the terminal UI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.cli.exit_codes import ERROR, SUCCESS
+from treadle.apps.services import undo
+from treadle.core.errors import SessionNotFound
+from treadle.core.sanitize import escape_invisible, strip_escapes
+from treadle.sessions.library import Library
+
+if TYPE_CHECKING:
+    from treadle.sessions.log.journal import ResumedSession
+    from treadle.workspace.checkpoints import RestoreResult
+
+UNDO = "undo the file changes of the last turn; again: of the turn before it"
+REDO = "bring back what the last undo or rewind changed; again: the one before it"
+REWIND = "go back to before a turn: the conversation, and the files that the agent changed"
+_NOTE = "The files as they are now are saved first; `treadle redo` brings them back."
+
+
+def run_undo(arguments: list[str]) -> int:
+    return _run("undo", UNDO, arguments)
+
+
+def run_redo(arguments: list[str]) -> int:
+    return _run("redo", REDO, arguments)
+
+
+def _run(name: str, summary: str, arguments: list[str]) -> int:
+    prog = f"treadle {name}"
+    parser = argparse.ArgumentParser(prog=prog, description=summary)
+    add_undo_arguments(parser, name)
+    options = parser.parse_args(arguments)
+    return report_errors(prog, lambda: apply_last(options, Library()))
+
+
+def add_undo_arguments(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.set_defaults(action=name, do=apply_last)
+    parser.add_argument("id", nargs="?", help="the session (default: the last one of this folder)")
+    _add_common_arguments(parser)
+
+
+def add_rewind_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(do=rewind)
+    parser.add_argument("id", help="the session, as in `treadle sessions`")
+    parser.add_argument("turn", help="a number as in `treadle sessions turns ID`; -1 is the last")
+    scope = parser.add_mutually_exclusive_group()
+    for name, text in (
+        ("both", "the conversation and the files (default)"),
+        ("files", "only the files; the conversation stays"),
+        ("conversation", "only the conversation; the files stay"),
+    ):
+        scope.add_argument(f"--{name}", dest="only", action="store_const", const=name, help=text)
+    scope.add_argument("--only", choices=["conversation", "files"], help=argparse.SUPPRESS)
+    _add_common_arguments(parser)
+
+
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    text = "also restore this file, which you changed after the agent (repeatable)"
+    parser.add_argument("--include", metavar="PATH", action="append", default=[], help=text)
+    parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
+    parser.epilog = _NOTE
+
+
+# --- undo, redo ----------------------------------------------------------------------------
+
+
+def apply_last(options: argparse.Namespace, library: Library) -> int:
+    folder = Path.cwd()
+    if options.id:
+        session_dir = library.find(options.id, folder=folder)
+    elif (latest := library.find_latest(folder)) is not None:
+        session_dir = latest
+    else:
+        raise SessionNotFound(f"no session in {folder}")
+
+    async def work(resumed: ResumedSession) -> int:
+        checkpoints = undo.open_checkpoints(library, folder)
+        make_plan = undo.plan_undo if options.action == "undo" else undo.plan_redo
+        planned = await make_plan(checkpoints, session_dir)
+        if planned.plan.by("unknown"):
+            _confirm(options, undo.describe_plan(planned.plan), "Undo this?")
+        restored = await undo.run_restore(checkpoints, resumed.journal, planned, options.include)
+        if restored.written or restored.removed:
+            action = undo.describe_action(planned)
+            _append_notice(resumed, f"{action}: {undo.list_restored(restored)}")
+            print_line(escape_invisible(f"{action}: {undo.list_restored(restored)}"))
+        elif not restored.skipped:
+            print_line(escape_invisible(f"{undo.describe_action(planned)}: no files changed"))
+        return _report_skipped(restored, undo.list_left_alone(planned.plan, options.include))
+
+    return _with_session(library, session_dir, work)
+
+
+# --- rewind --------------------------------------------------------------------------------
+
+
+def rewind(options: argparse.Namespace, library: Library) -> int:
+    from treadle.sessions import history
+
+    with_files = options.only != "conversation"
+    folder = Path.cwd()
+    session_dir = library.find(options.id, folder=folder if with_files else None)
+    turn = history.find_turn(session_dir, options.turn)
+
+    async def work(resumed: ResumedSession) -> int:
+        # The files first: if that fails, the conversation still has the changes.
+        code = await rewind_files(resumed) if with_files else SUCCESS
+        if options.only != "files":
+            await history.rewind(resumed.journal, turn.turn_id)
+            print_line(f"conversation rewound to before turn {turn.number}")
+        return code
+
+    async def rewind_files(resumed: ResumedSession) -> int:
+        checkpoints = undo.open_checkpoints(library, folder)
+        planned = await undo.plan_rewind(checkpoints, session_dir, turn)
+        if planned is None:
+            print_error(f"no files to restore: the agent changed none since turn {turn.number}")
+            return ERROR if options.only == "files" else SUCCESS
+        lines, include = undo.describe_plan(planned.plan), list(options.include)
+        if planned.plan.by("agent", "both", "unknown"):
+            _confirm(options, lines, f"Restore {undo.count_changes(planned.plan)}?")
+            if not options.yes:
+                include += filter(_ask_to_include, undo.list_left_alone(planned.plan, include))
+        else:
+            _print_lines(lines)
+        restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
+        if restored.written or restored.removed:
+            _append_notice(resumed, undo.describe_action(planned))
+        print_line(escape_invisible(undo.list_restored(restored)))
+        return _report_skipped(restored, undo.list_left_alone(planned.plan, include))
+
+    return _with_session(library, session_dir, work)
+
+
+# --- questions and reports -----------------------------------------------------------------
+
+
+def _confirm(options: argparse.Namespace, lines: list[str], question: str) -> None:
+    _print_lines(lines)
+    if options.yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("nothing was changed; add --yes to do it without a question")
+    if not _ask(question):
+        raise UsageError("nothing was changed")
+
+
+def _ask_to_include(path: str) -> bool:
+    return _ask(f"You changed {escape_invisible(strip_escapes(path))}, too. Restore it as well?")
+
+
+def _ask(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _print_lines(lines: list[str]) -> None:
+    for line in lines:
+        print_line(escape_invisible(line))
+
+
+def _append_notice(resumed: ResumedSession, action: str) -> None:
+    """Tell the model, which remembers its own changes, when the session continues."""
+    from treadle.core.transcript import NoticeItem, RunTools, pending
+    from treadle.core.transcript.entries import ItemAdded
+
+    if not isinstance(pending(resumed.view.transcript), RunTools):  # open calls need results first
+        resumed.journal.append(ItemAdded(NoticeItem(f"The user {action}.", kind="files")))
+
+
+def _report_skipped(restored: RestoreResult, left_alone: list[str]) -> int:
+    for line in undo.list_skipped(restored):
+        print_error(escape_invisible(line))
+    if left_alone:
+        print_error("to restore a file that you changed, too, add --include PATH")
+    return ERROR if restored.skipped else SUCCESS
+
+
+def _with_session(
+    library: Library, session_dir: Path, work: Callable[[ResumedSession], Awaitable[int]]
+) -> int:
+    async def run() -> int:
+        resumed = library.resume(session_dir.name)  # locks the session
+        try:
+            return await work(resumed)
+        finally:
+            await resumed.journal.aclose()
+
+    return asyncio.run(run())

@@ -1,0 +1,60 @@
+"""The limits of a session for the user: which apply, where each was set, and `/budget`.
+
+The gates themselves are in policy/budgets.py; local_host.py changes their settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from treadle.apps.tui.host import LimitLine
+from treadle.core.contracts.observer import BaseObserver
+from treadle.core.errors import ConfigError
+from treadle.core.events import Event, TurnFinished
+from treadle.core.text import format_dollars
+
+USAGE = "usage: /budget USD, /budget tokens N or /budget time SECONDS"
+_SETTINGS = {"cost": "max_cost", "tokens": "max_tokens", "time": "max_time"}
+
+
+class LimitReport(BaseObserver):
+    """Names the limits when one of them stops a turn."""
+
+    def __init__(
+        self, list_limits: Callable[[], Sequence[LimitLine]], notify: Callable[[str], None]
+    ) -> None:
+        self._list_limits = list_limits
+        self._notify = notify
+
+    def on_event(self, event: Event) -> None:
+        if type(event) is TurnFinished and event.result.reason == "budget_exceeded":
+            limits = self._list_limits()
+            if limits:
+                self._notify(format_limits(limits))
+
+
+def format_limits(limits: Sequence[LimitLine]) -> str:
+    lines = [f"{_format_limit(limit)}, set by {limit.origin}" for limit in limits]
+    return "\n".join([*lines, "/budget 10 allows $10 for this session, then send a message"])
+
+
+def _format_limit(limit: LimitLine) -> str:
+    if limit.setting == "max_cost":
+        spent = "an unknown amount" if limit.used is None else format_dollars(limit.used)
+        return f"max_cost: {spent} of {format_dollars(limit.value)} spent"
+    if limit.setting == "max_tokens":
+        return f"max_tokens: {limit.used or 0:,.0f} of {limit.value:,.0f} tokens used"
+    return f"max_time: {limit.value:g} seconds for a turn"
+
+
+def parse_budget(arguments: str) -> tuple[str, float]:
+    """The setting and its value: `10`, `$10`, `tokens 500000`, `time 600`."""
+    *kind, amount = arguments.split()
+    name = " ".join(kind) or "cost"
+    try:
+        value = float(amount.removeprefix("$").replace(",", ""))
+    except ValueError:
+        raise ConfigError(USAGE) from None
+    if name not in _SETTINGS or not 0 < value < float("inf"):
+        raise ConfigError(USAGE)
+    return _SETTINGS[name], value

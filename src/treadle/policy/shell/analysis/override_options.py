@@ -1,0 +1,224 @@
+"""The options and words with which programs run other code than a prefix rule says. Tables only.
+
+An option that ends in `?` counts only if its value may be a path. To add a program: one line.
+Used by `overrides.py`, which explains how the options are matched.
+"""
+
+import re
+
+from treadle.policy.wordset import word_set
+
+_NODE_TEST_OPTIONS = (
+    "--config --rootDir --root --setupFiles --setupFilesAfterEnv --globalSetup --globalTeardown "
+    "--testRunner --runner --transform --resolver --reporters? --reporter? --testEnvironment? "
+    "--environment? --watchPlugins --preset --projects --roots --modulePaths --moduleDirectories "
+    "--moduleNameMapper --snapshotSerializers --testSequencer --prettierPath --require --import "
+    "--loader --experimental-loader --node-option --node-options --plugin --rulesdir --parser? "
+    "--resolve-plugins-relative-to --opts --package --preload --inspect --inspect-brk"
+)
+_PACKAGE_MANAGER_OPTIONS = (
+    "--prefix --cwd --dir -C --script-shell --shell --node-options --userconfig --globalconfig "
+    "--registry --global -g --location --init-module --cafile --ignore-scripts=false "
+    "--global-dir --store-dir --virtual-store-dir --modules-dir --modules-folder --lockfile-dir "
+    "--use-yarnrc --config. --pnpmfile --env-file --proxy --https-proxy --call -c"
+)
+_CONTAINER_OPTIONS = (
+    "-v --volume --mount --privileged --pid --ipc --uts --userns --cgroupns --device "
+    "--device-cgroup-rule --cap-add --security-opt --volumes-from --env-file --host -H --context "
+    "--config --tlscacert --tlscert --tlskey --url --connection --identity --root --runroot "
+    "--storage-opt --runtime --hooks-dir --conmon --secret --ssh --build-context --iidfile "
+    "--cidfile --output --metadata-file --project-directory --gpus --authfile --cert-dir --rootfs "
+    "--network=host --network=container --net=host --net=container --allow --address --cni-path"
+)
+_CLUSTER_OPTIONS = (
+    "--kubeconfig --context --cluster --server -s --user --token --as --as-group --as-uid "
+    "--client-certificate --client-key --certificate-authority --insecure-skip-tls-verify "
+    "--cache-dir --username --password --raw --enable-exec --enable-helm --enable-alpha-plugins "
+    "--helm-command --env --mount --network --load-restrictor --profile"
+)
+_OPTION_LINES: dict[str, str] = {
+    "make gmake": "--directory --file --makefile --eval --include-dir -C -f -I -E "
+    "--environment-overrides -e",
+    "npm pnpm yarn npx pnpx bunx": f"{_PACKAGE_MANAGER_OPTIONS} {_NODE_TEST_OPTIONS}",
+    "bun": f"{_PACKAGE_MANAGER_OPTIONS} {_NODE_TEST_OPTIONS} -r -e -p --eval --print --define",
+    "jest vitest mocha ava tap nyc c8 cypress playwright karma":
+        f"{_NODE_TEST_OPTIONS} -c -r -R? -n --project? --config-file --node-arg --file",
+    "eslint stylelint prettier biome":
+        f"{_NODE_TEST_OPTIONS} -c --format? -f? --formatter? --custom-formatter --custom-syntax "
+        "--plugin-search-dir --config-basedir --config-path",
+    "webpack vite rollup esbuild parcel gulp grunt next nuxt astro babel swc tsup nx turbo lerna":
+        f"{_NODE_TEST_OPTIONS} -c --gulpfile --gruntfile -f --cwd --base --tasks "
+        "--inject --tsconfig --api --token --team -r",
+    "cargo": "--manifest-path --config -Z -C --path --git --registry --index --root --token",
+    "go": "-C -exec -toolexec -vettool -overlay -modfile -gccgoflags -compiler -pkgdir -w",
+    "docker podman nerdctl finch docker-compose podman-compose buildah": _CONTAINER_OPTIONS,
+    "kubectl oc kustomize stern": _CLUSTER_OPTIONS,
+    "helm helmfile":
+        f"{_CLUSTER_OPTIONS} --kube-context --kube-apiserver --kube-token --kube-as-user "
+        "--kube-ca-file --post-renderer --post-renderer-args --repository-config "
+        "--repository-cache --registry-config --repo --ca-file --cert-file --key-file --keyring "
+        "--helm-binary --set-file --output-dir --pass-credentials",
+    "terraform tofu terragrunt":
+        "-chdir -var-file -plugin-dir -state -state-out -backup -out -backend-config -from-module "
+        "-destroy -replace -generate-config-out -test-directory --terragrunt-tfpath "
+        "--terragrunt-config --terragrunt-working-dir --terragrunt-source",
+    "pytest py.test": "-p --rootdir -c --config-file --confcutdir -o --override-ini --basetemp "
+    "--pdbcls --pyargs --cov-config --pastebin --import-mode --ds --dc --tx -d --rsyncdir",
+    "tox nox": "-c --conf --workdir --root --override -x -f --noxfile --installpkg --runner "
+    "--default-venv-backend --force-venv-backend --result-json --script-mode -i --index-url",
+    "mypy dmypy": "--config-file --python-executable --shadow-file --install-types --status-file",
+    "flake8 pylint pycodestyle pydocstyle bandit":
+        "--config --append-config --rcfile --init-hook --load-plugins --enable-extensions "
+        "--format? --require-plugins -c --configfile --ini",
+    "isort": "--formatter --settings-path --sp",
+    "coverage": "--rcfile",
+    "uv uvx": "--with --with-editable --with-requirements --project --directory --index "
+    "--index-url -i --extra-index-url --default-index --find-links -f --env-file --python? -p? "
+    "--script -s --config-file --from --target -t --prefix --root --no-project "
+    "--override --build-constraint --no-build-isolation --config-setting -C "
+    "--allow-insecure-host --system --break-system-packages --editable -e --keyring-provider",
+    "poetry pdm hatch rye pipenv pipx conda mamba pixi":
+        "--directory -C --project -P -p --source --config -c --python --prefix --index-url "
+        "--index -i --extra-index-url --pypi-mirror --pip-args --spec --preinstall --editable -e "
+        "--channel --override-channels --file -f --cache-dir --data-dir --manifest-path --global",
+    "pip pip3": "--target -t --prefix --root --index-url -i --extra-index-url --find-links -f "
+    "--trusted-host --proxy --cert --client-cert --src --log --cache-dir --python "
+    "--config-settings -C --global-option --build-option --install-option --editable -e "
+    "--break-system-packages --report --no-build-isolation --keyring-provider --user",
+    "gradle gradlew ./gradlew":
+        "-p --project-dir -b --build-file -c --settings-file -I --init-script -g "
+        "--gradle-user-home --include-build --project-cache-dir -D --system-prop "
+        "--write-verification-metadata",
+    "mvn mvnw ./mvnw mvnd": "-f --file -s --settings -gs --global-settings -t --toolchains -gt "
+    "--global-toolchains -l --log-file -b --builder -ps --project-settings",
+    "sbt ant lein": "-f -file -buildfile -lib -D -J -java-home -sbt-jar -sbt-dir -ivy -sbt-boot "
+    "-propertyfile -logger -listener -inputhandler -main",
+    "dotnet msbuild": "--settings -s --test-adapter-path --logger? --property --project "
+    "--configfile --source -p: /p: /property: -property: "
+    "--tool-path --add-source --packages -logger: /logger: -l: /l: -t: /t: -target: /target: "
+    "--additionalprobingpath --additional-deps --runtimeconfig --depsfile -e --environment",
+    "cmake": "-C -P -E --toolchain --install --debugger-pipe --install-prefix --open",
+    "ninja samu": "-f -t",
+    "meson": "--native-file --cross-file --wrapper --gdb-path --gdb --setup --destdir --prefix",
+    "ctest": "-S -SP -D -T --script --script-new-process --build-and-test --build-makeprogram "
+    "--test-command --build-generator --overwrite --dashboard --build-options",
+    "bazel bazelisk": "--run_under --script_path --override_repository --override_module "
+    "--inject_repository --bazelrc --action_env --host_action_env --test_env --shell_executable "
+    "--workspace_status_command --crosstool_top --package_path --host_jvm_args --repo_env "
+    "--extra_toolchains --output_base --output_user_root --distdir --registry --remote_executor "
+    "--remote_cache --bes_backend --server_javabase --credential_helper --tls_client_key "
+    "--symlink_prefix",
+    "just": "--shell --chooser --justfile -f --working-directory -d --set --shell-arg "
+    "--shell-command --dotenv-path --dotenv-filename --command -c --edit --global-justfile -g",
+    "task go-task": "--taskfile -t --dir -d --global -g --insecure --download",
+    "rake": "-f --rakefile -r --require -I --libdir -R --rakelibdir -e --execute -E "
+    "--execute-continue -p --execute-print -C --directory -g --system",
+    "invoke inv fab": "-c --collection -r --search-root -f --config -i --identity -H --hosts -S",
+    "bundle": "--gemfile --path --system --shebang --binstubs",
+    "rspec cucumber rubocop": "-r --require -I --options -O --default-path --pattern -P "
+    "--format? -f? --config -c --plugin",
+    "composer": "--working-dir -d --repository",
+    "phpunit pest phpstan psalm phpcs rector paratest":
+        "--configuration -c --bootstrap --printer --extension --include-path --loader "
+        "--autoload-file -a --config --standard? --plugin --runner --phpunit --passthru-php -d",
+    "deno": "--allow-all -A --allow-run --allow-ffi --allow-write --allow-env --allow-net "
+    "--allow-sys --allow-import --allow-scripts --config -c --import-map --reload --lock? --cert "
+    "--preload --env-file --unsafely-ignore-certificate-errors --v8-flags --inspect "
+    "--inspect-brk --inspect-wait --root --global -g",
+    "gh glab": "--hostname --show-token --web --editor --with-token --body-file --input",
+    "aws gcloud az": "--profile --endpoint-url --configuration --flags-file --access-token-file "
+    "--account --impersonate-service-account --credential-file-override --no-verify-ssl "
+    "--ca-bundle --cli-input-json --cli-input-yaml --subscription",
+    "heroku doctl flyctl vercel netlify wrangler":
+        "--access-token -t --token --context --config -c --api-url --local-config "
+        "--global-config --auth --site --cwd --env-file",
+    "ansible ansible-playbook ansible-lint":
+        "-i --inventory -M --module-path --vault-password-file --vault-id --private-key "
+        "--key-file --connection -c --become -b --become-method --extra-vars -e --playbook-dir "
+        "--ssh-common-args --ssh-extra-args --sftp-extra-args --scp-extra-args --rules-dir -r",
+    "swift xcodebuild swiftc zig":
+        "--package-path --scratch-path --build-path -Xswiftc -Xcc -Xlinker -Xcxx --toolchain "
+        "--swift-sdks-path --config-path --disable-sandbox -project -workspace -derivedDataPath "
+        "-xcconfig -toolchain --zig-lib-dir --test-cmd --build-file --build-runner "
+        "--prefix -load-plugin-library -load-plugin-executable "
+        "-plugin-path -xctestrun",
+    "flutter dart": "--packages --dart-define-from-file --local-engine --enable-vm-service "
+    "--observe --directory -C --configuration",
+    "cabal stack": "--with-ghc --with-compiler --with-gcc --with-hc-pkg --project-file "
+    "--project-dir --stack-yaml --exec --ghc-options --config-file --test-wrapper "
+    "--stack-root --extra-prog-path --with-ld --with-ar",
+    "mix": "--require -r --eval -e --formatter",
+    "pre-commit": "-c --config",
+    "mysql mysqldump mariadb psql redis-cli mongosh":
+        "--defaults-file --defaults-extra-file --init-command --pager --plugin-dir --tee --eval "
+        "-e --file -f --command -c --variable -v --set --log-file -L",
+    "javac kotlinc scalac": "-processor -processorpath --processor-path -J -Xplugin "
+    "--processor-module-path -Xbootclasspath --patch-module --system",
+    "sphinx-build mkdocs hugo jekyll": "-c -D --config-file -f --config --plugins --theme "
+    "--source -s --themesDir --configDir",
+}  # fmt: skip
+
+# program -> option -> whether it counts only if its value may be a path
+OVERRIDE_OPTIONS: dict[str, dict[str, bool]] = {
+    name: {o.rstrip("?"): o.endswith("?") for o in options.split()}
+    for names, options in _OPTION_LINES.items()
+    for name in names.split()
+}
+# They choose another project: a rule that names only the program covers them.
+PROJECT_OPTIONS = word_set(
+    "-C -f --file --makefile --directory --dir --cwd --manifest-path --prefix --project "
+    "--project-dir --working-directory --working-dir --rakefile --justfile --taskfile"
+)
+# Their options are whole words after one dash: letters cannot be joined.
+WORD_OPTION_PROGRAMS = word_set(
+    "go terraform tofu terragrunt mvn mvnw ./mvnw mvnd gradle gradlew ./gradlew sbt ant dotnet "
+    "msbuild cmake ctest swift swiftc xcodebuild javac kotlinc scalac"
+)
+# Their long options may be abbreviated.
+ABBREVIATION_PROGRAMS = word_set(
+    "make gmake npm pip pip3 rake rspec flake8 pylint mypy isort ansible ansible-playbook coverage"
+)
+# Words after `--` are for a script of the project, which the rule allows with any words.
+SCRIPT_RUNNERS = word_set("npm pnpm yarn bun")
+_WORD_LINES: dict[str, str] = {
+    "kubectl oc": r"(?:.*,)?secrets?(?:[/,].*)?|token|view|proxy|debug|edit|plugin",
+    "gh glab": r"token|secret|api|extension|alias|config|ssh-key|gpg-key|setup-git|codespace",
+    "gcloud": r"print-(?:access|identity)-token|config-helper|ssh|scp",
+    "aws": r"configure|get-session-token|get-secret-value|get-login-password|get-token|ssh|"
+    r"export-credentials",
+    "az": r"get-access-token|secret|keys|show-connection-string|rest|run-command",
+    "npm pnpm yarn bun": r"config|token|login|adduser|exec|dlx|explore",
+    "pip pip3": r"config|download",
+    "docker podman nerdctl": r"plugin|context|login|save|export|commit|swarm|secret|machine|trust",
+    "terraform tofu": r"console|login|output|state|import|taint|force-unlock",
+    "helm": r"plugin|get|registry|push",
+    "heroku doctl flyctl vercel netlify wrangler": r"config(?::get)?|auth(?::token)?|"
+    r"token|env|secrets?|ssh",
+    "cargo": r"\+.*|login|install|publish|owner",
+    "poetry pdm hatch": r"config|source|publish|self|plugin",
+    "gem bundle": r"config|env|plugin|server|console|open",
+    "composer": r"config|exec|global",
+    "go": r"generate|tool|.*@.*",
+    "mvn mvnw ./mvnw mvnd": r"exec:.*|antrun:.*|[^-].*:.*:.*",
+}
+# Subcommands that print secrets or run other code.
+OVERRIDE_WORDS = {
+    name: re.compile(pattern) for names, pattern in _WORD_LINES.items() for name in names.split()
+}
+_TARGET_LINES = {  # programs whose operands are targets or tasks, and their options with a value
+    "make gmake": "-j --jobs -l --load-average -o -W -O",
+    "ninja samu": "-j -k -l -d",
+    "gradle gradlew ./gradlew": "-x --exclude-task --tests --max-workers --console --warning-mode",
+    "mvn mvnw ./mvnw mvnd": "-pl --projects -P -T --threads -rf --resume-from -D --define",
+    "ant sbt rake task go-task gulp grunt invoke inv fab": "",
+}
+TARGET_PROGRAMS = {
+    name: word_set(options) for names, options in _TARGET_LINES.items() for name in names.split()
+}
+# `uv run pytest …`: after these words follows another program.
+RUNNER_WORDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("uv", "poetry", "pdm", "hatch", "rye", "pipenv", "pixi"), word_set("run")),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), word_set("exec x dlx run")),
+    "bundle": word_set("exec"), "coverage": word_set("run"),
+    **dict.fromkeys(("npx", "bunx", "pnpx", "uvx"), word_set("")),
+}  # fmt: skip

@@ -1,0 +1,87 @@
+"""When the agent changed files, and what undo, redo and rewind did to them, from the log.
+
+Knows trees only by their names; workspace/checkpoints has the files. Used by apps/services/undo.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.transcript.entries import Checkpoint, Restore, TurnBegan
+from treadle.sessions.log.journal import read_records
+
+
+class WorkSpan(msgspec.Struct, frozen=True):
+    """The files before and after the work of a turn; `seq` is the first entry of the turn.
+
+    If the program was killed, the end is the next state that is known, or "" for the current one.
+    """
+
+    seq: int
+    before: str
+    after: str = ""
+    is_interrupted: bool = False
+
+
+class PastRestore(msgspec.Struct, frozen=True):
+    """An undo or a rewind that a redo can take back, and the turns whose changes it took back."""
+
+    restore: Restore
+    tree_before: str
+    turn_seqs: frozenset[int]
+
+
+class FileHistory(msgspec.Struct, frozen=True):
+    """Also of turns that a rewind removed from the conversation: their files may be left."""
+
+    spans: tuple[WorkSpan, ...]
+    restores: tuple[PastRestore, ...]
+
+    def list_spans(self, first_seq: int, last_seq: int | None = None) -> list[WorkSpan]:
+        """The spans of these turns that are not undone, oldest first."""
+        undone = {seq for past in self.restores for seq in past.turn_seqs}
+        return [
+            span
+            for span in self.spans
+            if first_seq <= span.seq
+            and (last_seq is None or span.seq <= last_seq)
+            and span.seq not in undone
+        ]
+
+
+def read_file_history(session_dir: Path) -> FileHistory:
+    spans: list[WorkSpan] = []
+    restores: list[PastRestore] = []
+    seq = 0
+    for record, entry in read_records(session_dir):
+        match entry:
+            case TurnBegan():
+                seq = record.seq
+            case Checkpoint(restore=None):
+                _add_checkpoint(spans, seq, entry)
+            case Checkpoint(restore=Restore(action="redo")):
+                del restores[-1:]
+            case Checkpoint(restore=Restore() as restore):
+                turns = {span.seq for span in spans if span.seq >= restore.seq}
+                covered = {restore.seq} if restore.action == "undo" else turns
+                restores.append(PastRestore(restore, entry.tree, frozenset(covered)))
+            case _:
+                pass
+    if spans and not spans[-1].after:
+        spans[-1] = msgspec.structs.replace(spans[-1], is_interrupted=True)
+    return FileHistory(tuple(spans), tuple(restores))
+
+
+def _add_checkpoint(spans: list[WorkSpan], seq: int, entry: Checkpoint) -> None:
+    last = spans[-1] if spans else None
+    is_same_turn = last is not None and last.seq == seq
+    # Earlier versions do not say which side it is: the first of a turn is before it.
+    if entry.side == "after" or (not entry.side and is_same_turn):
+        if last is not None and is_same_turn:
+            spans[-1] = msgspec.structs.replace(last, after=entry.tree)
+        return
+    if last is not None and not last.after:
+        spans[-1] = msgspec.structs.replace(last, after=entry.tree, is_interrupted=True)
+    spans.append(WorkSpan(seq, entry.tree))

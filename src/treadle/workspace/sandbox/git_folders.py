@@ -1,0 +1,264 @@
+"""The git folders around and inside a workspace, as the sandbox sees them.
+
+Which git folders outside the workspace belong to it (a repository above it, the one that it is a
+linked worktree or a submodule of), and whether what a command made in a git folder is harmless. It
+runs no git: the settings of a repository could run code. Used by `bubblewrap.py` and
+`created_paths.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from treadle.core.protected_paths import GIT_FOLDER, word_set
+
+MAX_CONFIG_BYTES = 1 << 20
+MAX_BLOB_BYTES = 8 << 20
+
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
+_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
+
+_HARMLESS_KEYS = word_set(
+    """
+    core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.ignorecase
+    core.precomposeunicode core.symlinks core.autocrlf core.eol core.safecrlf core.abbrev
+    extensions.objectformat extensions.refstorage extensions.partialclone remote.url
+    remote.fetch remote.tagopt remote.promisor remote.partialclonefilter branch.remote
+    branch.merge branch.rebase submodule.active submodule.url user.name user.email
+    init.defaultbranch pull.rebase pull.ff push.default push.autosetupremote
+    """
+)
+"""Settings that `git init`, `git clone` and `git remote` write, and that run nothing."""
+
+
+# ------------------------------------------------------------------ outside the workspace
+
+
+def find_outer_git_folders(root: Path, homes: Sequence[Path]) -> list[Path]:
+    """What git needs to read outside of `root` in order to work in it."""
+    for folder in (root, *root.parents):
+        if folder != root and (folder in homes or folder == Path("/")):
+            return []  # a repository of the home folder is not the project's
+        entry = folder / GIT_FOLDER
+        if entry.is_symlink() or not entry.exists():
+            continue
+        needed = [] if folder == root else [entry]
+        if entry.is_file():
+            needed += _find_linked(entry)
+        elif not _is_git_folder(entry):
+            continue
+        return [path for path in needed if not path.is_relative_to(root)]
+    return []
+
+
+def _find_linked(link: Path) -> list[Path]:
+    """The git folders that a `.git` file names. They have to name it too: a file of the project
+    must not make any other folder of the user visible."""
+    target = read_git_link(link)
+    if target is None:
+        return []
+    target = target.resolve()
+    back = _read_text(target / "gitdir")
+    if back is not None:  # of a linked worktree
+        common, is_ours = target.parent.parent, _join(target, back) == link
+        is_ours = is_ours and target.parent.name == "worktrees"
+    else:  # of a submodule
+        worktree = dict(_read_settings(target / "config")).get("core.worktree", "")
+        common, is_ours = target, bool(worktree) and _join(target, worktree) == link.parent
+    return [common] if is_ours and _is_git_folder(common) else []
+
+
+def read_git_link(link: Path) -> Path | None:
+    """The folder that a `.git` file names."""
+    kind, _, target = (_read_text(link) or "").strip().partition(":")
+    return _join(link.parent, target) if kind == "gitdir" else None
+
+
+def _join(folder: Path, text: str) -> Path:
+    return Path(os.path.normpath(folder / text.strip()))
+
+
+def _is_git_folder(path: Path) -> bool:
+    return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
+
+
+# ------------------------------------------------------------------ made by a command
+
+
+def list_harmful_parts(path: Path, root: Path) -> list[Path]:
+    """What git on the host would run or follow, in a `.git` folder or file that was made."""
+    if path.is_symlink():
+        return [path]
+    if path.is_file():
+        return [] if _is_link_into(path, root / GIT_FOLDER) else [path]
+    return list_harmful_files(path, is_module=False) + list_harmful_modules(path / "modules")
+
+
+def list_harmful_modules(folder: Path) -> list[Path]:
+    """The same for the git folders of submodules in `.git/modules`."""
+    if folder.is_symlink():
+        return [folder]
+    parts: list[Path] = []
+    for module in _list_modules(folder):
+        parts += [module] if module.is_symlink() else list_harmful_files(module, is_module=True)
+    return parts
+
+
+def list_harmful_files(git: Path, *, is_module: bool) -> list[Path]:
+    """The same for one git folder, without the modules in it."""
+    harmful = [
+        file
+        for name in ("config.worktree", "commondir", "info/attributes")
+        if os.path.lexists(file := git / name)
+    ]
+    config = git / "config"
+    if os.path.lexists(config) and not is_harmless_config(config, is_module=is_module):
+        harmful.append(config)
+    return harmful + list_hooks(git / "hooks")
+
+
+def list_hooks(hooks: Path) -> list[Path]:
+    """The hooks that git runs; samples are none."""
+    if hooks.is_symlink():
+        return [hooks]
+    if not hooks.is_dir():
+        return []
+    return [hook for hook in hooks.iterdir() if hook.suffix != ".sample" or hook.is_symlink()]
+
+
+def is_harmless_config(path: Path, *, is_module: bool = False) -> bool:
+    """Whether a git configuration has only settings that run nothing."""
+    settings = None if path.is_symlink() else list(_read_settings(path))
+    if settings is None:
+        return False
+    allowed = _HARMLESS_KEYS | ({"core.worktree"} if is_module else set())
+    return all(key in allowed and "::" not in value for key, value in settings)
+
+
+def _list_modules(folder: Path) -> Iterator[Path]:
+    """The git folders of submodules; their names may have slashes."""
+    for top, names, files in os.walk(folder):
+        if "HEAD" in files:
+            yield Path(top)
+            names[:] = [name for name in names if name == "modules"]
+        for name in names:
+            if (Path(top) / name).is_symlink():
+                yield Path(top) / name
+
+
+def _is_link_into(link: Path, git: Path) -> bool:
+    """Whether a `.git` file names a worktree or submodule of the repository of the workspace."""
+    target = read_git_link(link)
+    if target is None or git.is_symlink():
+        return False
+    inside = [git / "worktrees", git / "modules"]
+    if Path(os.path.realpath(target)) != target or not any(map(target.is_relative_to, inside)):
+        return False
+    files = list_harmful_files(target, is_module=True)
+    common = _read_text(target / "commondir")
+    if target.parent == git / "worktrees" and common and _join(target, common) == git:
+        files = [file for file in files if file.name != "commondir"]
+    return not files
+
+
+# ------------------------------------------------------------------ content that git has
+
+
+class KnownBlobs:
+    """Which contents a repository had before a time: a checkout may bring them.
+
+    The time of an object is that of its file's last change, which a command cannot set back.
+    """
+
+    def __init__(self, git: Path, before_ns: int) -> None:
+        self._objects, self._before_ns = git / "objects", before_ns
+        self._indexes: list[bytes] | None = None
+
+    def has_file(self, path: Path) -> bool:
+        try:
+            if path.is_symlink():
+                data = os.fsencode(path.readlink())
+            elif path.stat().st_size <= MAX_BLOB_BYTES:
+                data = path.read_bytes()
+            else:
+                return False
+        except OSError:
+            return False
+        digest = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
+        name = digest.hexdigest()
+        return self._is_old(self._objects / name[:2] / name[2:]) or self._is_packed(digest.digest())
+
+    def _is_old(self, path: Path) -> bool:
+        try:
+            return path.lstat().st_ctime_ns < self._before_ns
+        except OSError:
+            return False
+
+    def _is_packed(self, digest: bytes) -> bool:
+        if self._indexes is None:
+            packs = sorted(self._objects.glob("pack/*.idx"))
+            self._indexes = [pack.read_bytes() for pack in packs if self._is_old(pack)]
+        return any(_has_object(index, digest) for index in self._indexes)
+
+
+def _has_object(index: bytes, digest: bytes) -> bool:
+    """Whether a pack index of version 2 lists an object."""
+    if index[:8] != b"\xfftOc\0\0\0\x02" or len(index) < 1032:
+        return False
+    table = struct.unpack_from(">256I", index, 8)
+    low, high = (table[digest[0] - 1] if digest[0] else 0), table[digest[0]]
+    while low < high:
+        middle = (low + high) // 2
+        at = 1032 + middle * 20
+        if index[at : at + 20] == digest:
+            return True
+        low, high = (middle + 1, high) if index[at : at + 20] < digest else (low, middle)
+    return False
+
+
+# ------------------------------------------------------------------ reading
+
+
+def _read_settings(path: Path) -> Iterator[tuple[str, str]]:
+    """(key, value) of a configuration, keys without subsections; a line that is not understood
+    is a key of its own, which no list has."""
+    text = _read_text(path)
+    if text is None:
+        yield "unreadable", ""
+        return
+    section = ""
+    for line in text.splitlines():
+        line = line.strip()
+        if not line or line[0] in "#;":
+            continue
+        header = _SECTION.match(line)
+        if header is not None:
+            section, line = header.group(1).lower(), line[header.end() :].strip()
+            if not line:
+                continue
+        entry = _ENTRY.fullmatch(line)
+        if entry is None or line.endswith("\\"):
+            yield f"not understood: {line[:80]}", ""
+            continue
+        yield f"{section}.{entry.group(1).lower()}", (entry.group(2) or "").strip().strip('"')
+
+
+def _read_text(path: Path) -> str | None:
+    """The text of a small regular file; None if it is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_CONFIG_BYTES:
+            return None
+        return os.read(fd, MAX_CONFIG_BYTES).decode(errors="replace")
+    finally:
+        os.close(fd)

@@ -1,0 +1,96 @@
+"""A newcomer without a key: which model answers, and how a better one comes."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.apps.program import run
+from treadle.apps.services import embedded_setup
+from treadle.apps.settings import Settings
+from treadle.models.embedded import Weights, locate_weights, weights
+from treadle.models.registry.default_model import DefaultModel
+
+FILE = b"weights" * 1_000
+NO_MODEL = DefaultModel("embedded", "no key", "none", is_available=False)
+
+
+class _Hub(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(FILE)))
+        self.end_headers()
+        self.wfile.write(FILE)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def better(monkeypatch: pytest.MonkeyPatch) -> Iterator[Weights]:
+    """One known embedded model, which a hub on loopback has and this machine has not."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    digest = hashlib.sha256(FILE).hexdigest()
+    url = f"http://127.0.0.1:{server.server_port}/better.gguf"
+    made = Weights("better", "Better", "better.gguf", len(FILE), digest, "MIT", "a note", url=url)
+    for name, value in (("QWEN_CODER", made), ("SMOLLM2", made), ("ALL_WEIGHTS", (made,))):
+        monkeypatch.setattr(weights, name, value)
+    monkeypatch.setattr(weights, "has_engine", lambda: True)
+
+    async def find() -> DefaultModel:
+        return NO_MODEL
+
+    monkeypatch.setattr("treadle.models.registry.default_model.find_default_model", find)
+    yield made
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize("name", ["embedded/better", "embedded", ""])
+async def test_an_embedded_model_that_is_needed_and_missing_is_downloaded(better, name, capsys):
+    await embedded_setup.download_named(Settings(model=name))
+    assert locate_weights(better) is not None
+    assert "Downloading Better, 7.0 KB, MIT." in capsys.readouterr().err
+
+
+def test_the_better_model_is_offered_once_and_yes_is_the_default(better, capsys):
+    questions: list[str] = []
+
+    def ask(question: str) -> str:
+        questions.append(question)
+        return ""
+
+    embedded_setup.offer_better(ask)
+    assert questions == ["Download Better now (7.0 KB)? [Y/n] "]
+    assert locate_weights(better) is not None
+    assert "No key of a provider is set" in capsys.readouterr().out
+    embedded_setup.offer_better(ask)
+    assert len(questions) == 1
+
+
+def test_who_says_no_is_not_asked_again(better, capsys):
+    embedded_setup.offer_better(lambda _: "n")
+    assert locate_weights(better) is None
+    assert "Later: treadle models get better" in capsys.readouterr().out
+
+    def ask(_: str) -> str:
+        raise AssertionError("asked twice")
+
+    embedded_setup.offer_better(ask)
+
+
+async def test_without_a_key_the_tiny_model_answers_and_stderr_names_it_and_the_better_one():
+    if locate_weights(weights.SMOLLM2) is None:
+        pytest.skip("needs the weights of the tiny model")
+    ran = await run(None, "-p", "say hello")
+    assert ran.code == 0
+    assert ran.out.strip()
+    assert "embedded/smollm2-135m" in ran.err
+    assert "treadle models get qwen2.5-coder-1.5b" in ran.err

@@ -1,0 +1,53 @@
+"""The sandbox, tried through the program: deny rules, and what is said without it."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.apps.program import Ran, run
+from tests.workspace.helpers import needs_bubblewrap
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+
+@needs_bubblewrap
+async def test_a_command_reads_and_changes_nothing_that_a_rule_denies():
+    Path(".env").write_text("KEY=hunter2")
+    Path("infra").mkdir()
+    Path("infra/main.tf").write_text("ours")
+    Path("change.sh").write_text("ls -a | xargs cat; echo evil > infra/main.tf")
+    rules = {"permissions": {"deny": ["Read(.env)", "Edit(infra/**)"]}}
+    settings = Path.home() / ".treadle/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps(rules))
+    call = FakeCall("bash", {"command": "sh change.sh"})
+    async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
+        ran = await run(server, "-p", "go", "--permission-mode", "auto")
+    assert ran.code == 0
+    result = server.requests[-1].body.decode()
+    assert "deny rules hide from commands: .env" in result
+    assert "hunter2" not in result
+    assert Path("infra/main.tf").read_text() == "ours"
+
+
+WITHOUT_SANDBOX = "commands run without a sandbox: bubblewrap is not installed"
+
+
+async def run_without_bubblewrap(*arguments: str) -> Ran:
+    calls = [FakeReply(calls=(FakeCall("bash", {"command": "pwd"}),)) for _ in range(2)]
+    async with ProviderServer([*calls, FakeReply("done")]) as server:
+        return await run(server, "-p", "go", *arguments, PATH="/nowhere")
+
+
+async def test_without_bubblewrap_a_run_says_so_once():
+    ran = await run_without_bubblewrap()
+    assert ran.err.count(WITHOUT_SANDBOX) == 1
+    assert WITHOUT_SANDBOX not in (await run_without_bubblewrap("--sandbox", "off")).err
+
+
+async def test_without_bubblewrap_stream_json_has_one_warning():
+    ran = await run_without_bubblewrap("--output-format", "stream-json")
+    [warning] = [line for line in ran.lines if line["type"] == "warning"]
+    assert warning["text"].startswith(WITHOUT_SANDBOX)
+    assert warning["session_id"] == ran.lines[-1]["session_id"]

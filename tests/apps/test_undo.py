@@ -1,0 +1,364 @@
+"""Undo, redo and rewind through the real program: the user's own work is never lost."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apps.program import PROGRAM, Ran, environment, finish, run, start
+from treadle.apps.cli import exit_codes
+from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
+
+LAST = FakeReply("That is all.")
+FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+
+
+def bash(command: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("bash", {"command": command}),))
+
+
+def tree() -> dict[str, str]:
+    """All files of the current folder, but not those of git."""
+    paths = [path for path in sorted(Path().rglob("*")) if path.is_file() and not path.is_symlink()]
+    return {str(path): path.read_text() for path in paths if ".git" not in path.parts}
+
+
+class Session:
+    """A session of turns, each of which runs one command."""
+
+    def __init__(self) -> None:
+        self.id = ""
+
+    async def turn(self, prompt: str, command: str) -> None:
+        resume = ("--resume", self.id) if self.id else ()
+        async with ProviderServer([bash(command), LAST]) as server:
+            ran = await run(server, "-p", prompt, "--output-format", "json", *resume, *FREELY)
+        assert ran.code == 0, ran.err
+        self.id = ran.lines[0]["session_id"]
+
+    async def rewind(self, turn: int, *more: str, **options: Path) -> Ran:
+        words = ("sessions", "rewind", self.id, str(turn), *more)
+        return await finish(await start(None, *words, cwd=options.get("cwd")))
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session()
+
+
+@pytest.fixture
+def repository() -> None:
+    """A real git repository in the current folder."""
+    for words in (("init", "-q"), ("config", "user.email", "a@b"), ("config", "user.name", "a")):
+        subprocess.run(["git", *words], check=True)
+    Path("code.py").write_text("one\n")
+    subprocess.run(["git", "add", "."], check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], check=True)
+
+
+async def answer_at_a_terminal(answers: str, *arguments: str) -> tuple[int | None, str]:
+    """The exit code and the output of a command whose standard input is a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, answers.encode())
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM,
+            *arguments,
+            stdin=theirs,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment(),
+        )
+        out, _ = await process.communicate()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return process.returncode, out.decode()
+
+
+# ------------------------------------------------------------------ the user's own work
+
+
+async def test_a_rewind_leaves_alone_what_the_user_made_changed_renamed_and_deleted(
+    session: Session, repository: None
+):
+    for name in ("mine.txt", "old.txt", "gone.txt"):
+        Path(name).write_text("mine\n")
+    await session.turn("first", "echo two > code.py; echo made > made.py; mkdir d; echo x > d/x")
+    Path("mine.txt").write_text("mine, edited\n")
+    Path("notes.md").write_text("my notes\n")
+    Path("old.txt").rename("new.txt")
+    Path("gone.txt").unlink()
+    Path("d/own").write_text("in the folder of the agent\n")
+    await session.turn("second", "echo three > code.py")
+    Path("later.md").write_text("later\n")
+    ran = await session.rewind(1, "--yes")
+    assert (ran.code, ran.err) == (0, "")
+    assert tree() == {
+        "code.py": "one\n",
+        "d/own": "in the folder of the agent\n",
+        "later.md": "later\n",
+        "mine.txt": "mine, edited\n",
+        "new.txt": "mine\n",
+        "notes.md": "my notes\n",
+    }
+    agent, user = ran.out.split("changed by you only, will be left alone:")
+    assert all(line in agent for line in ("~ code.py", "- made.py", "- d/x"))
+    for line in ("~ mine.txt", "+ notes.md", "- old.txt", "+ new.txt", "- gone.txt", "+ d/own"):
+        assert line in user
+
+
+async def test_a_file_that_the_user_made_and_the_agent_edited_goes_back_to_the_users_version(
+    session: Session,
+):
+    await session.turn("first", "echo a > a")
+    Path("own").write_text("mine\n")
+    await session.turn("second", "echo agent >> own; rm a")
+    ran = await session.rewind(1, "--yes")
+    assert (ran.code, tree()) == (0, {"own": "mine\n"})
+
+
+async def test_a_file_that_both_changed_is_left_alone_unless_it_is_named(session: Session):
+    Path("a").write_text("before\n")
+    await session.turn("first", "echo agent > a; echo agent > b")
+    Path("a").write_text("agent\nand mine\n")
+    ran = await session.rewind(1, "--files", "--yes")
+    assert ran.code == exit_codes.ERROR
+    assert tree() == {"a": "agent\nand mine\n"}
+    assert "not restored: a (you changed it after the agent)" in ran.err
+    assert "--include PATH" in ran.err
+    assert (await run(None, "redo")).code == 0
+    assert (await session.rewind(1, "--files", "--yes", "--include", "a")).code == 0
+    assert tree() == {"a": "before\n"}
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"a": "agent\nand mine\n", "b": "agent\n"}
+
+
+async def test_redo_brings_back_everything_that_a_rewind_changed(session: Session):
+    await session.turn("first", "echo 1 > a; mkdir -p deep/er; echo 1 > deep/er/b; ln -s a link")
+    await session.turn("second", "echo 2 > a; chmod 600 a; rm -r deep")
+    before = tree()
+    assert (await session.rewind(1, "--yes")).code == 0
+    assert (tree(), Path("link").is_symlink()) == ({}, False)
+    ran = await run(None, "redo")
+    assert (ran.code, tree()) == (0, before)
+    assert (Path("link").readlink(), Path("a").stat().st_mode & 0o777) == (Path("a"), 0o600)
+    assert "redid what the last rewind changed" in ran.out
+    again = await run(None, "redo")
+    assert (again.code, again.err) == (exit_codes.ERROR, "treadle redo: nothing to redo\n")
+
+
+async def test_a_rewind_from_another_folder_is_refused_and_changes_nothing(session: Session):
+    await session.turn("first", "echo 1 > a")
+    Path("other").mkdir()
+    for words in (("--yes",), ("--files", "--yes")):
+        ran = await session.rewind(1, *words, cwd=Path("other"))
+        assert ran.code == exit_codes.WRONG_FOLDER
+        assert "belongs to" in ran.err
+    for name in ("undo", "redo"):
+        ran = await finish(await start(None, name, session.id, cwd=Path("other")))
+        assert ran.code == exit_codes.WRONG_FOLDER
+    assert tree() == {"a": "1\n"}
+
+
+async def test_a_rewind_lists_the_files_and_asks_or_needs_yes(session: Session):
+    await session.turn("first", "echo 1 > a; echo 1 > b")
+    Path("b").write_text("mine\n")
+    before = tree()
+    ran = await session.rewind(1)
+    assert (ran.code, tree()) == (exit_codes.USAGE_ERROR, before)
+    assert "- a" in ran.out
+    assert "nothing was changed; add --yes" in ran.err
+    words = ("sessions", "rewind", session.id, "1")
+    code, out = await answer_at_a_terminal("n\n", *words)
+    assert (code, tree()) == (exit_codes.USAGE_ERROR, before)
+    assert "Restore 1 file?" in out
+    code, out = await answer_at_a_terminal("y\nn\n", *words, "--files")
+    assert (code, tree()) == (exit_codes.ERROR, {"b": "mine\n"})
+    assert "You changed b, too. Restore it as well?" in out
+    await run(None, "redo")
+    code, _ = await answer_at_a_terminal("y\ny\n", *words, "--files")
+    assert (code, tree()) == (0, {})
+
+
+async def test_the_files_of_turns_that_left_the_conversation_are_still_the_agents(
+    session: Session,
+):
+    await session.turn("first", "echo 1 > a")
+    await session.turn("second", "echo 2 > b")
+    assert (await session.rewind(2, "--conversation")).code == 0
+    await session.turn("another second", "echo 3 > c")
+    assert (await session.rewind(1, "--yes")).code == 0
+    assert tree() == {}
+
+
+# ------------------------------------------------------------------ ignored files
+
+
+@pytest.mark.parametrize("after", ["", ".env\ndata/\n"])
+async def test_undo_and_redo_leave_ignored_files_alone_when_the_agent_changes_gitignore(
+    session: Session, repository: None, after: str
+):
+    """Whether it takes the user's files out of .gitignore or puts them in."""
+    Path(".gitignore").write_text("" if after else ".env\ndata/\n")
+    Path(".env").write_text("KEY=1\n")
+    Path("data").mkdir()
+    Path("data/rows").write_text("1\n")
+    await session.turn("first", f"printf '{after}' > .gitignore; echo two > code.py")
+    Path(".env").write_text("KEY=2\n")
+    Path("data/more").write_text("2\n")
+    mine = {".env": "KEY=2\n", "data/rows": "1\n", "data/more": "2\n"}
+    for words in (("undo",), ("redo",), ("undo",), ("redo",)):
+        ran = await run(None, *words)
+        assert (ran.code, ran.err) == (0, "")
+        assert mine.items() <= tree().items()
+        assert tree()["code.py"] == ("one\n" if words == ("undo",) else "two\n")
+    assert (await session.rewind(1, "--yes")).code == 0
+    assert mine.items() <= tree().items()
+    assert tree()["code.py"] == "one\n"
+
+
+async def test_a_folder_that_ignores_itself_survives_undo(session: Session):
+    """As `uv venv` makes it: .gitignore itself is ignored, so no checkpoint has its rules."""
+    Path("env").mkdir()
+    Path("env/.gitignore").write_text("*\n")
+    Path("env/python").write_text("mine\n")
+    await session.turn("first", "rm env/.gitignore; echo 1 > a")
+    assert (await run(None, "undo")).code == 0
+    assert tree() == {"env/python": "mine\n"}
+
+
+# ------------------------------------------------------------------ step by step
+
+
+async def test_undo_goes_back_turn_by_turn_names_turn_and_files_and_says_when_nothing_is_left(
+    session: Session,
+):
+    for number in (1, 2, 3):
+        await session.turn(f"Make file {number}", f"echo {number} > f{number}")
+    for number in (3, 2, 1):
+        ran = await run(None, "undo")
+        wanted = f"undid the file changes of turn {number} (Make file {number}): removed f{number}"
+        assert (ran.code, ran.out, ran.err) == (0, f"{wanted}\n", "")
+        assert sorted(tree()) == [f"f{one}" for one in range(1, number)]
+    ran = await run(None, "undo")
+    assert (ran.code, ran.err) == (exit_codes.ERROR, "treadle undo: nothing left to undo\n")
+    for number in (1, 2, 3):
+        ran = await run(None, "redo")
+        wanted = f"redid the file changes of turn {number} (Make file {number}): f{number}"
+        assert (ran.code, ran.out) == (0, f"{wanted}\n")
+    assert sorted(tree()) == ["f1", "f2", "f3"]
+
+
+async def test_undo_after_a_new_turn_begins_with_the_new_one(session: Session):
+    for number in (1, 2):
+        await session.turn(f"Make file {number}", f"echo {number} > f{number}")
+    await run(None, "undo")
+    await session.turn("Make file 3", "echo 3 > f3")
+    await run(None, "undo")
+    assert sorted(tree()) == ["f1"]
+    await run(None, "undo")
+    assert tree() == {}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_undo_after_kill_9_lists_the_files_and_asks_since_some_may_be_the_users(
+    goes_on: bool,
+):
+    Path("code.py").write_text("one\n")
+    replies = [bash("echo two > code.py"), LAST]
+    async with ProviderServer(replies, faults=[ProviderFault("stall_headers", at=1)]) as server:
+        process = await start(server, "-p", "go", *FREELY)
+        await server.wait_until(lambda: len(server.requests) == 2)
+        process.kill()
+        await process.communicate()
+        Path("own").write_text("mine\n")
+        if goes_on:
+            assert (await run(server, "-p", "--continue", *FREELY)).code == 0
+    ran = await run(None, "undo")
+    assert (ran.code, Path("code.py").read_text()) == (exit_codes.USAGE_ERROR, "two\n")
+    assert "changed after an interruption, by the agent or by you" in ran.out
+    assert "~ code.py" in ran.out
+    code, _ = await answer_at_a_terminal("y\n", "undo")
+    assert (code, Path("code.py").read_text()) == (0, "one\n")
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"code.py": "two\n", "own": "mine\n"}
+
+
+@pytest.mark.parametrize(
+    "words", [("undo",), ("redo",), ("sessions", "rewind"), ("sessions", "undo")]
+)
+async def test_the_help_of_undo_names_only_itself_and_explains_each_option(words):
+    ran = await run(None, *words, "--help")
+    assert ran.out.startswith(f"usage: treadle {' '.join(words)} [-h]")
+    assert "the same" not in ran.out
+    assert "treadle sessions undo" not in ran.out or words[0] == "sessions"
+    if "rewind" in words:
+        assert "only the files; the conversation stays" in ran.out
+
+
+# ------------------------------------------------------------------ when it fails
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount a tmpfs")
+    here = Path.cwd()
+    yield place
+    os.chdir(here)
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+async def test_a_file_is_not_rewound_when_the_disk_is_too_full_to_keep_its_present_content(
+    session: Session, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_DATA_HOME", str(small_disk))
+    await session.turn("first", "echo 1 > a; echo 1 > b")
+    Path("a").write_bytes(b"mine" + os.urandom(2_000_000))
+    mine = Path("a").read_bytes()
+    ran = await session.rewind(1, "--files", "--yes", "--include", "a")
+    assert ran.code == exit_codes.ERROR
+    assert "not restored: a (its current content is not stored" in ran.err
+    assert (Path("a").read_bytes(), Path("b").exists()) == (mine, False)
+
+
+async def test_what_a_full_disk_leaves_out_is_named_and_redo_brings_the_rest_back(
+    session: Session, small_disk: Path
+):
+    os.chdir(small_disk)
+    Path("big").write_bytes(b"x" * 700_000)
+    await session.turn("first", "rm big; echo 1 > a")
+    Path("own").write_bytes(b"y" * 700_000)
+    ran = await session.rewind(1, "--files", "--yes")
+    assert ran.code == exit_codes.ERROR
+    assert "not restored: big (No space left on device)" in ran.err
+    assert (sorted(tree()), len(tree()["own"])) == (["own"], 700_000)
+    assert (await run(None, "redo")).code == 0
+    assert sorted(tree()) == ["a", "own"]
+
+
+async def test_a_folder_that_was_replaced_by_the_user_is_not_removed_for_a_file(session: Session):
+    Path("d").write_text("a file\n")
+    await session.turn("first", "rm d; echo 1 > a")
+    Path("d").mkdir()
+    Path("d/own").write_text("mine\n")
+    ran = await session.rewind(1, "--files", "--yes")
+    assert (ran.code, tree()) == (exit_codes.ERROR, {"d/own": "mine\n"})
+    assert "not restored: d (something else is in its place)" in ran.err
+    shutil.rmtree("d")
+    assert (await run(None, "redo")).code == 0
+    assert (await session.rewind(1, "--files", "--yes")).code == 0
+    assert tree() == {"d": "a file\n"}

@@ -1,0 +1,229 @@
+"""A key that was on its way when a dialog opens never answers it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.apps.tui.harness import RunningApp, StoppedClock, exists, running_app, scripted
+from treadle.apps.assembly.rules import is_trusted
+from treadle.models.scripted import Pause, Say, ScriptElement
+
+BASH = ("bash", {"command": "touch made.txt"})
+
+
+class WatchedApp(RunningApp):
+    """The app with a clock that stands still."""
+
+    def __init__(self, on: RunningApp, clock: StoppedClock) -> None:
+        super().__init__(on.app, on.pilot, on.folder)
+        self._clock = clock
+
+    async def pass_time(self, seconds: float) -> None:
+        await self.drawn()
+        self._clock.now += seconds
+        self.app.update_dialog_focus()
+        await self.pilot.pause()
+
+
+@asynccontextmanager
+async def approval(
+    monkeypatch: pytest.MonkeyPatch, *, typed: str = "", more: ScriptElement = "made"
+) -> AsyncIterator[WatchedApp]:
+    """The app with an approval that has just opened, while `typed` stood in the prompt."""
+    clock, pause = StoppedClock(), Pause()
+    model = scripted([[Say(calls=[BASH]), pause], more])
+    async with running_app(monkeypatch, model, clock=clock) as running:
+        on = WatchedApp(running, clock)
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.press(*typed)
+        pause.release()
+        await on.sees("Run this command?")
+        yield on
+
+
+def is_open(on: RunningApp) -> bool:
+    return on.app.dialogs.is_open and not exists("made.txt")
+
+
+async def test_typing_goes_on_in_the_prompt_when_an_approval_opens(monkeypatch):
+    async with approval(monkeypatch, typed="stop") as on:
+        await on.press("space", *"it", "enter")
+        await on.sees("↳ stop it")
+        assert is_open(on)
+        await on.press(*"yea", "enter")  # too soon after the last key
+        assert is_open(on)
+        await on.sees("↳ yea")
+        await on.pass_time(1)
+        await on.press("y")
+        await on.sees("made")
+        assert exists("made.txt")
+
+
+@pytest.mark.parametrize("key", ["y", "a", "e", "n", "1"])
+async def test_the_first_half_second_of_an_approval_belongs_to_the_prompt(monkeypatch, key):
+    async with approval(monkeypatch) as on:
+        await on.press(key)
+        assert on.app.prompt.text == key
+        assert is_open(on)
+        await on.sees("your message is not sent: enter sends it, esc clears it")
+
+
+async def test_enter_is_no_yes_in_the_first_half_second(monkeypatch):
+    async with approval(monkeypatch) as on:
+        await on.press("enter", "enter")
+        assert is_open(on)
+        await on.pass_time(0.6)
+        await on.press("enter")
+        await on.sees("made")
+
+
+async def test_an_unsent_message_keeps_every_letter_until_it_is_sent_or_cleared(monkeypatch):
+    async with approval(monkeypatch, typed="fix") as on:
+        await on.pass_time(60)
+        await on.press("space", *"any", "enter")
+        await on.sees("↳ fix any")
+        assert is_open(on)
+        await on.pass_time(60)
+        await on.press("x")  # no answer: the beginning of another message
+        await on.pass_time(60)
+        await on.press("y")
+        assert on.app.prompt.text == "xy"
+        await on.press("escape")
+        assert on.app.prompt.text == ""
+        assert is_open(on)
+        await on.pass_time(1)
+        await on.press("y")
+        await on.sees("made")
+
+
+async def test_an_arrow_key_selects_the_approval_and_the_unsent_message_stays(monkeypatch):
+    async with approval(monkeypatch, typed="later") as on:
+        await on.press("down")  # too soon: it moves in the prompt
+        await on.press("enter")
+        await on.sees("↳ later")
+        await on.press(*"more")
+        await on.pass_time(1)
+        await on.press("down", "up", "enter")
+        await on.sees("made")
+        assert exists("made.txt")
+        assert on.app.prompt.text == "more"
+
+
+async def test_a_number_moves_to_an_answer_and_enter_takes_it(monkeypatch):
+    async with approval(monkeypatch, more="I see.") as on:
+        await on.pass_time(1)
+        await on.press("4", "enter")
+        await on.sees("Why not?")
+        await on.press("enter")
+        await on.sees("I see.")
+        assert not exists("made.txt")
+
+
+async def test_a_second_approval_needs_an_answer_of_its_own(monkeypatch):
+    other = ("bash", {"command": "touch other.txt"})
+    clock = StoppedClock()
+    model = scripted([Say(calls=[BASH, other]), "Both."])
+    async with running_app(monkeypatch, model, clock=clock) as running:
+        on = WatchedApp(running, clock)
+        await on.send("go")
+        await on.sees("touch made.txt")
+        await on.pass_time(1)
+        await on.press("y")
+        await on.until(lambda: len(on.app.conversation.questions) == 1)
+        await on.sees("touch other.txt")
+        await on.press("y", "enter")
+        assert on.app.conversation.questions
+        assert on.app.prompt.text == ""  # keys for a dialog are no message
+        await on.pass_time(1)
+        await on.press("y")
+        await on.sees("Both.")
+
+
+async def test_an_edited_command_is_not_run_by_the_next_enter(monkeypatch):
+    async with approval(monkeypatch) as on:
+        await on.pass_time(1)
+        await on.press("e")
+        await on.sees("edit command")
+        await on.press("enter")
+        assert is_open(on)
+        await on.pass_time(1)
+        await on.press("enter")
+        await on.sees("made")
+
+
+async def test_keys_typed_before_the_trust_question_do_not_answer_it(monkeypatch):
+    clock = StoppedClock()
+    async with running_app(monkeypatch, trusted=False, clock=clock) as running:
+        on = WatchedApp(running, clock)
+        await on.sees("Do you trust")
+        await on.press(*"yes", "enter")
+        assert on.app.dialogs.is_open
+        assert not is_trusted(on.folder)
+        await on.pass_time(60)
+        await on.press("down", "up", "enter")
+        await on.until(lambda: on.app._conversation is not None, "the session")
+        assert is_trusted(on.folder)
+        assert on.app.prompt.text == "yes"
+
+
+async def test_a_question_of_the_model_is_not_answered_by_typing(monkeypatch):
+    ask = {"question": "Which one?", "options": ["red", "blue"]}
+    clock = StoppedClock()
+    model = scripted([Say(calls=[("ask", ask)]), "thanks"])
+    async with running_app(monkeypatch, model, clock=clock) as running:
+        on = WatchedApp(running, clock)
+        await on.send("go")
+        await on.sees("Which one?")
+        await on.press("2", "enter")
+        await on.sees("↳ 2")
+        assert on.app.dialogs.is_open
+        await on.pass_time(1)
+        await on.press("2", "enter")
+        await on.sees("thanks")
+        assert "blue" in model.requests[-1].transcript[-2].text
+
+
+async def test_a_picker_does_not_take_the_enter_that_opened_it_twice(monkeypatch):
+    clock = StoppedClock()
+    async with running_app(monkeypatch, clock=clock) as running:
+        on = WatchedApp(running, clock)
+        await on.send("/mode")
+        await on.sees("Permission mode")
+        await on.press("enter")
+        assert on.app.dialogs.is_open
+        await on.press("down", "enter")
+        await on.until(lambda: on.app.host.mode == "accept-edits", "the mode")
+
+
+async def test_browsing_the_transcript_answers_nothing(monkeypatch):
+    clock, pause = StoppedClock(), Pause()
+    model = scripted(["Hello.", [Say(calls=[BASH]), pause], "made"])
+    async with running_app(monkeypatch, model, clock=clock) as running:
+        on = WatchedApp(running, clock)
+        await on.send("hi")
+        await on.sees("Hello.")
+        await on.idle()
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.press("tab")
+        pause.release()
+        await on.sees("Run this command?")
+        await on.pass_time(60)
+        await on.press("up", "enter", "n")
+        assert is_open(on)
+        await on.press("escape")
+        await on.pass_time(1)
+        await on.press("y")
+        await on.sees("made")
+
+
+async def test_a_paste_into_a_dialog_goes_to_the_prompt(monkeypatch):
+    from textual import events
+
+    async with approval(monkeypatch) as on:
+        await on.pass_time(1)
+        on.app.post_message(events.Paste("yes\nn"))
+        await on.until(lambda: on.app.prompt.text == "yes\nn", "the text")
+        assert is_open(on)

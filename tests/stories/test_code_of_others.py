@@ -1,0 +1,271 @@
+"""Stories of hooks, mutators, policies, models and observers that misbehave or call back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from treadle import Agent, Transcript, Usage
+from treadle.agents.agent_files import AgentDefinition
+from treadle.context.compaction import Compactor
+from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
+from treadle.core.contracts.mutator import MutationContext
+from treadle.core.contracts.observer import BaseObserver
+from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
+from treadle.core.events import (
+    ApprovalRequired,
+    ApprovalResolved,
+    Event,
+    RetryScheduled,
+    WarningRaised,
+)
+from treadle.core.loop import hooks as loop_hooks
+from treadle.core.loop.config import AllowAll
+from treadle.core.session_cache import SessionCache
+from treadle.core.steps import Finished
+from treadle.core.transcript import NoticeItem, ToolResultItem
+from treadle.models import Say, Scripted
+from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
+from treadle.policy.hooks import hook
+from treadle.testing.clock import ManualClock
+from treadle.testing.observers import RecordingObserver
+from treadle.testing.tools import RecordingTool
+
+
+def warnings(witness: RecordingObserver) -> list[str]:
+    return [event.text for event in witness.events if isinstance(event, WarningRaised)]
+
+
+# --- a cancellation from inside ----------------------------------------------------------
+
+
+async def cancelled_inside() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
+class CancelsItself(AllowAll):
+    """A hook, a mutator and a policy, each of which awaits a task that was cancelled."""
+
+    name = "cancels_itself"
+
+    def __init__(self, points: frozenset[str]) -> None:
+        self.points = points
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        await cancelled_inside()
+        return None
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        await cancelled_inside()
+        return None
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        await cancelled_inside()
+        return Ask("never")
+
+
+@pytest.mark.parametrize("kind", ["hook", "mutator", "policy"])
+async def test_a_cancellation_inside_a_hook_a_mutator_or_a_policy_does_not_cancel_the_run(kind):
+    points = {"hook": "user_prompt_submit", "mutator": "before_model", "policy": ""}
+    odd = CancelsItself(frozenset({points[kind]}))
+    model = Scripted([Say(calls=[("record", {})]), "done"])
+    witness = RecordingObserver()
+    agent = Agent(
+        model,
+        [RecordingTool()],
+        hooks=[odd] if kind == "hook" else [],  # type: ignore[list-item]
+        mutators=[odd] if kind == "mutator" else [],  # type: ignore[list-item]
+        policy=odd if kind == "policy" else None,
+        observers=[witness],
+    )
+    result = await agent.run("go")
+    assert (result.reason, result.text) == ("end_turn", "done")
+    answers = [item.text for item in result.transcript if isinstance(item, ToolResultItem)]
+    told = [*warnings(witness), *answers]
+    assert any("it was cancelled from inside" in text for text in told)
+
+
+async def test_a_cancellation_inside_a_model_is_a_broken_stream_and_tried_again():
+    class CancelsOnce(Scripted):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            if not self.closed:
+                self.closed = True
+                await cancelled_inside()
+            async for event in super().stream(request):
+                yield event
+
+    witness = RecordingObserver()
+    agent = Agent(CancelsOnce(["done"]), clock=ManualClock(), observers=[witness])
+    assert (await agent.run("go")).text == "done"
+    assert len(witness.events_of(RetryScheduled)) == 1
+
+
+# --- hooks that hang ---------------------------------------------------------------------
+
+
+async def hang(hook_input: HookInput) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_hook_that_hangs_is_stopped_and_denies_the_call():
+    record = RecordingTool()
+    model = Scripted([Say(calls=[("record", {})]), "done"])
+    slow = hook("pre_tool_use", timeout=0.01)(hang)
+    result = await Agent(model, [record], hooks=[slow]).run("go")
+    assert record.calls == []
+    [answer] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert answer.outcome == "denied"
+    assert "it did not finish within 0.01 s" in answer.text
+
+
+async def test_a_session_end_hook_that_hangs_does_not_keep_the_session_open(monkeypatch):
+    monkeypatch.setattr(loop_hooks, "SESSION_END_TIMEOUT", 0.01)
+    witness = RecordingObserver()
+    slow = hook("session_end", timeout=None)(hang)
+    assert (await Agent(Scripted(["ok"]), hooks=[slow], observers=[witness]).run("go")).text == "ok"
+    assert "it did not finish within 0.01 s" in warnings(witness)[0]
+
+
+async def test_an_interrupted_session_start_hook_is_asked_again():
+    began = asyncio.Event()
+
+    @hook("session_start")
+    async def slow_once(hook_input: HookInput) -> str:
+        if not began.is_set():
+            began.set()
+            await asyncio.Event().wait()
+        return "The sky is blue."
+
+    model = Scripted(["ok"])
+    driver = Agent(model, hooks=[slow_once]).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await began.wait()
+    driver.interrupt()
+    await step
+    assert isinstance(await driver.next(), Finished)
+    [notice] = [item for item in model.requests[0].transcript if isinstance(item, NoticeItem)]
+    assert notice.text == "The sky is blue."
+
+
+async def test_a_message_that_arrives_during_the_stop_hook_is_answered_in_this_turn():
+    class Steers:
+        points: frozenset[HookPoint] = frozenset({"stop"})
+        count = 0
+
+        async def run(self, hook_input: HookInput) -> HookAnswer | None:
+            self.count += 1
+            if self.count == 1:
+                driver.steer("And the moon?")
+            return None
+
+    steers = Steers()
+    driver = Agent(Scripted(["The sky is blue.", "It is grey."]), hooks=[steers]).start(
+        input="Sky?"
+    )
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "It is grey."
+    assert steers.count == 2
+
+
+# --- observers ---------------------------------------------------------------------------
+
+
+class AsksAlways(AllowAll):
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("sure?")
+
+
+async def test_an_approval_inside_on_event_reaches_every_observer_in_order():
+    class Approves(BaseObserver):
+        def on_event(self, event: Event) -> None:
+            if isinstance(event, ApprovalRequired):
+                driver.approve(event.call.id)
+
+    later = RecordingObserver()
+    model = Scripted([Say(calls=[("record", {})]), "done"])
+    agent = Agent(model, [RecordingTool()], policy=AsksAlways(), observers=[Approves(), later])
+    driver = agent.start(input="go")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    kinds = [type(event) for event in later.events]
+    assert kinds.index(ApprovalRequired) < kinds.index(ApprovalResolved)
+    numbers = [event.seq for event in later.events]
+    assert numbers == sorted(numbers)
+
+
+# --- gates and mutators that serve many sessions -----------------------------------------
+
+
+async def test_gates_and_the_compactor_do_not_keep_every_session(monkeypatch):
+    made: list[SessionCache[object]] = []
+    original = SessionCache.__init__
+
+    def count(self: SessionCache[object], make: object) -> None:
+        made.append(self)
+        original(self, make, 3)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SessionCache, "__init__", count)
+    budget = CostBudget(SharedBudget(1e9), (1.0, 1.0))
+    gates: list[Gate] = [TimeLimit(1e9), RepetitionGuard(1), budget]
+    model = Scripted(lambda request: "ok")
+    agent = Agent(model, gates=gates, mutators=[Compactor()])
+    for _ in range(10):
+        await agent.run("go")
+    assert len(made) == 4
+    assert all(len(cache) <= 3 for cache in made)
+
+
+async def test_a_threshold_that_a_child_passed_is_told_to_its_parent_too():
+    card = ModelCard("priced", window=9_000, max_output=10, input_price=0.01, output_price=0.01)
+    costly = Usage(10, 10, requests=1, cost=0.6)
+    task = ("task", {"description": "work", "prompt": "child", "subagent_type": "helper"})
+    model = Scripted(
+        [Say(calls=[task]), Say(calls=[("record", {})], usage=costly), "found", "done"], card=card
+    )
+    helper = AgentDefinition("helper", "helps", "Help.")
+    result = await Agent(
+        model, [RecordingTool()], gates=[CostBudget(SharedBudget(1.0))], subagents=[helper]
+    ).run("parent")
+    assert result.text == "done"
+    told = [item for item in result.transcript if isinstance(item, NoticeItem)]
+    assert [notice.kind for notice in told] == ["budget"]
+    assert "0.40 of 1 USD" in told[0].text
+
+
+@pytest.mark.parametrize("cycle", [("a", "b"), ("a", "b", "c")])
+async def test_rounds_that_are_repeated_in_turn_are_noticed_and_stopped(cycle):
+    numbers = iter(range(1_000))
+
+    def answer(request: ModelRequest) -> Say:
+        return Say(calls=[("record", {"of": cycle[next(numbers) % len(cycle)]})])
+
+    agent = Agent(Scripted(answer), [RecordingTool()], gates=[RepetitionGuard(3, 5)])
+    result = await agent.run("go")
+    assert result.reason == "budget_exceeded"
+    assert result.turn.rounds == 5 * len(cycle)
+    notices = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
+    assert f"The same {len(cycle)} rounds of calls have given the same result 3 times" in notices[0]
+
+
+async def test_rounds_that_differ_are_not_taken_for_a_repetition():
+    numbers = iter(range(1_000))
+    model = Scripted(
+        [Say(calls=[("record", {"of": n % 2, "n": n // 6})]) for n in range(24)] + ["done"]
+    )
+    varied = RecordingTool(answer=lambda given: str(next(numbers)))
+    assert (await Agent(model, [varied], gates=[RepetitionGuard(3, 5)]).run("go")).text == "done"
+
+
+async def test_context_of_a_hook_that_was_added_in_time_is_kept():
+    quick = hook("user_prompt_submit", timeout=5)(lambda hook_input: AddContext("It rains."))
+    model = Scripted(["ok"])
+    await Agent(model, hooks=[quick]).run("go")
+    notices = [item.text for item in model.requests[0].transcript if isinstance(item, NoticeItem)]
+    assert notices == ["It rains."]

@@ -1,0 +1,134 @@
+# ruff: noqa: ASYNC240 - real files
+"""Deny rules about files hold for sandboxed commands, whatever a command does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.workspace.helpers import needs_bubblewrap, opened
+from treadle.core.contracts.workspace import CommandResult
+from treadle.policy.ruleset.path_patterns import compile_path_pattern
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.sandbox.protected_paths import MAX_DENIED, FileDenials
+
+pytestmark = needs_bubblewrap
+
+
+async def run(
+    root: Path, command: str, *, read: tuple[str, ...] = (), edit: tuple[str, ...] = ()
+) -> CommandResult:
+    denials = FileDenials(
+        tuple(compile_path_pattern(text, str(root), str(Path.home())) for text in read),
+        tuple(compile_path_pattern(text, str(root), str(Path.home())) for text in edit),
+    )
+    async with opened(root, sandbox=True, denials=denials) as workspace:
+        return await workspace.run(command)
+
+
+def put(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls -a | xargs cat",
+        "cat $(echo LmVudg== | base64 -d)",
+        "cp .env x; cat x",
+        "mv .env x; cat x",
+        "ln .env x; cat x",
+        "ln -s .env x; cat x",
+        "tar c . | cat",
+        "cat .env < .env; dd if=.env",
+        "rm -f .env; git init -q; git add -A; git show :.env",
+        "mv a b; cat b/.env",
+        "cat /proc/self/cwd/.env /proc/self/root$PWD/.env",
+        "python3 -c 'print(open(\".env\").read())'",
+        "cat other/alias",
+    ],
+)
+async def test_a_file_that_may_not_be_read_is_not_read_by_any_command(
+    folder: Path, command: str
+) -> None:
+    put(folder, _env="KEY=secret", a___env="secret", main_py="TODO\n")
+    (folder / "other").mkdir()
+    os.link(folder / ".env", folder / "other/alias")
+    done = await run(folder, command, read=(".env",))
+    assert "secret" not in done.output
+    assert ".env" in done.note
+    assert (folder / ".env").read_text() == "KEY=secret"
+
+
+async def test_a_search_runs_and_its_result_says_what_was_left_out(folder: Path) -> None:
+    put(folder, _env="TODO secret", main_py="TODO\n", a___env="TODO secret")
+    done = await run(folder, "grep -rn TODO . | sort; ls -A", read=(".env",))
+    assert "./main.py:1:TODO" in done.output
+    assert "secret" not in done.output
+    assert done.note == "deny rules hide from commands: .env, a/.env"
+
+
+@pytest.mark.parametrize("rule", ["keys/**", "keys", "/keys/*", "*.pem", "link/one.pem"])
+async def test_rules_with_patterns_and_folders_hold(folder: Path, rule: str) -> None:
+    put(folder, keys__one_pem="secret")
+    (folder / "link").symlink_to("keys")
+    done = await run(folder, "cat keys/*.pem link/*; find . -type f | xargs cat", read=(rule,))
+    assert "secret" not in done.output
+    assert "Permission denied" in done.output
+
+
+async def test_a_rule_about_a_file_outside_the_folder_holds(folder: Path) -> None:
+    done = await run(folder, "cat /etc/passwd /etc/hostname; ls /etc/ssl", read=("//etc/p*d",))
+    assert "root:" not in done.output
+    done = await run(folder, "ls /usr/share/doc", read=("//usr/share/doc/**",))
+    assert "Permission denied" in done.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo evil > infra/main.tf",
+        "rm -rf infra; mkdir infra; echo evil > infra/main.tf",
+        "mv infra x; mkdir infra; echo evil > infra/main.tf",
+        "sed -i s/ours/evil/ infra/main.tf",
+        "echo evil > infra/new.tf",
+        "ln -s infra x; echo evil > x/main.tf",
+    ],
+)
+async def test_a_folder_that_may_not_be_edited_stays_as_it_is(folder: Path, command: str) -> None:
+    put(folder, infra__main_tf="ours", main_py="x")
+    done = await run(folder, f"{command}; echo y > main.py", edit=("infra/**",))
+    assert "Read-only" in done.output or "busy" in done.output
+    assert [(p.name, p.read_text()) for p in (folder / "infra").iterdir()] == [("main.tf", "ours")]
+    assert (folder / "main.py").read_text() == "y\n"
+
+
+async def test_what_a_command_makes_against_a_rule_is_moved_away(folder: Path) -> None:
+    put(folder, main_py="x")
+    done = await run(folder, "mkdir -p infra/a; echo x > infra/a/b; echo y > z", edit=("infra/**",))
+    assert "infra was moved to" in done.note
+    assert sorted(path.name for path in folder.iterdir()) == ["main.py", "z"]
+
+
+async def test_a_rule_about_everything_makes_the_folder_read_only(folder: Path) -> None:
+    put(folder, main_py="x")
+    done = await run(folder, "echo y > main.py; mkdir new; cat main.py", edit=("**",))
+    assert done.output.count("Read-only file system") == 2
+    assert done.output.endswith("x")
+
+
+async def test_with_more_files_than_can_be_hidden_there_is_no_sandbox_and_a_reason(
+    folder: Path,
+) -> None:
+    for number in range(MAX_DENIED + 1):
+        (folder / f"{number}.pem").touch()
+    rule = compile_path_pattern("*.pem", str(folder), "")
+    options = WorkspaceOptions(denials=FileDenials((rule,)))
+    workspace = await LocalWorkspace.open(folder, options)
+    await workspace.aclose()
+    assert "write the rules for folders" in workspace.sandbox_problem
