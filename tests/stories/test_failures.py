@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from treadle import Agent, tool
+from treadle.core.contracts.gate import Admit, BaseGate
 from treadle.core.contracts.hook import AddContext, Block, Change, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.model import ModelUsageUpdated
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ProbeResult, ToolContext
 from treadle.core.errors import ContextTooLong, LoopError, StoreFull, StreamBroken
@@ -30,6 +32,7 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     Transcript,
+    Usage,
     UserItem,
 )
 from treadle.core.transcript.content import Arguments
@@ -462,3 +465,18 @@ async def test_a_task_that_died_with_its_process_is_not_waited_for_for_ever():
     ]
     assert [task.id for task in again.tasks.list()] == ["t3"]
     await again.aclose()
+
+
+async def test_notices_between_paid_failures_do_not_give_the_model_more_attempts():
+    class Reminding(BaseGate):
+        def admit(self, estimate):
+            return Admit(notice="mind the budget")
+
+    def fail(request):
+        return ["half", ModelUsageUpdated(Usage(output=5, requests=1)), StreamBroken("cut")]
+
+    model = Scripted(fail)
+    agent = Agent(model, gates=[Reminding()], clock=ManualClock())
+    with pytest.raises(StreamBroken):
+        await agent.run("x")
+    assert len(model.requests) == 4

@@ -350,4 +350,5 @@ class Driver:
                 self._has_ended = True
                 await self._hooks.run("session_end", {})
         finally:
+            self._inbox.log_waiting()
             await self._log.aclose()
