@@ -310,7 +310,9 @@ class FuzzSession:
 
     def _damage_bytes(self, data: bytes) -> bytes:
         rng, lines = self.rng, data.splitlines(keepends=True)
-        position = rng.randrange(1, len(lines)) if len(lines) > 1 else 0
+        if len(lines) < 2:
+            return data
+        position = rng.randrange(1, len(lines))
         match rng.choice(["spoil", "spoil", "remove", "repeat", "cut", "zeros"]):
             case "spoil":
                 lines[position] = b"#" * (len(lines[position]) - 1) + b"\n"

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from treadle import Agent
+from treadle.core.errors import OutputMismatch
 from treadle.core.steps import Finished
 from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
@@ -20,6 +23,8 @@ SAID = ["Mind the tests.", "And be brief."]
 AT_WORK = """
 import asyncio, sys
 from pathlib import Path
+import pytest
+
 from treadle import Agent
 from treadle.models import Pause, Scripted
 from treadle.sessions import Journal
@@ -85,3 +90,26 @@ async def test_a_message_that_was_taken_back_does_not_come_after_a_restart(own_p
     await driver.aclose()
     view = resume(place).view
     assert [item.text for item in view.queued] == ["one", "three"]
+
+
+async def test_a_message_that_an_idle_agent_got_is_not_lost_when_it_is_closed(
+    tmp_path: Path,
+) -> None:
+    driver = Agent(Scripted(["never"])).start(input="first", store=Journal.create(tmp_path / "s"))
+    await driver.aclose()
+    resumed = resume(tmp_path / "s")
+    model = Scripted(["done"])
+    driver = Agent(model).start(view=resumed.view, store=resumed.journal)
+    assert isinstance(await driver.next(), Finished)
+    await driver.aclose()
+    assert [item.text for item in model.requests[0].transcript if isinstance(item, UserItem)] == [
+        "first"
+    ]
+    assert resume(tmp_path / "s").view.queued == ()
+
+
+async def test_a_structured_run_without_an_answer_leaves_no_message_behind(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    with pytest.raises(OutputMismatch):
+        await Agent(Scripted(["no", "no", "no"])).run("count", output=int, store=journal)
+    assert resume(tmp_path / "s").view.queued == ()

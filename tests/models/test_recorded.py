@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -260,7 +262,7 @@ async def test_the_file_says_what_it_is_and_wrong_files_are_refused_by_name(tmp_
     assert (head["kind"], head["version"]) == ("recording", 1)
     for content, problem in (
         (json.dumps(head) + '\n{"kind": "exchange"}', "line 2: not a line of a recording"),
-        (json.dumps(head) + '\n{"kind": "exch', "line 2: not JSON"),
+        (json.dumps(head) + '\n{"kind": "exch\n', "line 2: not JSON"),
         ("", "is not a recording"),
         ('{"kind": "other"}', "is not a recording"),
         ('{"kind": "recording", "version": 99}', "version 99"),
@@ -271,6 +273,41 @@ async def test_the_file_says_what_it_is_and_wrong_files_are_refused_by_name(tmp_
             Recorded(None, path, mode="replay")
     with pytest.raises(ConfigError, match="cannot read"):
         Recorded(None, tmp_path / "absent.jsonl", mode="replay")
+
+
+async def test_a_recording_whose_last_line_is_torn_is_replayed_up_to_there(tmp_path):
+    tape = tmp_path / "talk.jsonl"
+    first, second = asking("one"), asking("one", "two")
+    model = Scripted(["eins", "zwei"])
+    told = await recording(tape, (first, model), (second, model))
+    whole = tape.read_bytes()
+    last_line = whole.rindex(b"\n", 0, -1) + 1
+    for cut in (last_line + 1, (last_line + len(whole)) // 2, len(whole) - 2):
+        tape.write_bytes(whole[:cut])
+        replayed = Recorded(None, tape, mode="replay")
+        assert await collect_events(replayed, first) == told[0]
+        with pytest.raises(ModelError, match="its last line is incomplete: record it again"):
+            await collect_events(replayed, second)
+
+
+async def test_a_full_disk_leaves_no_part_of_a_line_in_a_recording(tmp_path):
+    tape, request = tmp_path / "talk.jsonl", asking("one")
+    model = Recorded(Scripted(["eins", "x" * 50_000, "drei"]), tape)
+    told = await collect_events(model, request)
+    size = tape.stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            await collect_events(model, request)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, previous)
+    assert tape.stat().st_size == size
+    again = await collect_events(model, request)
+    replayed = Recorded(None, tape, mode="replay")
+    assert [await collect_events(replayed, request) for _ in range(2)] == [told, again]
 
 
 def test_recording_needs_a_model_and_a_known_mode(tmp_path):

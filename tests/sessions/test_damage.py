@@ -22,7 +22,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded, Quarantined, TurnBegan
 from treadle.core.transcript.integrity import find_violations
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library, resume
@@ -187,6 +187,40 @@ async def test_a_damaged_session_that_is_compacted_keeps_its_later_messages(
     assert said(driver.transcript) == ["first", "second", "third"]
     await driver.aclose()
     assert load_view(place).transcript == driver.transcript
+
+
+async def test_a_line_lost_before_a_compaction_does_not_cost_a_message_after_it(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    agent = Agent(Scripted(["a", "b", "c"]), mutators=[SummarizeFirst(4)])
+    driver = agent.start(store=journal)
+    for prompt in ("first", "second", "third"):
+        driver.submit(prompt)
+        while not isinstance(await driver.next(), Finished):
+            pass
+    assert await driver.compact()
+    await driver.aclose()
+    assert said(load_view(journal.session_dir).transcript) == ["third"]
+    damage_line(journal.session_dir, lambda line: b'"text":"first"' in line)
+    assert said(load_view(journal.session_dir).transcript) == ["third"]
+
+
+async def test_a_refused_part_is_not_mistaken_for_another_after_damage(
+    library: Library, tmp_path: Path
+) -> None:
+    entries: list[Entry] = [
+        TurnBegan("turn-1"),
+        *[ItemAdded(to_user_item(text)) for text in ("first", "refused", "third")],
+        Quarantined(1, 0, "a bad picture"),
+    ]
+    place = await write_session(library, tmp_path, entries)
+    damage_line(place, lambda line: b'"text":"first"' in line)
+    for _ in range(2):
+        resumed = resume(place)
+        assert resumed.view.quarantine == frozenset()
+        await resumed.journal.aclose()
+    assert (place / "journal.jsonl").read_bytes().count(b'"mutator":"repair"') == 1
 
 
 async def test_a_repair_alone_is_nothing_to_uncompact(library: Library, tmp_path: Path) -> None:

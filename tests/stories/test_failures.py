@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from treadle import Agent, tool
+from treadle.core.contracts.gate import Admit, BaseGate
 from treadle.core.contracts.hook import AddContext, Block, Change, HookAnswer, HookInput, HookPoint
-from treadle.core.contracts.model import ModelEvent, ModelRequest
+from treadle.core.contracts.model import ModelEvent, ModelRequest, ModelUsageUpdated
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ProbeResult, ToolContext
@@ -43,6 +44,7 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     Transcript,
+    Usage,
     UserItem,
 )
 from treadle.core.transcript.content import Arguments
@@ -557,3 +559,18 @@ async def test_a_failed_turn_can_be_tried_again():
     assert step.result.text == "Here I am."
     assert driver.retry() is False
     assert isinstance(await driver.next(), AwaitingInput)
+
+
+async def test_notices_between_paid_failures_do_not_give_the_model_more_attempts():
+    class Reminding(BaseGate):
+        def admit(self, estimate):
+            return Admit(notice="mind the budget")
+
+    def fail(request):
+        return ["half", ModelUsageUpdated(Usage(output=5, requests=1)), StreamBroken("cut")]
+
+    model = Scripted(fail)
+    agent = Agent(model, gates=[Reminding()], clock=ManualClock())
+    with pytest.raises(StreamBroken):
+        await agent.run("x")
+    assert len(model.requests) == 4

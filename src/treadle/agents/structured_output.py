@@ -111,20 +111,21 @@ class StructuredOutput:
     ) -> StructuredAnswer:
         """Drive turns until an answer fits. OutputMismatch after the last attempt; a turn that
         does not end with `end_turn` is returned without an answer."""
-        for _ in range(max_attempts):
+        for attempt in range(1, max_attempts + 1):
             turn = await finish_turn(driver)
             if turn.reason != "end_turn":
                 return StructuredAnswer(turn)
             is_text = self.final_answer is None
             text = turn.text if is_text else find_final_answer(driver.transcript)
-            if text is None:
-                driver.submit(f"Give your final answer by calling the tool `{TOOL_NAME}`.")
-                continue
-            try:
-                value = parse_structured_output(self._output_type, text)
-                return StructuredAnswer(turn, text, value)
-            except ValueError as error:
-                driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
+            request = f"Give your final answer by calling the tool `{TOOL_NAME}`."
+            if text is not None:
+                try:
+                    value = parse_structured_output(self._output_type, text)
+                    return StructuredAnswer(turn, text, value)
+                except ValueError as error:
+                    request = f"The answer does not fit: {error}. Give it again, corrected."
+            if attempt < max_attempts:
+                driver.submit(request)
         name, attempts = self._model.name, plural(max_attempts, "attempt")
         text = f"{name} gave no answer that fits the schema in {attempts}"
         raise OutputMismatch(text, provider=name)

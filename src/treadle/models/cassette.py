@@ -8,7 +8,8 @@
      "error": null | {"type": "Overloaded", "message": …, "status": 529, …}}
 
 Secrets are removed before the fingerprints are computed and before anything is written, so a
-recording can be replayed without any key. Used by recorded.py.
+recording can be replayed without any key. A last line without its end is left out: the process that
+recorded it was killed, or the disk was full. Used by recorded.py.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Cassette:
         self._redactor = SecretRedactor()
         self._previous_items: list[Json] = []  # of the last exchange written
         self._pending: deque[_PendingExchange] = deque()  # read, but not yet replayed
+        self._is_torn = False  # the last line of the file is incomplete
 
     @classmethod
     def create(cls, path: Path, models: tuple[CassetteModel, ...]) -> Cassette:
@@ -119,9 +121,13 @@ class Cassette:
     @classmethod
     def load(cls, path: Path) -> Cassette:
         try:
-            lines = path.read_bytes().splitlines()
+            data = path.read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read the recording {path}: {error.strerror}") from error
+        lines = data.splitlines()
+        is_torn = len(lines) > 1 and not data.endswith(b"\n") and not _is_json(lines[-1])
+        if is_torn:
+            lines.pop()
         head = _decode_line(path, 1, lines[0] if lines else b"null")
         if not isinstance(head, dict) or head.get("kind") != "recording":
             raise ConfigError(f"{path} is not a recording: its first line is no recording header")
@@ -131,9 +137,10 @@ class Cassette:
                 f"version {VERSION}: record it again"
             )
         cassette = cls(path, _decode_line(path, 1, lines[0], _Header).models)
+        cassette._is_torn = is_torn
         items: list[Json] = []
-        for number, data in enumerate(lines[1:], 2):
-            line: _ExchangeLine = _decode_line(path, number, data, _ExchangeLine)
+        for number, raw in enumerate(lines[1:], 2):
+            line: _ExchangeLine = _decode_line(path, number, raw, _ExchangeLine)
             items = [*items[: line.same], *line.items]
             cassette._pending.append(_PendingExchange({**line.shown, "items": items}, line))
         return cassette
@@ -186,12 +193,21 @@ class Cassette:
         return values[: len(transcript)]
 
     def _append_line(self, line: Json) -> None:
-        with self.path.open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
+        """Write the whole line, or nothing of it."""
+        rest = memoryview(msgspec.json.encode(line) + b"\n")
+        with self.path.open("ab", buffering=0) as file:
+            end = file.tell()
+            try:
+                while rest:
+                    rest = rest[file.write(rest) :]
+            except OSError:
+                file.truncate(end)
+                raise
 
     def _explain_miss(self, model: str, request: Json) -> str:
         if not self._pending:
-            return f"the recording {self.path} has no exchange left: record it again"
+            torn = "; its last line is incomplete" if self._is_torn else ""
+            return f"the recording {self.path} has no exchange left{torn}: record it again"
         pending = self._pending[0]
         if pending.line.model != model:
             difference = f"it was sent to {pending.line.model}, this one to {model}"
@@ -210,6 +226,14 @@ def _decode_line(path: Path, number: int, line: bytes, line_type: Any = Any) -> 
         is_json = isinstance(error, msgspec.ValidationError)
         problem = "not a line of a recording" if is_json else "not JSON"
         raise ConfigError(f"{path}, line {number}: {problem} ({error})") from error
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _compute_fingerprint(request: Json) -> str:

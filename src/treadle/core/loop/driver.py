@@ -498,4 +498,5 @@ class Driver:
                 self._has_ended = True
                 await self._hooks.run("session_end", {})
         finally:
+            self._inbox.log_waiting()
             await self._log.aclose()

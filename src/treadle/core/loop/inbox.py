@@ -33,6 +33,13 @@ class Inbox:
             self._write_entry(InputQueued(item))
         self._queue.append((item, must_log))
 
+    def log_waiting(self) -> None:
+        """Log what waits and is not in the log yet: the process ends before it was accepted."""
+        for item, is_logged in self._queue:
+            if not is_logged:
+                self._write_entry(InputQueued(item))
+        self._queue = deque((item, True) for item, _ in self._queue)
+
     def accept_first(self) -> None:
         """The first item has entered the transcript."""
         self._queue.popleft()

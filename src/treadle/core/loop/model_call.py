@@ -85,15 +85,29 @@ class ModelCaller:
         self._attempt_usage = NO_USAGE  # of the running attempt, as far as known
         self._lost_usage = NO_USAGE  # of attempts without a reply
         self._quarantine: frozenset[tuple[int, int]] = frozenset()
-        self._idempotency_key = ""  # of the current request
         self._attempts = 0
         self._failures: Counter[type[ModelError]] = Counter()
 
     async def call(self, request: ModelRequest) -> AssistantItem | RetryWithBudget:
-        """The whole reply, its call ids unique in this session. Raises ModelError."""
-        if request.idempotency_key != self._idempotency_key:
-            self._idempotency_key, self._attempts = request.idempotency_key, 0
-            self._failures.clear()
+        """The whole reply, its call ids unique in this session. Raises ModelError.
+
+        Failures are counted until there is a reply or an error: a notice that a gate or the user
+        adds between two attempts makes another request, but not more attempts.
+        """
+        try:
+            reply = await self._call(request)
+        except BaseException:
+            self._forget_failures()
+            raise
+        if not isinstance(reply, RetryWithBudget):
+            self._forget_failures()
+        return reply
+
+    def _forget_failures(self) -> None:
+        self._attempts = 0
+        self._failures.clear()
+
+    async def _call(self, request: ModelRequest) -> AssistantItem | RetryWithBudget:
         self._quarantine = request.quarantine
         while True:
             self._attempts += 1

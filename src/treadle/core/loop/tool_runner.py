@@ -136,6 +136,8 @@ def _to_storable(output: ToolOutput) -> ToolOutput:
     content = output.content
     if not isinstance(content, str):
         check_parts(content := tuple(content))
+    elif output.data is None and type(output.display) is type(output.full_output) is str:
+        return output
     return ToolOutput(
         content,
         str(output.display),

@@ -87,7 +87,9 @@ class ViewRewritten(
 ):
     """Items [start, stop) of the view are replaced. The old items stay in the log.
 
-    `is_repair`: the old items break a law, so an Uncompacted does not bring them back.
+    `is_repair`: the old items break a law, so an Uncompacted does not bring them back. `length` is
+    that of the old view, so that items which a damaged log lost before are noticed; 0: written by
+    an earlier version.
     """
 
     mutator: str
@@ -95,6 +97,7 @@ class ViewRewritten(
     stop: int
     items: tuple[Item, ...]
     is_repair: bool = False
+    length: int = 0
 
 
 class Uncompacted(msgspec.Struct, frozen=True, tag="uncompact", tag_field="kind"):
@@ -318,7 +321,11 @@ def _turn_number(turn_id: str) -> int:
 
 
 def apply_rewrite(transcript: Transcript, change: ViewRewritten) -> Transcript:
-    return Transcript([*transcript[: change.start], *change.items, *transcript[change.stop :]])
+    # Items that are lost were most likely among the old ones that are replaced. If not, an item is
+    # kept that the replacement covers too, but none is lost.
+    lost = max(0, change.length - len(transcript))
+    stop = max(change.start, change.stop - lost)
+    return Transcript([*transcript[: change.start], *change.items, *transcript[stop:]])
 
 
 def diff_views(mutator: str, old: Transcript, new: Transcript) -> ViewRewritten:
@@ -330,4 +337,5 @@ def diff_views(mutator: str, old: Transcript, new: Transcript) -> ViewRewritten:
     tail = 0
     while tail < shorter - start and old[-1 - tail] is new[-1 - tail]:
         tail += 1
-    return ViewRewritten(mutator, start, len(old) - tail, tuple(new[start : len(new) - tail]))
+    items = tuple(new[start : len(new) - tail])
+    return ViewRewritten(mutator, start, len(old) - tail, items, length=len(old))

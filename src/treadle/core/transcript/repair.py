@@ -23,15 +23,18 @@ from treadle.core.transcript.pending import RunTools, pending
 REPAIR = "repair"
 
 
-def repair_entries(view: View, *, lacks_intents: bool = False) -> list[Entry]:
-    """The entries that repair the view; none if every law holds.
+def repair_entries(
+    view: View, *, lacks_items: bool = False, lacks_intents: bool = False
+) -> list[Entry]:
+    """The entries that repair the view; none if every law holds and nothing else is wrong.
 
-    `lacks_intents`: lines after the last reply are lost. An open call without an intent may have
-    run, so it gets an assumed one.
+    `lacks_items`: items may be lost, so the positions of parts that a provider rejected are not
+    certain; the repair clears them. `lacks_intents`: lines after the last reply are lost. An open
+    call without an intent may have run, so it gets an assumed one.
     """
     entries: list[Entry] = []
     transcript, early = repair_round(view.transcript)
-    if transcript is not view.transcript:
+    if transcript is not view.transcript or (lacks_items and view.quarantine):
         change = diff_views(REPAIR, view.transcript, transcript)
         entries.append(msgspec.structs.replace(change, is_repair=True))
     entries += [EarlyResult(result) for result in early if result.call_id not in view.early_results]

@@ -17,7 +17,14 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded, View, fold_entries
+from treadle.core.transcript.entries import (
+    Entry,
+    InputQueued,
+    ItemAdded,
+    View,
+    ViewRewritten,
+    fold_entries,
+)
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.transcript import Transcript
@@ -75,6 +82,7 @@ class ViewLoader:
         self.lost_blobs: list[str] = []
         self.truncated_count = 0
         self.last_reply_seq = 0
+        self._last_repair_seq = -1
 
     def load(self) -> View:
         """The view of the session."""
@@ -92,8 +100,11 @@ class ViewLoader:
         view, reader = self.load(), self._reader
         if not reader.damage and not self.lost_blobs:
             return view, []
-        lacks_intents = reader.damaged_after >= self.last_reply_seq
-        entries = repair_entries(view, lacks_intents=lacks_intents)
+        entries = repair_entries(
+            view,
+            lacks_items=reader.damaged_after > self._last_repair_seq,
+            lacks_intents=reader.damaged_after >= self.last_reply_seq,
+        )
         return fold_entries(entries, view), entries
 
     def _load(self) -> View:
@@ -136,6 +147,8 @@ class ViewLoader:
                 entry = self._decode_entry(line, session_dir)
             if entry is not None:
                 self._has_queued_messages |= type(entry) is InputQueued
+                if type(entry) is ViewRewritten and entry.is_repair:
+                    self._last_repair_seq = line.seq
                 yield entry
 
     def _make_placeholder(self, line: Record, session_dir: Path) -> Entry | None:
