@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -316,8 +317,11 @@ async def test_a_text_without_spaces_or_latin_letters_is_not_underestimated():
             return Admit()
 
     await Agent(Scripted(["ok"]), gates=[Looks()]).run("語" * 1_000)
-    await Agent(Scripted(["ok"]), gates=[Looks()]).run("a" * 1_000)
-    assert seen == [3_000, 1_000]
+    await Agent(Scripted(["ok"]), gates=[Looks()]).run("abcd " * 200)
+    await Agent(Scripted(["ok"]), gates=[Looks()]).run(b64encode(bytes(750)).decode())
+    assert seen == [3_000, 1_000, 2_000]
+    await Agent(Scripted(["ok"]), gates=[Looks()], instructions="語" * 1_000).run("a")
+    assert seen[-1] == 3_001
 
 
 async def test_asking_again_about_the_same_round_is_no_repetition():

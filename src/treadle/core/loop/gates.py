@@ -16,6 +16,7 @@ from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.items import NoticeItem
+from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.usage import NO_USAGE, Usage
 
 
@@ -41,7 +42,8 @@ class GateRunner:
         if not self._config.gates or (is_closing and self._gates.has_reservations):
             return None  # the closing reply is reserved already
         card = self._model_caller.model.card
-        chars = self._session.state.chars + len(system) + self._toolbox.spec_chars
+        fixed = estimate_text_chars(system) + self._toolbox.spec_chars
+        chars = self._session.state.chars + fixed
         max_output = self._config.options.max_tokens or card.max_output
         stop, notices = self._gates.admit(self._session.estimate_request(card, chars, max_output))
         for text in notices:

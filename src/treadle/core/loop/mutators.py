@@ -28,6 +28,7 @@ from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.integrity import Violation, find_violations, is_empty
 from treadle.core.transcript.items import Item, NoticeItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -63,7 +64,7 @@ class MutatorRunner:
             self._emitter.turn_id,
             self._model_caller.model.card,
             state.last_usage,
-            len(self._config.system_prompt()) + self._toolbox.spec_chars,
+            estimate_text_chars(self._config.system_prompt()) + self._toolbox.spec_chars,
             lambda text: self._emitter.emit(Notified, text),
             lambda: self._run_pre_compact_hooks(point),
             focus,
