@@ -1,7 +1,8 @@
 """Runs the gates before a model call, and settles with them afterwards.
 
 admit    every gate sees the worst case and reserves it, or the call is not made
-settle   the real usage, with that of failed attempts, replaces the reservation
+settle   the real usage, with that of failed attempts, replaces the reservation; a gate that fails
+         here is reported, and the paid reply is kept
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.core.contracts.gate import Gate, RequestEstimate, Stop
+from treadle.core.errors import error_text
+from treadle.core.events import WarningRaised
 from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
@@ -26,6 +30,7 @@ class GateRunner:
     def __init__(
         self,
         config: DriverConfig,
+        emitter: Emitter,
         session: SessionState,
         toolbox: Toolbox,
         model_caller: ModelCaller,
@@ -34,7 +39,7 @@ class GateRunner:
         self._session = session
         self._toolbox = toolbox
         self._model_caller = model_caller
-        self._gates = Gates(config.gates)
+        self._gates = Gates(config.gates, emitter)
 
     def admit(self, system: str) -> Stop | None:
         """None if the next request may be sent, else why not."""
@@ -62,8 +67,9 @@ class GateRunner:
 class Gates:
     """Asks every gate before a model call, and settles with those that admitted it."""
 
-    def __init__(self, gates: Sequence[Gate]) -> None:
+    def __init__(self, gates: Sequence[Gate], emitter: Emitter) -> None:
         self._gates = gates
+        self._emitter = emitter
         self._admitted: list[tuple[Gate, RequestEstimate]] = []
 
     @property
@@ -97,6 +103,11 @@ class Gates:
         return msgspec.structs.replace(first, closing_tokens=closing), notices
 
     def settle(self, used: Usage) -> None:
-        for gate, estimate in self._admitted:
-            gate.settle(estimate, used)
-        self._admitted.clear()
+        admitted, self._admitted = self._admitted, []
+        for gate, estimate in admitted:
+            try:
+                gate.settle(estimate, used)
+            except Exception as error:  # noqa: BLE001 - a gate may raise anything
+                name = type(gate).__name__
+                problem = f"gate {name} could not settle a model call: {error_text(error)}"
+                self._emitter.emit(WarningRaised, f"{problem}; its account may be wrong")

@@ -88,7 +88,7 @@ class MutatorRunner:
         self, card: ModelCard, chars: int, max_output: int
     ) -> Callable[[Usage], None] | None:
         """Reserve a model call of a mutator with the gates."""
-        gates = Gates(self._config.gates)
+        gates = Gates(self._config.gates, self._emitter)
         stop, notices = gates.admit(self._session.estimate_request(card, chars, max_output))
         for text in notices:
             self._inbox.put(NoticeItem(text, kind="budget"))
