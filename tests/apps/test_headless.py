@@ -170,6 +170,18 @@ async def test_a_session_is_continued_and_resumed_by_its_id():
     assert [message["role"] for message in asked] == ["user", "assistant"] * 2 + ["user"]
 
 
+async def test_a_session_that_is_resumed_in_another_mode_keeps_the_cached_beginning():
+    async with ProviderServer([HELLO, LAST, FakeReply("Third.")]) as server:
+        await run(server, "-p", "one", "--permission-mode", "plan")
+        await run(server, "-p", "two", "--continue", "--permission-mode", "auto")
+        await run(server, "-p", "three", "--continue", "--permission-mode", "plan")
+    bodies = [json.loads(request.body) for request in server.requests]
+    assert len({json.dumps([body["system"], body["tools"]]) for body in bodies}) == 1
+    said = [json.dumps(body["messages"]) for body in bodies]
+    assert [text.count("The permission mode is now plan") for text in said] == [1, 1, 2]
+    assert [text.count("The permission mode is now auto") for text in said] == [0, 1, 1]
+
+
 async def test_verbose_tells_what_happens_and_quiet_nothing():
     async with ProviderServer([bash("echo one"), LAST]) as server:
         ran = await run(server, "-p", "hi", "--verbose")

@@ -6,12 +6,13 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle import Agent, Transcript, Usage
 from treadle.context.cache_monitor import CacheMonitor, describe_first_change
 from treadle.core.contracts.hook import HookInput, HookPoint
-from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.events import Notified
@@ -32,6 +33,13 @@ TWO = ToolSpec("two", "d", {"type": "object"})
 
 def request(items: str = "ab", system: str = "s", tools: tuple[ToolSpec, ...] = (ONE,)):
     return ModelRequest(Transcript([to_user_item(text) for text in items]), system, tools)
+
+
+def test_a_change_of_thinking_is_named():
+    old = request()
+    new = msgspec.structs.replace(old, options=ModelOptions(thinking="high"))
+    assert describe_first_change(old, new) == "thinking changed from off to high"
+    assert describe_first_change(new, old) == "thinking changed from high to off"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -355,3 +356,74 @@ async def test_what_the_user_allowed_edited_and_answered_survives_a_compaction()
     assert "(answer to: Name?) Call it Ährenfeld." in kept
     assert 'The user allowed this call: put {"n":1}' in kept
     assert 'It ran with: {"n":22}' in kept
+
+
+class DenseProvider(Scripted):
+    """Counts tokens as a function says, and refuses what does not fit its window."""
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        super().__init__(self._answer, card=CARD)
+        self._count = count
+        self.refused = 0
+
+    def _answer(self, request: ModelRequest) -> Say | ContextTooLong:
+        texts = [item.text for item in request.transcript]
+        tokens = self._count("".join([request.system, *texts]))
+        if tokens > WINDOW - 1_000:
+            self.refused += 1
+            return ContextTooLong(f"{tokens} tokens do not fit")
+        return Say("好的", usage=Usage(tokens, 5, requests=1))
+
+
+SCRIPTS: dict[str, tuple[str, Callable[[str], int]]] = {
+    "Chinese": ("请把这个文件翻译成中文并保存。" * 120, len),
+    "Burmese": ("မြန်မာဘာသာစကား" * 120, lambda text: len(text.encode()) // 2),
+    "emoji": ("🧑‍🚀🚀🌍" * 250, lambda text: len(text.encode()) // 2),
+    "base64": ("kJ8sQx0Vb2Yp7LmZ" * 120, lambda text: int(len(text) / 1.4)),
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+async def test_texts_that_need_many_tokens_never_end_a_session(script: str):
+    text, count = SCRIPTS[script]
+    model = DenseProvider(count)
+    driver = Agent(model, mutators=[Compactor()]).start()
+    for n in range(20):
+        driver.submit(f"{n} {text}")
+        step = await driver.next()
+        assert isinstance(step, Finished)
+        assert step.result.reason == "end_turn", step.result.error
+    assert model.refused <= 1
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+async def test_one_long_text_that_needs_many_tokens_is_cut_to_what_fits(script: str):
+    text, count = SCRIPTS[script]
+    model = DenseProvider(count)
+    driver = Agent(model, mutators=[Compactor()]).start()
+    driver.submit("Hello")
+    await driver.next()
+    driver.submit(text * 6)
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.reason == "end_turn", step.result.error
+
+
+def test_a_refusal_teaches_the_meter_and_does_not_use_an_older_measurement():
+    meter = TokenEstimator()
+    small, used = Transcript([to_user_item("a" * 970)]), Usage(300)
+    meter.estimate_request(scene(small, []))
+    meter.estimate_request(scene(small, [], used=used))
+    large = small.append(to_user_item("b" * 15_000))
+    meter.estimate_request(scene(large, [], used=used))
+    refused = meter.estimate_request(scene(large, [], point="context_too_long", used=used))
+    assert refused >= WINDOW
+
+
+async def test_instructions_in_another_script_weigh_as_messages_do():
+    tiny = ModelCard("tiny", window=1_000, max_output=10)
+    model = Scripted(["x"], card=tiny)
+    agent = Agent(model, instructions="请把这个文件" * 250, mutators=[Compactor()])
+    with pytest.raises(ContextTooLong, match="instructions and tools alone need"):
+        await agent.run("hi")
+    assert model.requests == []

@@ -182,11 +182,12 @@ async def test_a_change_of_mode_is_told_and_told_again_when_it_is_out_of_view():
     agent = Agent(model, mutators=[Reminders(mode=lambda: mode[0]), Compactor()])
     driver = agent.start()
     await say(driver, "a")
-    assert notices(driver.transcript, "mode") == []
+    [plan] = notices(driver.transcript, "mode")
+    assert plan.startswith("The permission mode is now plan: change nothing;")
     mode[0] = "auto"
     await say(driver, "b")
     await say(driver, "c")
-    [text] = notices(driver.transcript, "mode")
+    _, text = notices(driver.transcript, "mode")
     assert text.startswith("The permission mode is now auto: edits, and commands")
     for _ in range(4):
         await say(driver, "long " * 2_000)

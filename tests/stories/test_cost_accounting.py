@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.model import CacheRequest, ModelCard, ModelRequest, ModelUsageUpdated
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import AccessDenied, Overloaded, StreamBroken
-from treadle.core.events import RequestStarted
+from treadle.core.events import RequestStarted, WarningRaised
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, Text, to_user_item
 from treadle.core.transcript.entries import ItemAdded, UsageRecorded, ViewRewritten, fold_entries
@@ -316,8 +317,11 @@ async def test_a_text_without_spaces_or_latin_letters_is_not_underestimated():
             return Admit()
 
     await Agent(Scripted(["ok"]), gates=[Looks()]).run("語" * 1_000)
-    await Agent(Scripted(["ok"]), gates=[Looks()]).run("a" * 1_000)
-    assert seen == [3_000, 1_000]
+    await Agent(Scripted(["ok"]), gates=[Looks()]).run("abcd " * 200)
+    await Agent(Scripted(["ok"]), gates=[Looks()]).run(b64encode(bytes(750)).decode())
+    assert seen == [3_000, 1_000, 2_000]
+    await Agent(Scripted(["ok"]), gates=[Looks()], instructions="語" * 1_000).run("a")
+    assert seen[-1] == 3_001
 
 
 async def test_asking_again_about_the_same_round_is_no_repetition():
@@ -334,6 +338,20 @@ async def test_asking_again_about_the_same_round_is_no_repetition():
     await Agent(model, [RecordingTool()], gates=[Twice()], clock=ManualClock()).run("x")
     for _ in range(5):
         assert gate.admit(account[1]) == Admit()
+
+
+async def test_a_gate_that_cannot_settle_does_not_lose_the_reply_that_was_paid_for():
+    class Broken(Books):
+        def settle(self, estimate: RequestEstimate, used: Usage) -> None:
+            raise ZeroDivisionError("no such account")
+
+    books, witness = Books(), RecordingObserver()
+    model = Scripted([Say("paid for", usage=USED)])
+    result = await Agent(model, gates=[Broken(), books], observers=[witness]).run("x")
+    assert result.text == "paid for"
+    assert books.settled == [USED]
+    [warning] = witness.events_of(WarningRaised)
+    assert "gate Broken could not settle a model call" in warning.text
 
 
 # --- growth ------------------------------------------------------------------------------

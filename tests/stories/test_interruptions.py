@@ -11,7 +11,7 @@ import pytest
 from treadle import Agent, Transcript, tool
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
-from treadle.core.contracts.tool import ToolContext
+from treadle.core.contracts.tool import ProbeResult, ToolContext
 from treadle.core.errors import LawBroken, Overloaded
 from treadle.core.events import (
     Event,
@@ -29,8 +29,15 @@ from treadle.core.loop import tool_runner
 from treadle.core.loop.config import AllowAll
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, PendingApproval
-from treadle.core.transcript import Item, ToolResultItem
-from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript import (
+    Arguments,
+    AssistantItem,
+    Item,
+    ToolCall,
+    ToolResultItem,
+    to_user_item,
+)
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan, fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
@@ -495,3 +502,29 @@ async def test_a_task_that_is_cancelled_while_the_approver_thinks_is_cancelled()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
+
+
+async def test_a_call_that_an_earlier_process_may_have_run_is_not_said_to_be_cancelled_before():
+    call = ToolCall("c1", "record", "{}")
+    entries: list[Entry] = [
+        TurnBegan("turn-1"),
+        ItemAdded(to_user_item("go")),
+        ItemAdded(AssistantItem((call,), "tool_use")),
+        Intent("c1", "record", "key", "verifiable"),
+    ]
+
+    class Hangs(RecordingTool):
+        async def probe(
+            self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+        ) -> ProbeResult:
+            self.started.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    hangs = Hangs(effect="verifiable")
+    driver = Agent(Scripted([]), [hangs]).start(view=fold_entries(entries))
+    step = asyncio.create_task(driver.next())
+    await hangs.started.wait()
+    driver.interrupt()
+    await step
+    assert "its effect may be incomplete" in answers(driver)[0]

@@ -384,6 +384,14 @@ def test_a_collision_can_be_an_error_or_get_a_prefix():
     assert names == ["same", "two_same"]
 
 
+def test_with_a_prefix_no_tool_is_dropped_however_many_have_the_name():
+    tools = [RecordingTool("same") for _ in range(4)]
+    sources = [StaticSource([tool, RecordingTool("two_same")], "two") for tool in tools]
+    names = [tool.spec.name for tool in Federation(sources, "prefix").tools()]
+    assert len(names) == len(set(names)) == 8
+    assert names[:4] == ["same", "two_same", "two_same_2", "two_two_same"]
+
+
 # --- approvals ---------------------------------------------------------------------------
 
 

@@ -202,7 +202,8 @@ class Agent:
         """`async with agent.stream(prompt) as events`: the events of a run.
 
         A failure arrives as RunFailed. Without an approver, the reader of the events answers
-        ApprovalRequired with `events.approve(...)` or `events.deny(...)`.
+        ApprovalRequired, also that of a child agent inside a ChildEvent, with
+        `events.approve(...)` or `events.deny(...)`.
         """
 
         async def open_driver() -> Driver:

@@ -67,6 +67,7 @@ def describe_first_change(old: ModelRequest, new: ModelRequest) -> str:
     return (
         _describe_tools_change(old.tools, new.tools)
         or _describe_system_change(old.system, new.system)
+        or _describe_thinking_change(old.options.thinking, new.options.thinking)
         or _describe_items_change(old.transcript, new.transcript)
     )
 
@@ -93,6 +94,11 @@ def _describe_system_change(old: str, new: str) -> str:
     if position < min(len(before), len(after)):
         return f"line {position + 1} of the instructions changed to {after[position][:60]!r}"
     return "the instructions became longer or shorter"
+
+
+def _describe_thinking_change(old: int | str | None, new: int | str | None) -> str:
+    """Providers cache the messages for one setting of thinking."""
+    return "" if old == new else f"thinking changed from {old or 'off'} to {new or 'off'}"
 
 
 def _describe_items_change(old: Transcript, new: Transcript) -> str:

@@ -2,7 +2,7 @@
 
     changed_files    a file that the session read or wrote has changed on disk
     memory           a memory file changed, or one applies to the folder of the work
-    mode             the user changed the permission mode
+    mode             the session is in plan mode, or the user changed the permission mode
     open_todos       the todo list is stale, or has open entries when the model wants to stop
 
 Each change gives one notice at the end of the view, so the cached prefix of the request stays
@@ -39,7 +39,8 @@ MAX_COMPARED_BYTES = 4 << 20  # larger files are compared by size and time
 MAX_SESSIONS = 64
 
 MODE_DESCRIPTIONS = {
-    "plan": "nothing may be changed now; look, think, and end with a plan",
+    "plan": "change nothing; look, think, and end with a plan that names files and steps. Then the "
+    "user decides",
     "ask": "actions that change something may need the user's approval",
     "accept-edits": "files of the workspace may be edited without approval",
     "auto": "edits, and commands inside the sandbox, need no approval",
@@ -98,7 +99,8 @@ class Reminders:
         mode = self._mode()
         last = view.last_data("mode")
         known_mode = self._initial_mode if last is None else last.get("mode")
-        return [] if mode == known_mode else [make_mode_notice(mode)]
+        is_known = mode == known_mode and not (last is None and mode == "plan")
+        return [] if is_known else [make_mode_notice(mode)]
 
     def _memory_notices(self, view: _NoticeIndex, session_id: str) -> list[Item]:
         files = self._changed_memory(session_id) if self._changed_memory is not None else ()

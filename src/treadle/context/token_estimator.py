@@ -1,7 +1,8 @@
 """Estimates the tokens of the next request.
 
-The provider's usage is exact. Between two calls the size is estimated from characters, with the
-characters per token that the last call of the session showed.
+The provider's usage is exact. Between two calls the size is estimated from characters (UTF-8 bytes,
+see core/transcript/size_estimate.py), with the characters per token that the last call of the
+session showed. A request that was refused for its length was as long as the window at least.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from treadle.core.transcript import size_estimate
 from treadle.core.transcript.content import Document, Image
 from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
 
 DEFAULT_CHARS_PER_TOKEN = 3.5  # before the first usage report
-MIN_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 1.5, 6.0  # plausible range of a measurement
+# The range of a measurement: a token has at least one byte, and hardly ever more than six.
+MIN_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 1.0, 6.0
 ITEM_OVERHEAD_CHARS = 30  # that a request adds around an item
 
 
@@ -25,17 +28,24 @@ class TokenEstimator:
     def __init__(self) -> None:
         self._chars_per_token = DEFAULT_CHARS_PER_TOKEN
         self._sent_chars = 0
+        self._last_usage: Usage | None = None  # the one that was used for calibration
 
     def estimate_request(self, context: MutationContext) -> int:
-        """Tokens of the next request. Calibrates itself by the usage of the last call."""
-        measured = context.last_usage.total_input
-        if measured > 0 and self._sent_chars > 0:
-            ratio = max(MIN_CHARS_PER_TOKEN, self._sent_chars / measured)
-            self._chars_per_token = min(MAX_CHARS_PER_TOKEN, ratio)
+        """Tokens of the next request. Calibrates itself by the usage of the last call, or by its
+        refusal."""
+        used = context.last_usage
+        if used.total_input > 0 and self._sent_chars > 0 and used is not self._last_usage:
+            self._last_usage = used
+            self._set_ratio(self._sent_chars / used.total_input)
+        if context.point == "context_too_long" and self._sent_chars > 0:
+            self._set_ratio(min(self._chars_per_token, self._sent_chars / context.card.window))
         chars = context.overhead_chars + count_chars(context.transcript)
         if context.point == "before_model":
             self.record_sent(chars)
         return self.tokens_for_chars(chars)
+
+    def _set_ratio(self, chars_per_token: float) -> None:
+        self._chars_per_token = max(MIN_CHARS_PER_TOKEN, min(MAX_CHARS_PER_TOKEN, chars_per_token))
 
     def record_sent(self, chars: int) -> None:
         """Set the number of characters that the next usage report is about."""
@@ -61,12 +71,13 @@ def count_chars(items: Sequence[Item]) -> int:
 
 def count_item_chars(item: Item) -> int:
     if isinstance(item, (NoticeItem, SummaryItem)):
-        return len(item.text) + ITEM_OVERHEAD_CHARS
+        return size_estimate.estimate_text_chars(item.text) + ITEM_OVERHEAD_CHARS
     total = ITEM_OVERHEAD_CHARS
     for part in item.content:
         if isinstance(part, (Image, Document)):
             total += size_estimate.estimate_media_chars(part)
         else:
-            total += max(len(getattr(part, name, "")) for name in ("text", "raw", "json", "data"))
+            texts = (getattr(part, name, "") for name in ("text", "raw", "json", "data"))
+            total += max(map(size_estimate.estimate_text_chars, texts))
             total += len(getattr(part, "signature", ""))
     return total

@@ -1,13 +1,15 @@
 """Several tool sources as one, in the given order.
 
 The collision policy settles two tools of one name: the first wins, it is an error, or the second
-gets the name of its source as a prefix. The union is rebuilt only when a source has changed.
+gets the name of its source as a prefix, and a number if that name is taken too. The union is
+rebuilt only when a source has changed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from itertools import count
 from operator import is_not
 from typing import Literal
 
@@ -117,6 +119,11 @@ class Federation:
                         "rename one, or choose another collision policy"
                     )
                 elif self._collision == "prefix":
-                    longer = f"{source.name}_{name}"
-                    taken.setdefault(longer, RenamedTool(tool, longer))
+                    longer = _find_free_name(f"{source.name}_{name}", taken)
+                    taken[longer], owners[longer] = RenamedTool(tool, longer), source.name
         return tuple(taken.values())
+
+
+def _find_free_name(name: str, taken: Container[str]) -> str:
+    """The name, or the name with the first number that makes it free."""
+    return next(free for n in count(1) if (free := name if n == 1 else f"{name}_{n}") not in taken)

@@ -233,7 +233,8 @@ class LazyPolicy:
 
 
 class LazyReminders:
-    """A Mutator before each model call except the first of a session; `stop_hook` is its Hook."""
+    """A Mutator before each model call, except for the first of a session that is not in plan mode;
+    `stop_hook` is its Hook."""
 
     name = "reminders"
     points: frozenset[MutationPoint] = frozenset({"before_model"})
@@ -260,7 +261,7 @@ class LazyReminders:
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         # With one message, nothing can have changed since the model saw it.
-        is_first = len(context.transcript) < 2 and self._mode() == self._first_mode
+        is_first = len(context.transcript) < 2 and self._mode() == self._first_mode != "plan"
         if is_first and not self._reminders.is_made:
             return None
         return await self._reminders.get().mutate(context)
@@ -305,6 +306,6 @@ class _StopHook:
 
 
 def _start_with_mode(first: str, mode: Callable[[], str]) -> Callable[[], str]:
-    """`mode`, except that the first answer is the mode that the prompt was written for."""
+    """`mode`, except that the first answer is the mode in which the session was opened."""
     answers = iter((first,))
     return lambda: next(answers, None) or mode()

@@ -41,7 +41,8 @@ def build_system_prompt(
 
     It does not change during a session, so that it stays in the provider's cache.
     """
-    extra = [read_section("plan")] if mode == "plan" else []
+    # Other models get the mode as a notice, so that a change of it keeps the prompt as it is.
+    extra = [read_section("plan")] if mode == "plan" and is_small else []
     extra += [] if interactive or is_small else [UNATTENDED_INSTRUCTION]
     extra += [appended] if appended.strip() else []
     memory = None if is_small else _load_memory(root, trusted, notes)

@@ -39,6 +39,7 @@ from treadle.core.text import plural
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem
 from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
 
 WARN_SHARE, COMPACT_SHARE, TARGET_SHARE = 0.70, 0.85, 0.50
@@ -175,11 +176,11 @@ class Compactor:
                 model, old, limit, focus=focus, session_id=session_id, reserve=reserve
             )
         room = max(500, target - count_chars(pins) - count_chars(new))
-        if not text or len(text) > max(room, count_chars(old) // 2):
+        if not text or estimate_text_chars(text) > max(room, count_chars(old) // 2):
             if model is not None:
                 context.notify("the summary is unusable; a count of tool calls replaces it")
             text = _summarize_without_model(old)
-        return [*pins, SummaryItem(text[:room], len(old)), *new]
+        return [*pins, SummaryItem(_cut_to_size(text, room), len(old)), *new]
 
 
 def get_token_limit(context: MutationContext) -> int:
@@ -224,8 +225,8 @@ def _keep_newest(items: list[Item], target: int) -> list[Item]:
     older = collect_user_messages(items[: len(items) - len(tail)])
     used = count_chars(tail)
     newest: list[str] = []
-    while older and used + len(older[-1]) < target - 300:
-        used += len(older[-1]) + len(MESSAGE_SEPARATOR)
+    while older and used + estimate_text_chars(older[-1]) < target - 300:
+        used += estimate_text_chars(older[-1]) + len(MESSAGE_SEPARATOR)
         newest.insert(0, older.pop())
     note = SummaryItem("Earlier messages are out of view; recall finds them.", len(items))
     return [note, *([make_user_messages_notice(newest)] if newest else []), *tail]
@@ -239,6 +240,11 @@ def _summarize_without_model(items: Sequence[Item]) -> str:
     calls = ", ".join(f"{name}: {plural(count, 'call')}" for name, count in counts.items())
     note = f"Earlier work is out of view ({calls or 'no tool calls'})."
     return "\n".join([*summaries[-1:], note])
+
+
+def _cut_to_size(text: str, limit: int) -> str:
+    size = estimate_text_chars(text)
+    return text if size <= limit else text[: len(text) * limit // size]
 
 
 def _fixed_tokens(context: MutationContext, estimator: TokenEstimator, token_limit: int) -> int:

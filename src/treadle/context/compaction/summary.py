@@ -14,6 +14,7 @@ from treadle.core.errors import ModelError
 from treadle.core.transcript import AssistantItem, NoticeItem, SummaryItem, ToolResultItem, Usage
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import Item, UserItem, to_user_item
+from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
 
 INSTRUCTIONS = """\
@@ -50,7 +51,7 @@ async def summarize(
         options=ModelOptions(max_tokens=MAX_TOKENS),
         session_id=f"{session_id}/summary",  # its own cached prefix
     )
-    settle = reserve(model.card, len(task) + len(INSTRUCTIONS), MAX_TOKENS)
+    settle = reserve(model.card, estimate_text_chars(task) + len(INSTRUCTIONS), MAX_TOKENS)
     if settle is None:
         return ""
     reply: AssistantItem | None = None
@@ -74,10 +75,11 @@ def format_items(items: Sequence[Item], limit: int) -> str:
     left = limit
     for item in reversed(items):
         text = _format_item(item)
-        if len(text) > left:
+        size = estimate_text_chars(text)
+        if size > left:
             lines.append("[earlier items are left out]")
             break
-        left -= len(text) + 1
+        left -= size + 1
         lines.append(text)
     return "\n".join(reversed(lines))
 

@@ -124,7 +124,7 @@ class Driver:
             on_quarantine=session.quarantine_part,
             is_interrupted=self._interruption.is_requested,
         )
-        self._gates = GateRunner(config, session, toolbox, self._model_caller)
+        self._gates = GateRunner(config, emitter, session, toolbox, self._model_caller)
         self._mutators = MutatorRunner(
             config, emitter, session, toolbox, hooks, inbox, self._model_caller
         )

@@ -64,6 +64,15 @@ class CallExecutor:
         self._runner = runner
         self._session = session
         self._on_notice = on_notice
+        self._started: set[str] = set()  # ids of calls without an answer
+
+    def forget_started(self) -> None:
+        """Every call has its answer."""
+        self._started.clear()
+
+    def has_started(self, call_id: str) -> bool:
+        """Whether the tool of this open call was run."""
+        return call_id in self._started
 
     async def execute(
         self, prepared: PreparedCall, detach: Callable[[], None] = ignore_detach
@@ -75,6 +84,7 @@ class CallExecutor:
             problem = await self._before_effect(prepared, tool, context)
             if problem is not None:
                 return RunResult(ToolOutput(f"error: {problem}", is_error=True))
+        self._started.add(call.id)
         self._emitter.emit(ToolStarted, call.id, call.name, prepared.summary)
         timeout = tool.spec.timeout or self._config.tool_timeout
         result = await self._runner.run(tool, prepared.arguments, context, timeout)

@@ -1,7 +1,8 @@
 """Runs the gates before a model call, and settles with them afterwards.
 
 admit    every gate sees the worst case and reserves it, or the call is not made
-settle   the real usage, with that of failed attempts, replaces the reservation
+settle   the real usage, with that of failed attempts, replaces the reservation; a gate that fails
+         here is reported, and the paid reply is kept
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import msgspec
 
 from treadle.core.contracts.gate import Gate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, ModelOptions
+from treadle.core.errors import error_text
+from treadle.core.events import WarningRaised
 from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.items import NoticeItem
+from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.usage import NO_USAGE, Usage
 
 
@@ -26,6 +31,7 @@ class GateRunner:
     def __init__(
         self,
         config: DriverConfig,
+        emitter: Emitter,
         session: SessionState,
         toolbox: Toolbox,
         model_caller: ModelCaller,
@@ -34,7 +40,7 @@ class GateRunner:
         self._session = session
         self._toolbox = toolbox
         self._model_caller = model_caller
-        self._gates = Gates(config.gates)
+        self._gates = Gates(config.gates, emitter)
         self.max_output: int | None = None  # of the reply to the admitted request; None: no limit
 
     def admit(self, system: str) -> Stop | None:
@@ -44,7 +50,8 @@ class GateRunner:
         if not self._config.gates or (is_closing and self._gates.has_reservations):
             return None  # the closing reply is reserved already
         card = self._model_caller.model.card
-        chars = self._session.state.chars + len(system) + self._toolbox.spec_chars
+        fixed = estimate_text_chars(system) + self._toolbox.spec_chars
+        chars = self._session.state.chars + fixed
         max_output = _find_max_output(self._config.options, card)
         estimate = self._session.estimate_request(card, chars, max_output)
         stop, notices, self.max_output = self._gates.admit(estimate)
@@ -64,8 +71,9 @@ class GateRunner:
 class Gates:
     """Asks every gate before a model call, and settles with those that admitted it."""
 
-    def __init__(self, gates: Sequence[Gate]) -> None:
+    def __init__(self, gates: Sequence[Gate], emitter: Emitter) -> None:
         self._gates = gates
+        self._emitter = emitter
         self._admitted: list[tuple[Gate, RequestEstimate]] = []
 
     @property
@@ -101,9 +109,14 @@ class Gates:
         return msgspec.structs.replace(first, closing_tokens=closing), notices, None
 
     def settle(self, used: Usage) -> None:
-        for gate, estimate in self._admitted:
-            gate.settle(estimate, used)
-        self._admitted.clear()
+        admitted, self._admitted = self._admitted, []
+        for gate, estimate in admitted:
+            try:
+                gate.settle(estimate, used)
+            except Exception as error:  # noqa: BLE001 - a gate may raise anything
+                name = type(gate).__name__
+                problem = f"gate {name} could not settle a model call: {error_text(error)}"
+                self._emitter.emit(WarningRaised, f"{problem}; its account may be wrong")
 
 
 def _find_max_output(options: ModelOptions, card: ModelCard) -> int:

@@ -28,6 +28,7 @@ from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.integrity import Violation, find_violations, is_empty
 from treadle.core.transcript.items import Item, NoticeItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -63,7 +64,7 @@ class MutatorRunner:
             self._emitter.turn_id,
             self._model_caller.model.card,
             state.last_usage,
-            len(self._config.system_prompt()) + self._toolbox.spec_chars,
+            estimate_text_chars(self._config.system_prompt()) + self._toolbox.spec_chars,
             lambda text: self._emitter.emit(Notified, text),
             lambda: self._run_pre_compact_hooks(point),
             focus,
@@ -87,7 +88,7 @@ class MutatorRunner:
         self, card: ModelCard, chars: int, max_output: int
     ) -> Callable[[Usage], None] | None:
         """Reserve a model call of a mutator with the gates."""
-        gates = Gates(self._config.gates)
+        gates = Gates(self._config.gates, self._emitter)
         estimate = self._session.estimate_request(card, chars, max_output)
         stop, notices, limit = gates.admit(estimate)
         for text in notices:

@@ -28,6 +28,7 @@ from treadle.core.text import suggest
 from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultItem
+from treadle.core.transcript.size_estimate import estimate_text_chars
 
 
 class Toolbox:
@@ -51,7 +52,9 @@ class Toolbox:
         self._by_name = {tool.spec.name: tool for tool in tools}
         self.specs = tuple([tool.spec for tool in self._by_name.values()])
         self.spec_chars = sum(
-            len(spec.name) + len(spec.description) + len(msgspec.json.encode(spec.schema))
+            len(spec.name)
+            + estimate_text_chars(spec.description)
+            + len(msgspec.json.encode(spec.schema))
             for spec in self.specs
         )
         added = tuple(name for name in self._by_name if name not in before)

@@ -37,6 +37,7 @@ from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 
+CANCELLED_CALL = "Cancelled by the user before it ran; nothing was done."
 INTERRUPTED_CALL = "Interrupted by the user before it finished; its effect may be incomplete."
 ABANDONED_CALL = (
     "Interrupted by the user, outcome unknown: it did not stop and may still be running."
@@ -105,6 +106,7 @@ class ToolRound:
             save_early = self._session.record_early_result
             await run_calls(calls, self._config.max_parallel, add_result, save_early)
         await self.eager.cancel_started()
+        self._executor.forget_started()
         return tuple(results)
 
     def answer_interrupted(self, call: ToolCall) -> ToolResultItem:
@@ -114,6 +116,10 @@ class ToolRound:
             return self._finalize(PreparedCall(call), result)
         if self._runner.is_abandoned(call.id):
             return make_interrupted_result(call, ABANDONED_CALL, "unknown")
+        # An intent of an earlier process: that one may have run the call.
+        is_old = call.id in self._session.state.intents
+        if not is_old and not self._executor.has_started(call.id):
+            return make_interrupted_result(call, CANCELLED_CALL)
         return make_interrupted_result(call, INTERRUPTED_CALL)
 
     async def aclose(self) -> None:

@@ -1,4 +1,7 @@
-"""Estimates how many tokens a provider counts for an image or a document.
+"""Estimates how many tokens a provider counts for a text, an image or a document.
+
+Texts count by their UTF-8 bytes: letters of other scripts need more tokens, about as they need more
+bytes, and no token is shorter than a byte.
 
 Images count by pixels, PDFs by pages (providers read each page as text and as an image), other
 documents by bytes. Providers differ by a factor of two or three; the estimate is on the high side.
@@ -28,6 +31,8 @@ TOKENS_PER_PAGE = 2_500
 BYTES_PER_TOKEN = 3  # of text
 BYTES_PER_PAGE = 50_000  # if the pages cannot be counted
 MAX_GUESSED_PAGES = 100
+# A text whose words are longer on average is data: a token of it has half as many characters.
+MIN_DENSE_CHARS, MAX_WORD_CHARS = 200, 20
 PAGES_OF_URL_DOCUMENT = 20  # a guess: only the URL is known
 # Limits against decompression bombs; real page lists are smaller.
 MAX_OBJECT_STREAMS = 1_000
@@ -38,13 +43,13 @@ _PAGE_OBJECT = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
 
 
 def estimate_item_chars(item: Item) -> int:
-    """The size of an item in characters; may be too large, never too small.
+    """The size of an item in characters; may be too large, hardly ever too small.
 
-    Rare letters need more tokens, about as they need more bytes. Images and documents count as
-    their estimated tokens.
+    A long text without spaces (base64, hex) counts twice. Images and documents count as their
+    estimated tokens.
     """
     if isinstance(item, (NoticeItem, SummaryItem)):
-        return _estimate_text_chars(item.text)
+        return _estimate_dense_text(item.text)
     total = 0
     for part in item.content:
         if isinstance(part, (Text, Thinking)):
@@ -52,18 +57,29 @@ def estimate_item_chars(item: Item) -> int:
         elif isinstance(part, ToolCall):
             text = part.raw
         elif isinstance(part, Opaque):
-            text = part.json
+            total += estimate_text_chars(part.json)
+            continue
         elif isinstance(part, RedactedThinking):
-            text = part.data
+            total += len(part.data)
+            continue
         else:
             total += estimate_media_chars(part)
             continue
-        total += len(text) if text.isascii() else _estimate_text_chars(text)
+        total += _estimate_dense_text(text)
     return total
 
 
-def _estimate_text_chars(text: str) -> int:
+def estimate_text_chars(text: str) -> int:
+    """The size of a text as that of a Latin text with about as many tokens."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def _estimate_dense_text(text: str) -> int:
+    size = estimate_text_chars(text)
+    if len(text) < MIN_DENSE_CHARS or size > 1.5 * len(text):
+        return size  # short, or of a script without spaces
+    spaces = text.count(" ") + text.count("\n")
+    return size if len(text) <= MAX_WORD_CHARS * (spaces + 1) else 2 * size
 
 
 def estimate_media_chars(part: Image | Document) -> int:

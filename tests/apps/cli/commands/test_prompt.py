@@ -48,10 +48,10 @@ def test_each_section_has_its_size_and_all_of_them_the_whole(capsys):
     assert "Speak plainly." in text
     assert "Use tabs." not in text
     assert "AGENTS.md ignored: the folder is not trusted" in sizes
-    assert rows_of(sizes) == "identity working tools environment memory added all"
+    assert rows_of(sizes) == "identity working tools environment memory all"
     whole = next(line for line in sizes.splitlines() if line.startswith("all"))
     assert f"{len(text.strip()):,} chars" in whole
-    assert read_section("plan").strip() in text
+    assert read_section("plan").strip() not in text  # the mode is a notice: it may change
 
 
 def test_skills_have_a_size_of_their_own(capsys):
