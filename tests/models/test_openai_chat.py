@@ -775,3 +775,19 @@ def test_a_history_that_begins_with_a_reply_is_sent_as_it_is_where_that_is_accep
     history: list[Item] = [AssistantItem((Text("Hello, I am here."),)), to_user_item("hi")]
     assert [m["role"] for m in messages("openai", *history)] == ["assistant", "user"]
     assert [m["role"] for m in messages("mistral", *history)] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "output", "reasoning"),
+    [
+        ({"completion_tokens": 198, "total_tokens": 623}, 603, 405),
+        ({"completion_tokens": 0, "total_tokens": 80}, 60, 60),
+        ({"completion_tokens": 198, "total_tokens": 218}, 198, 0),
+        ({"completion_tokens": 198}, 198, 0),
+    ],
+)
+def test_thinking_that_is_counted_only_in_the_total_is_output(counts, output, reasoning):
+    usage = {"prompt_tokens": 20, **counts}
+    _, reply = read(delta("stop", content="36."), {"choices": [], "usage": usage})
+    assert (reply.usage.output, reply.usage.reasoning) == (output, reasoning)
+    assert reply.usage.cost == pytest.approx((20 * 1.0 + output * 10.0) / 1e6)

@@ -61,6 +61,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 class _CacheCreation(msgspec.Struct, gc=False):
+    ephemeral_5m_input_tokens: int | None = None
     ephemeral_1h_input_tokens: int | None = None
 
 
@@ -315,16 +316,19 @@ class AnthropicDecoder:
 
     def _build_usage(self) -> Usage:
         usage = self._usage
-        hour = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else 0
+        by_lifetime = usage.cache_creation or _CacheCreation()
+        hour = max(0, by_lifetime.ephemeral_1h_input_tokens or 0)
+        # Some servers send only the counts by lifetime.
+        written = hour + max(0, by_lifetime.ephemeral_5m_input_tokens or 0)
         details = usage.output_tokens_details
         return build_usage(
             self._card,
             input=usage.input_tokens,
             output=usage.output_tokens,
             cache_read=usage.cache_read_input_tokens,
-            cache_write=usage.cache_creation_input_tokens,
+            cache_write=usage.cache_creation_input_tokens or written,
             reasoning=details.thinking_tokens if details else 0,
-            cache_write_1h=max(0, hour or 0),
+            cache_write_1h=hour,
         )
 
 

@@ -101,6 +101,7 @@ class _Usage(OpenAIUsage):
     output_tokens_details: OutputTokenDetails | None = msgspec.field(
         default=None, name="completion_tokens_details"
     )
+    total_tokens: int | None = None
     prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for it
     cost: float | None = None  # OpenRouter's, in USD
 
@@ -433,7 +434,7 @@ class ChatDecoder:
             self.done = self.done or not chunk.choices
 
     def _build_usage(self) -> Usage:
-        usage = self._usage or _Usage()
+        usage = _count_hidden_reasoning(self._usage or _Usage())
         converted = convert_usage(self._card, usage, usage.prompt_cache_hit_tokens)
         if usage.cost is not None and usage.cost >= 0:
             return msgspec.structs.replace(converted, cost=usage.cost)
@@ -443,6 +444,21 @@ class ChatDecoder:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
         raise map_stream_error(self._provider, data)
+
+
+def _count_hidden_reasoning(usage: _Usage) -> _Usage:
+    """The usage with all output tokens: Gemini and xAI count reasoning only in the total."""
+    known = usage.output_tokens
+    if known is None or usage.input_tokens is None:
+        return usage
+    details = usage.output_tokens_details or OutputTokenDetails()
+    hidden = (usage.total_tokens or 0) - usage.input_tokens - known
+    if hidden <= 0:
+        return usage
+    details = OutputTokenDetails(max(hidden, details.reasoning_tokens or 0))
+    return msgspec.structs.replace(
+        usage, output_tokens=known + hidden, output_tokens_details=details
+    )
 
 
 def _is_complete_object(raw: str) -> bool:
