@@ -791,3 +791,15 @@ def test_thinking_that_is_counted_only_in_the_total_is_output(counts, output, re
     _, reply = read(delta("stop", content="36."), {"choices": [], "usage": usage})
     assert (reply.usage.output, reply.usage.reasoning) == (output, reasoning)
     assert reply.usage.cost == pytest.approx((20 * 1.0 + output * 10.0) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [("tool_calls[1].function.arguments", 3), ("tool_calls.0", 2), ("content", 1)],
+)
+def test_a_complaint_about_a_reply_names_its_part(place: str, part: int):
+    calls = (ToolCall("c0", "add", '{"a":1}'), ToolCall("c1", "add", '{"a":2}'))
+    reply = AssistantItem((Thinking("hm", origin="x"), Text("I add."), *calls))
+    request = ModelRequest(Transcript([to_user_item("go"), reply]))
+    error = BadRequest("no", param=f"messages[1].{place}")
+    assert codec("openai").locate_part(request, error) == (1, part)
