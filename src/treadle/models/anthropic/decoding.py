@@ -46,7 +46,7 @@ from treadle.models.provider_base.error_mapping import (
     unreadable_event_error,
 )
 from treadle.models.provider_base.lenient import decode_leniently
-from treadle.models.provider_base.request_limits import map_tool_names
+from treadle.models.provider_base.request_limits import restore_tool_name
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -160,7 +160,6 @@ class AnthropicDecoder:
         self._provider = provider
         self._card = card
         self._request = request
-        self._tool_names = map_tool_names(request.tools)
         self._blocks: dict[int, _PartialBlock] = {}
         self._ids: set[str] = set()
         self._usage = _Usage()
@@ -261,8 +260,7 @@ class AnthropicDecoder:
         if block.kind == "tool_use":
             call_id = _get_string(start, "id")
             block.id = make_unique_call_id(call_id, self._ids, self._request.transcript)
-            name = _get_string(start, "name")
-            block.name = self._tool_names.get(name, name)
+            block.name = restore_tool_name(_get_string(start, "name"), self._request.tools)
             out.append(ModelToolCallBegan(block.id, block.name))
         elif block.kind in ("text", "thinking") and (text := _get_string(start, block.kind)):
             block.deltas.append(text)

@@ -16,7 +16,6 @@ from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
-    LIMITS,
     ORIGIN,
     AnthropicEncoder,
     RequestHead,
@@ -73,7 +72,7 @@ class AnthropicCodec:
         self._headers = dict(headers or {})
         self._beta = tuple(beta)
         self._version = version
-        self._encoder = AnthropicEncoder(msgspec.structs.replace(LIMITS, model=card.name))
+        self._encoder = AnthropicEncoder(model=card.name)
         self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
 
     def endpoint(self) -> str:

@@ -48,7 +48,7 @@ from treadle.models.provider_base.openai_common import (
     OutputTokenDetails,
     convert_usage,
 )
-from treadle.models.provider_base.request_limits import map_tool_names
+from treadle.models.provider_base.request_limits import restore_tool_name
 
 # The label of an Opaque that belongs to the call after it, and is sent back with it.
 CALL_EXTRA_LABEL = "call_extra"
@@ -177,7 +177,7 @@ class ChatDecoder:
         self.progress = 0
         self.done = False
         self._transcript = request.transcript
-        self._tool_names = map_tool_names(request.tools)
+        self._tools = request.tools
         self._card = card
         self._provider = provider
         self._origin = origin
@@ -340,7 +340,7 @@ class ChatDecoder:
             if call_delta.id and not partial.provider_id:
                 partial.provider_id = call_delta.id
             if function.name and not partial.name:
-                partial.name = self._tool_names.get(function.name, function.name)
+                partial.name = restore_tool_name(function.name, self._tools)
                 partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
                 out.append(ModelToolCallBegan(partial.id, partial.name))
                 if partial.arguments:

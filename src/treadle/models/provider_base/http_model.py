@@ -110,8 +110,11 @@ class HTTPModel:
                     yield events
                 async for chunk in response:
                     last_chunks.append(chunk)
-                    progress = decoder.progress
-                    events, failure = _decode(decoder, reader.feed(chunk))
+                    progress, failure = decoder.progress, None
+                    try:
+                        events = decoder.feed(reader.feed(chunk))
+                    except DecodeFailed as failed:
+                        events, failure = failed.events, failed.error
                     if decoder.progress != progress:
                         response.mark_content()
                     if events:
