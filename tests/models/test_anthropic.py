@@ -215,6 +215,15 @@ def test_the_end_of_a_block_that_never_began_is_an_empty_reply():
     assert (item.content, item.stop) == ((), "end_turn")
 
 
+def test_cache_writes_are_counted_when_only_their_lifetimes_are_sent():
+    written = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 1000}
+    usage = {"input_tokens": 1, "output_tokens": 1, "cache_creation": written}
+    item, _ = decode({"type": "message_start", "message": {"usage": usage}}, *end("end_turn"))
+    assert item.usage.cache_write == 1100
+    expected = (1 * 3 + 2 * 15 + 100 * 3.75 + 1000 * 6) / 1e6
+    assert item.usage.cost == pytest.approx(expected)
+
+
 def test_content_inside_the_start_of_a_message_is_read():
     content = [{"type": "text", "text": "Hi"}, {"type": "tool_use", "id": "t", "name": "add"}]
     start = {"type": "message_start", "message": {"content": content}}

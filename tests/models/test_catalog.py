@@ -86,6 +86,11 @@ def test_a_request_costs_by_kind_of_token_with_cache_reads_and_writes():
     assert compute_cost(card, usage, cache_write_1h=4_000) == pytest.approx(longer)
 
 
+def test_a_cost_is_never_negative_when_a_count_is_missing():
+    card = ModelCard("x", input_price=1, output_price=1, cache_write_price=5)
+    assert compute_cost(card, Usage(input=10), cache_write_1h=1_000) == pytest.approx(10 / 1e6)
+
+
 def test_cached_tokens_cost_as_input_where_they_have_no_price_of_their_own():
     card = ModelCard("someone/plain", input_price=2.0, output_price=4.0)
     usage = Usage(input=1_000_000, cache_read=1_000_000, cache_write=1_000_000)

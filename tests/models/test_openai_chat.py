@@ -775,3 +775,31 @@ def test_a_history_that_begins_with_a_reply_is_sent_as_it_is_where_that_is_accep
     history: list[Item] = [AssistantItem((Text("Hello, I am here."),)), to_user_item("hi")]
     assert [m["role"] for m in messages("openai", *history)] == ["assistant", "user"]
     assert [m["role"] for m in messages("mistral", *history)] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "output", "reasoning"),
+    [
+        ({"completion_tokens": 198, "total_tokens": 623}, 603, 405),
+        ({"completion_tokens": 0, "total_tokens": 80}, 60, 60),
+        ({"completion_tokens": 198, "total_tokens": 218}, 198, 0),
+        ({"completion_tokens": 198}, 198, 0),
+    ],
+)
+def test_thinking_that_is_counted_only_in_the_total_is_output(counts, output, reasoning):
+    usage = {"prompt_tokens": 20, **counts}
+    _, reply = read(delta("stop", content="36."), {"choices": [], "usage": usage})
+    assert (reply.usage.output, reply.usage.reasoning) == (output, reasoning)
+    assert reply.usage.cost == pytest.approx((20 * 1.0 + output * 10.0) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [("tool_calls[1].function.arguments", 3), ("tool_calls.0", 2), ("content", 1)],
+)
+def test_a_complaint_about_a_reply_names_its_part(place: str, part: int):
+    calls = (ToolCall("c0", "add", '{"a":1}'), ToolCall("c1", "add", '{"a":2}'))
+    reply = AssistantItem((Thinking("hm", origin="x"), Text("I add."), *calls))
+    request = ModelRequest(Transcript([to_user_item("go"), reply]))
+    error = BadRequest("no", param=f"messages[1].{place}")
+    assert codec("openai").locate_part(request, error) == (1, part)

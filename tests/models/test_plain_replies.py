@@ -113,8 +113,9 @@ async def test_a_stream_that_is_labelled_as_json_is_read(wire: str):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_the_reason_in_an_error_field_of_a_stream_is_told(wire: str):
-    body = b'error: {"code":500,"message":"the GPU is gone","type":"server_error"}\n\n'
+@pytest.mark.parametrize("start", [b"", b": ping\n\n", b'data: {"type":"ping"}\n\n'])
+async def test_the_reason_in_an_error_field_of_a_stream_is_told(wire: str, start: bytes):
+    body = start + b'error: {"code":500,"message":"the GPU is gone","type":"server_error"}\n\n'
     with pytest.raises(Overloaded, match="the GPU is gone"):
         await ask(wire, body, "text/event-stream")
 

@@ -124,6 +124,14 @@ async def test_a_refused_picture_is_found_and_the_conversation_goes_on(count: in
     assert picture("poison") in transcript[1 + 2 * index].content  # type: ignore[union-attr]
 
 
+async def test_each_request_of_a_search_has_its_own_idempotency_key():
+    picky = Picky(refusing(POISON))
+    await heal(picky, with_pictures(5, 2), idempotency_key="turn")
+    keys = [request.headers["idempotency-key"] for request in picky.requests]
+    assert keys[0] == "turn"
+    assert len(set(keys)) == len(keys) > 3
+
+
 async def test_only_the_last_attempt_is_heard():
     picky = Picky(refusing(POISON))
     events = await heal(picky, with_pictures(5, 2))

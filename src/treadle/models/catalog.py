@@ -187,6 +187,7 @@ def compute_cost(card: ModelCard, usage: Usage, *, cache_write_1h: int = 0) -> f
     if card.input_price is None or card.output_price is None:
         return None
     per_input, per_output = card.input_price, card.output_price
+    cache_write_1h = min(cache_write_1h, usage.cache_write)
     read = per_input if card.cache_read_price is None else card.cache_read_price
     write = per_input if card.cache_write_price is None else card.cache_write_price
     input_cost = (

@@ -66,6 +66,7 @@ class RefusalSearch:
         self._named_parts: list[PartPosition] = []
         self._search_usage = Usage()
         self._tried: set[frozenset[PartPosition]] = set()
+        self._request_count = 0
         self._doubtful: tuple[PartPosition, bool] | None = None  # see `_bisect`
         self.refused_tools: list[ToolSpec] = []
 
@@ -128,8 +129,14 @@ class RefusalSearch:
         return True
 
     def _request_without(self, parts: Sequence[PartPosition]) -> ModelRequest:
-        quarantine = self._request.quarantine.union(parts)
-        return msgspec.structs.replace(self._request, quarantine=quarantine)
+        """Another request, so it has another key: the same key would mean the same answer."""
+        self._request_count += 1
+        key = self._request.idempotency_key
+        return msgspec.structs.replace(
+            self._request,
+            quarantine=self._request.quarantine.union(parts),
+            idempotency_key=f"{key}/{self._request_count}" if key else "",
+        )
 
     async def _bisect(self, refused: ModelRequest) -> PartPosition | None:
         """One culprit: the last of the fewest first suspects without which it is accepted.

@@ -46,7 +46,7 @@ from treadle.models.provider_base.error_mapping import (
     unreadable_event_error,
 )
 from treadle.models.provider_base.lenient import decode_leniently
-from treadle.models.provider_base.request_limits import map_tool_names
+from treadle.models.provider_base.request_limits import restore_tool_name
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -61,6 +61,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 class _CacheCreation(msgspec.Struct, gc=False):
+    ephemeral_5m_input_tokens: int | None = None
     ephemeral_1h_input_tokens: int | None = None
 
 
@@ -159,7 +160,6 @@ class AnthropicDecoder:
         self._provider = provider
         self._card = card
         self._request = request
-        self._tool_names = map_tool_names(request.tools)
         self._blocks: dict[int, _PartialBlock] = {}
         self._ids: set[str] = set()
         self._usage = _Usage()
@@ -260,8 +260,7 @@ class AnthropicDecoder:
         if block.kind == "tool_use":
             call_id = _get_string(start, "id")
             block.id = make_unique_call_id(call_id, self._ids, self._request.transcript)
-            name = _get_string(start, "name")
-            block.name = self._tool_names.get(name, name)
+            block.name = restore_tool_name(_get_string(start, "name"), self._request.tools)
             out.append(ModelToolCallBegan(block.id, block.name))
         elif block.kind in ("text", "thinking") and (text := _get_string(start, block.kind)):
             block.deltas.append(text)
@@ -315,16 +314,19 @@ class AnthropicDecoder:
 
     def _build_usage(self) -> Usage:
         usage = self._usage
-        hour = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else 0
+        by_lifetime = usage.cache_creation or _CacheCreation()
+        hour = max(0, by_lifetime.ephemeral_1h_input_tokens or 0)
+        # Some servers send only the counts by lifetime.
+        written = hour + max(0, by_lifetime.ephemeral_5m_input_tokens or 0)
         details = usage.output_tokens_details
         return build_usage(
             self._card,
             input=usage.input_tokens,
             output=usage.output_tokens,
             cache_read=usage.cache_read_input_tokens,
-            cache_write=usage.cache_creation_input_tokens,
+            cache_write=usage.cache_creation_input_tokens or written,
             reasoning=details.thinking_tokens if details else 0,
-            cache_write_1h=max(0, hour or 0),
+            cache_write_1h=hour,
         )
 
 

@@ -226,9 +226,11 @@ class AnthropicEncoder(MessageEncoder):
 
     merges_roles = True
 
-    def __init__(self, limits: RequestLimits = LIMITS) -> None:
-        self.limits = limits
-        self.cache_key: Hashable = ("anthropic", "messages", limits)
+    def __init__(self, limits: RequestLimits = LIMITS, model: str = "") -> None:
+        self.limits = msgspec.structs.replace(limits, model=model)
+        self.cache_key: Hashable = ("anthropic", "messages", model)
+        if limits is not LIMITS:
+            self.cache_key = ("anthropic", "messages", self.limits)
 
     def open_message(self, role: MessageRole) -> bytes:
         return b'{"role":"%b","content":[' % role.encode()

@@ -17,7 +17,6 @@ from treadle.core.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
     DEFAULT_MAX_TOKENS,
-    LIMITS,
     ORIGIN,
     AnthropicEncoder,
     RequestHead,
@@ -75,7 +74,7 @@ class AnthropicCodec:
         self._headers = dict(headers or {})
         self._beta = tuple(beta)
         self._version = version
-        self._encoder = AnthropicEncoder(msgspec.structs.replace(LIMITS, model=card.name))
+        self._encoder = AnthropicEncoder(model=card.name)
         self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
 
     def endpoint(self) -> str:

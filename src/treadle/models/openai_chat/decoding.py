@@ -48,7 +48,7 @@ from treadle.models.provider_base.openai_common import (
     OutputTokenDetails,
     convert_usage,
 )
-from treadle.models.provider_base.request_limits import map_tool_names
+from treadle.models.provider_base.request_limits import restore_tool_name
 
 # The label of an Opaque that belongs to the call after it, and is sent back with it.
 CALL_EXTRA_LABEL = "call_extra"
@@ -101,6 +101,7 @@ class _Usage(OpenAIUsage):
     output_tokens_details: OutputTokenDetails | None = msgspec.field(
         default=None, name="completion_tokens_details"
     )
+    total_tokens: int | None = None
     prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for it
     cost: float | None = None  # OpenRouter's, in USD
 
@@ -176,7 +177,7 @@ class ChatDecoder:
         self.progress = 0
         self.done = False
         self._transcript = request.transcript
-        self._tool_names = map_tool_names(request.tools)
+        self._tools = request.tools
         self._card = card
         self._provider = provider
         self._origin = origin
@@ -339,7 +340,7 @@ class ChatDecoder:
             if call_delta.id and not partial.provider_id:
                 partial.provider_id = call_delta.id
             if function.name and not partial.name:
-                partial.name = self._tool_names.get(function.name, function.name)
+                partial.name = restore_tool_name(function.name, self._tools)
                 partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
                 out.append(ModelToolCallBegan(partial.id, partial.name))
                 if partial.arguments:
@@ -433,7 +434,7 @@ class ChatDecoder:
             self.done = self.done or not chunk.choices
 
     def _build_usage(self) -> Usage:
-        usage = self._usage or _Usage()
+        usage = _count_hidden_reasoning(self._usage or _Usage())
         converted = convert_usage(self._card, usage, usage.prompt_cache_hit_tokens)
         if usage.cost is not None and usage.cost >= 0:
             return msgspec.structs.replace(converted, cost=usage.cost)
@@ -443,6 +444,21 @@ class ChatDecoder:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
         raise map_stream_error(self._provider, data)
+
+
+def _count_hidden_reasoning(usage: _Usage) -> _Usage:
+    """The usage with all output tokens: Gemini and xAI count reasoning only in the total."""
+    known = usage.output_tokens
+    if known is None or usage.input_tokens is None:
+        return usage
+    details = usage.output_tokens_details or OutputTokenDetails()
+    hidden = (usage.total_tokens or 0) - usage.input_tokens - known
+    if hidden <= 0:
+        return usage
+    details = OutputTokenDetails(max(hidden, details.reasoning_tokens or 0))
+    return msgspec.structs.replace(
+        usage, output_tokens=known + hidden, output_tokens_details=details
+    )
 
 
 def _is_complete_object(raw: str) -> bool:

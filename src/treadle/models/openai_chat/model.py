@@ -50,11 +50,11 @@ class ChatCodec(OpenAICodec):
         reference = find_part_reference(error)
         if reference is None:
             return None
-        message = reference[0] - (1 if request.system else 0)
+        message = reference.message - (1 if request.system else 0)
         part = locate_block(self._encoder, request.transcript, request.quarantine, message, 0)
         if part is None:
             return None
-        return part[0], find_part_number(request.transcript[part[0]], reference[1])
+        return part[0], find_part_number(request.transcript[part[0]], reference)
 
 
 class OpenAIChat(HTTPModel):

@@ -39,7 +39,7 @@ from treadle.models.provider_base.error_mapping import (
 )
 from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
-from treadle.models.provider_base.request_limits import map_tool_names
+from treadle.models.provider_base.request_limits import restore_tool_name
 
 # The labels of an Opaque that belongs to the part after it, and is sent back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
@@ -187,7 +187,7 @@ class ResponsesDecoder:
         self.done = False
         self.response_id = ""
         self._transcript = request.transcript
-        self._tool_names = map_tool_names(request.tools)
+        self._tools = request.tools
         self._card = card
         self._provider = provider
         self._origin = origin
@@ -322,7 +322,7 @@ class ResponsesDecoder:
                 self._doubtful_calls.append((partial, call))
 
     def _get_tool_name(self, item: _Item) -> str:
-        return self._tool_names.get(item.name or "", item.name or "")
+        return restore_tool_name(item.name or "", self._tools)
 
     # ------------------------------------------------------------------ the end
 

@@ -81,13 +81,13 @@ class ResponsesCodec(OpenAICodec):
         reference = find_part_reference(error)
         if reference is None or self._find_link(request) is not None:
             return None
-        message, block = reference
-        part = locate_block(self._encoder, request.transcript, request.quarantine, message, 0)
+        place = (request.transcript, request.quarantine, reference.message, 0)
+        part = locate_block(self._encoder, *place)
         if part is None:
             return None
         item = request.transcript[part[0]]
         is_reply = isinstance(item, AssistantItem)  # each of its parts is an input item
-        return part if is_reply else (part[0], find_part_number(item, block))
+        return part if is_reply else (part[0], find_part_number(item, reference))
 
     # ------------------------------------------------------------------ chaining
 

@@ -104,14 +104,16 @@ def has_field(body: bytes, name: str) -> bool:
     return bytes(fields.get(name, b"null")) != b"null"
 
 
+_ERROR_LINE = re.compile(rb"[\r\n]error:[ \t]*([^\r\n]+)")
+
+
 def find_error_field(end: bytes) -> bytes:
     """The value of an `error:` line at the end of a stream; empty if there is none.
 
     Some servers send the reason for which they end a stream in a field that the format lacks.
     """
-    lines = end.replace(b"\r", b"\n").split(b"\n")
-    values = [line[6:].strip() for line in lines if line.startswith(b"error:")]
-    return values[-1] if values else b""
+    values = _ERROR_LINE.findall(end)
+    return bytes(values[-1]) if values else b""
 
 
 _TOOL_NUMBERS = (

@@ -8,7 +8,8 @@ Other failures are not retried here: the loop does that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 
 import msgspec
@@ -104,14 +105,18 @@ class HTTPModel:
         if request.idempotency_key:
             headers["idempotency-key"] = request.idempotency_key
         reader = SSEReader()
-        previous = chunk = b""
+        last_chunks = deque([b"\n"], maxlen=3)  # a stream begins with a new line
         try:
             async with transport.post(url, headers, encoded.body, self._timeouts) as response:
                 for events in await self._read_whole_reply(response, decoder):
                     yield events
                 async for chunk in response:
-                    progress = decoder.progress
-                    events, failure = _decode(decoder, reader.feed(chunk))
+                    last_chunks.append(chunk)
+                    progress, failure = decoder.progress, None
+                    try:
+                        events = decoder.feed(reader.feed(chunk))
+                    except DecodeFailed as failed:
+                        events, failure = failed.events, failed.error
                     if decoder.progress != progress:
                         response.mark_content()
                     if events:
@@ -121,7 +126,6 @@ class HTTPModel:
                     if decoder.done:
                         await _drain(response)
                         break
-                    previous = chunk
                 if reader.pending and not decoder.done:
                     # Some servers leave out the blank line after the last event.
                     events, failure = _decode(decoder, reader.feed(b"\n\n"))
@@ -133,15 +137,20 @@ class HTTPModel:
             raise
         except TransportError as error:
             if not decoder.done:
+                self._raise_reason(last_chunks)
                 raise map_transport_error(codec.provider, error) from error
         try:
             reply = decoder.finish()
         except StreamBroken:
-            reason = find_error_field(previous + chunk)
-            if not reason:
-                raise
-            raise map_stream_error(codec.provider, reason) from None
+            self._raise_reason(last_chunks)
+            raise
         yield [Reply(reply)]
+
+    def _raise_reason(self, last_chunks: Iterable[bytes]) -> None:
+        """Raise the error for which the server ended the stream, if it sent one."""
+        reason = find_error_field(b"".join(last_chunks))
+        if reason:
+            raise map_stream_error(self._codec.provider, reason) from None
 
     def _locate_refusal(self, request: ModelRequest, error: BadRequest) -> None:
         """Set the part and the tool that the error names."""

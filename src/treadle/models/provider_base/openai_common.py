@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import AccessDenied, BadRequest, ModelError
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
-from treadle.core.transcript.items import Item, ToolResultItem, UserItem
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.models.http.timeouts import Timeouts
 from treadle.models.output_schema import is_strict_schema
@@ -273,20 +273,31 @@ def convert_usage(card: ModelCard, usage: OpenAIUsage, cache_hits: int | None = 
 # ------------------------------------------------------------------ part references
 
 _PART_REFERENCE = re.compile(
-    r"(?:messages|input)\.?\[?(\d+)\]?(?:\.(?:content|output)\.?\[?(\d+)\]?)?"
+    r"(?:messages|input)\.?\[?(\d+)\]?(?:\.(content|output|tool_calls)\.?(?:\[?(\d+)\]?)?)?"
 )
 
 
-def find_part_reference(error: BadRequest) -> tuple[int, int] | None:
-    """The message and the part in it that an error names."""
+class PartReference(NamedTuple):
+    """The message that an error names, and the part in it."""
+
+    message: int
+    field: str
+    number: int
+
+
+def find_part_reference(error: BadRequest) -> PartReference | None:
     match = _PART_REFERENCE.search(f"{error.param} {error.provider_message}")
-    return (int(match[1]), int(match[2] or 0)) if match else None
+    return PartReference(int(match[1]), match[2] or "", int(match[3] or 0)) if match else None
 
 
-def find_part_number(item: Item, block: int) -> int:
-    """The part that became the block of this number: blank texts are not sent."""
-    if not isinstance(item, (UserItem, ToolResultItem)):
-        return block
-    parts = enumerate(item.content)
-    sent = [number for number, part in parts if type(part) is not Text or part.text.strip()]
-    return sent[block] if block < len(sent) else 0
+def find_part_number(item: Item, reference: PartReference) -> int:
+    """The part of the item that an error names: blank texts are not sent."""
+    if isinstance(item, AssistantItem):
+        kind = ToolCall if reference.field == "tool_calls" else Text
+        numbers = [number for number, part in enumerate(item.content) if type(part) is kind]
+    elif isinstance(item, (UserItem, ToolResultItem)):
+        parts = enumerate(item.content)
+        numbers = [number for number, part in parts if type(part) is not Text or part.text.strip()]
+    else:
+        numbers = []
+    return numbers[reference.number] if reference.number < len(numbers) else 0

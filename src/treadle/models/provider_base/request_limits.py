@@ -234,6 +234,7 @@ def select_omissions(
 
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 MAX_TOOL_NAME_CHARS = 64
+_MARKED_NAME = re.compile(r"_[0-9a-f]{8}$")  # see `_make_legal`
 _LEGAL_TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
@@ -267,10 +268,9 @@ def _make_legal(text: str, max_length: int) -> str:
     return f"{re.sub('[^a-zA-Z0-9_-]', '_', text)[: max_length - 9]}_{mark}"
 
 
-def map_tool_names(tools: Iterable[ToolSpec]) -> dict[str, str]:
-    """The tools whose name is not legal everywhere: name in the request -> name of the tool."""
-    return {
-        make_provider_tool_name(spec.name): spec.name
-        for spec in tools
-        if not _LEGAL_TOOL_NAME.fullmatch(spec.name)
-    }
+def restore_tool_name(name: str, tools: Iterable[ToolSpec]) -> str:
+    """The name of the tool that has this name in requests."""
+    if not _MARKED_NAME.search(name):
+        return name
+    named = (spec.name for spec in tools if make_provider_tool_name(spec.name) == name)
+    return next(named, name)
