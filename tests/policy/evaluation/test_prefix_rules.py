@@ -492,7 +492,7 @@ def project(tmp_path: Path) -> Path:
     for name in (*files, ".git/config", ".vscode/tasks.json"):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x")
+        path.write_text("[core]\n")
     return root
 
 

@@ -7,13 +7,15 @@ by `permission_evaluator.py`.
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from treadle.core.text import plural
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.path_access import PathAccess, list_values
 from treadle.policy.evaluation.ruling import PolicyFinding
-from treadle.policy.ruleset.paths import NULL_DEVICE, is_inside
+from treadle.policy.ruleset.paths import NULL_DEVICE, CachedFileSystemView, is_inside
 from treadle.policy.ruleset.rules import CommandPattern, Rule
 from treadle.policy.ruleset.spellings import list_spellings
 from treadle.policy.shell.analysis.effects import Effects
@@ -64,7 +66,9 @@ class CommandEvaluator:
         if malformed:
             return (PolicyFinding(text, "deny", malformed),), None
         parsed = parse_command(text)
-        paths = PathAccess(self._files, cwd, self._rules, is_sandboxed=is_sandboxed)
+        cached = CachedFileSystemView(self._context.file_system.mounts)
+        files = FileEvaluator(replace(self._context, file_system=cached))
+        paths = PathAccess(files, cwd, self._rules, is_sandboxed=is_sandboxed)
         line = _LineEvaluator(self._context, paths, self._rules, parsed)
         findings = (
             *filter(None, map(self._find_forbidding_deep, parsed.guessed_commands)),
@@ -101,6 +105,7 @@ class _LineEvaluator:
         self._rules = rules
         self._parsed = parsed
         self._paths = paths
+        self._found: dict[tuple[SimpleCommand, bool, bool], PolicyFinding] = {}
 
     def evaluate(
         self, command: SimpleCommand, is_covered: bool = False, is_exact: bool = False
@@ -110,6 +115,12 @@ class _LineEvaluator:
         `is_covered`: the rule for the wrapper around it names its program. `is_exact`: a rule
         contains the whole command around it.
         """
+        key = (command, is_covered, is_exact)
+        if key not in self._found:  # a line may repeat a command hundreds of times
+            self._found[key] = self._evaluate(command, is_covered, is_exact)
+        return self._found[key]
+
+    def _evaluate(self, command: SimpleCommand, is_covered: bool, is_exact: bool) -> PolicyFinding:
         spellings = list_spellings(command.argv)
         forbidden = self._rules.find_forbidding(command, spellings)
         if forbidden is not None and forbidden.outcome == "deny":

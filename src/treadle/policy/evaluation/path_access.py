@@ -24,6 +24,7 @@ from treadle.policy.shell.program_names import get_program_name
 
 Findings = Iterable[PolicyFinding]
 _NO_FILTER = SearchFilter()
+_MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls
 _REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 
@@ -35,6 +36,9 @@ class PathAccess:
         self, files: FileEvaluator, cwd: str, rules: CommandRules, *, is_sandboxed: bool
     ) -> None:
         self._is_sandboxed = is_sandboxed
+        self._findings: dict[tuple[object, ...], tuple[PolicyFinding, ...]] = {}
+        self._globs: dict[tuple[str, str], list[str] | None] = {}
+        self._left_names = _MAX_GLOB_NAMES
         self._files = files
         self._roots = files.context.roots
         self._cwd = cwd
@@ -165,6 +169,22 @@ class PathAccess:
         is_recursive: bool = False,
         search: SearchFilter = _NO_FILTER,
     ) -> Findings:
+        """The findings on a word, once for each word of the line."""
+        key = (word, command.cd_paths, access, is_exact, is_recursive, search)
+        if key not in self._findings:
+            found = self._list_findings(command, word, access, is_exact, is_recursive, search)
+            self._findings[key] = tuple(found)
+        return self._findings[key]
+
+    def _list_findings(
+        self,
+        command: SimpleCommand,
+        word: Word,
+        access: AccessMode,
+        is_exact: bool,
+        is_recursive: bool,
+        search: SearchFilter,
+    ) -> Findings:
         if access == "read" and (word.is_process_substitution or word.text == "-"):
             return
         if word.text is None or _is_home_of_other_user(word):
@@ -288,6 +308,14 @@ class PathAccess:
         return matches or [text]
 
     def _match_glob(self, pattern: str, cwd: str) -> list[str] | None:
+        """The names that a pattern matches; None after the first thousands of the line."""
+        if (pattern, cwd) not in self._globs:
+            names = self._list_glob_names(pattern, cwd)
+            self._left_names -= len(names or ())
+            self._globs[pattern, cwd] = names if self._left_names >= 0 else None
+        return self._globs[pattern, cwd]
+
+    def _list_glob_names(self, pattern: str, cwd: str) -> list[str] | None:
         heads = ["/" if pattern.startswith("/") else ""]
         for segment in pattern.strip("/").split("/"):
             following: list[str] = []
