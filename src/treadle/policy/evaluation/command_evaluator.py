@@ -193,7 +193,7 @@ class _LineEvaluator:
         for word in command.argv[1:]:
             is_known = word.text is not None or word.is_process_substitution
             if not is_known and not self._is_harmless(word, effects):
-                return f"{word.source} is not static"
+                return f"the value of {word.source} is known only when the command runs"
             if word.is_glob:
                 names = self._paths.expand_glob(command, word)
                 if names is None:
@@ -286,7 +286,7 @@ def _check_program(command: SimpleCommand) -> str:
         return ""
     program = command.argv[0]
     if program.text is None:
-        return "the name of the command is not static"
+        return "the program is known only when the command runs"
     if program.is_glob and program.text not in ("[", "[["):
         return "the name of the command is a pattern"
     return ""

@@ -188,7 +188,7 @@ class PathAccess:
         if access == "read" and (word.is_process_substitution or word.text == "-"):
             return
         if word.text is None or _is_home_of_other_user(word):
-            yield PolicyFinding(word.source, "ask", "the path is not static")
+            yield PolicyFinding(word.source, "ask", "the path is known only when the command runs")
             return
         paths = self.expand_glob(command, word)
         if paths is None:
