@@ -13,6 +13,7 @@ from treadle.core.text import plural
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
+from treadle.policy.evaluation.listed_names import is_listed_name
 from treadle.policy.evaluation.path_access import PathAccess, list_values
 from treadle.policy.evaluation.ruling import PolicyFinding
 from treadle.policy.ruleset.paths import NULL_DEVICE, CachedFileSystemView, is_inside
@@ -133,7 +134,8 @@ class _LineEvaluator:
             self.evaluate(c, covers or covers_inner(pattern, command, spellings, c), is_exact)
             for c in command.inner
         )
-        findings = (*inner, *self._paths.evaluate(command, effects, is_exact))
+        listed = [w for w in command.argv[1:] if is_listed_name(w, command, self._parsed)]
+        findings = (*inner, *self._paths.evaluate(command, effects, is_exact, listed))
         denied = next((f for f in findings if f.outcome == "deny"), forbidden)
         if denied is not None:
             return _wrap_finding(command, denied, inner)
@@ -192,7 +194,8 @@ class _LineEvaluator:
     def _check_arguments(self, command: SimpleCommand, effects: Effects) -> str:
         for word in command.argv[1:]:
             is_known = word.text is not None or word.is_process_substitution
-            if not is_known and not self._is_harmless(word, effects):
+            is_listed = is_listed_name(word, command, self._parsed) and self._paths.has_no_options()
+            if not is_known and not is_listed and not self._is_harmless(word, effects):
                 return f"the value of {word.source} is known only when the command runs"
             if word.is_glob:
                 names = self._paths.expand_glob(command, word)

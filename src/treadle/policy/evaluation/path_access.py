@@ -44,8 +44,15 @@ class PathAccess:
         self._cwd = cwd
         self._rules = rules
 
-    def evaluate(self, command: SimpleCommand, effects: Effects, is_exact: bool) -> Findings:
-        """The findings on each path. `is_exact`: a rule contains the whole command."""
+    def evaluate(
+        self, command: SimpleCommand, effects: Effects, is_exact: bool, listed: Sequence[Word] = ()
+    ) -> Findings:
+        """The findings on each path. `is_exact`: a rule contains the whole command.
+
+        `listed`: names of files in the workspace, whichever they are."""
+        if listed:
+            reads = tuple(word for word in effects.reads if word not in listed)
+            effects = replace(effects, reads=reads)
         yield from self._evaluate_redirects(command)
         yield from self._evaluate_reads(command, effects, is_exact)
         yield from self._evaluate_writes(command, effects)
@@ -66,6 +73,11 @@ class PathAccess:
                 if _may_be_outside(value) and any(self._is_outside(value, c) for c in cwds):
                     return value
         return ""
+
+    def has_no_options(self) -> bool:
+        """Whether no name in the folder can be read as an option."""
+        names = self._files.file_system.list_names(self._cwd)
+        return names is not None and not any(name.startswith("-") for name in names)
 
     def _is_outside(self, path: str, cwd: str) -> bool:
         real = self._files.resolve(path, cwd).path
