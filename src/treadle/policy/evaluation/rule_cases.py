@@ -27,6 +27,8 @@ from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall
+from treadle.policy.modes import PermissionMode
+from treadle.policy.policy import RulePolicy
 from treadle.policy.ruleset.paths import FileSystemView
 from treadle.policy.ruleset.rules import InvalidRule
 from treadle.policy.ruleset.rules_file import parse_rules
@@ -95,7 +97,9 @@ def read_cases(file: Path) -> list[RuleCase]:
     return cases
 
 
-def run_cases(cases: list[RuleCase], describe_access: DescribeAccess) -> Iterator[CaseResult]:
+def run_cases(
+    cases: list[RuleCase], describe_access: DescribeAccess, mode: PermissionMode = "ask"
+) -> Iterator[CaseResult]:
     """Evaluate each case in its own workspace; cases without setup share an empty one.
 
     `describe_access` says what a call touches: the one of the built-in tools, usually."""
@@ -104,14 +108,14 @@ def run_cases(cases: list[RuleCase], describe_access: DescribeAccess) -> Iterato
             is_bare = case.setup == NO_SETUP and case.tool not in ("startup", "sandbox")
             folder = Path(top) / ("empty" if is_bare else str(number))
             try:
-                verdict, reason = _evaluate_case(case, folder, describe_access)
+                verdict, reason = _evaluate_case(case, folder, describe_access, mode)
             except (InvalidRule, OSError, ValueError, KeyError) as error:
                 verdict, reason = ERROR, str(error)
             yield CaseResult(case.id, verdict, reason, case.expect)
 
 
 def _evaluate_case(
-    case: RuleCase, folder: Path, describe_access: DescribeAccess
+    case: RuleCase, folder: Path, describe_access: DescribeAccess, mode: PermissionMode
 ) -> tuple[str, str]:
     if case.problem:
         return ERROR, case.problem
@@ -136,7 +140,9 @@ def _evaluate_case(
     )
     if case.tool == "remember":
         return _run_remember_case(case, context)
-    ruling = PermissionEvaluator(context).evaluate(_make_call(case, describe_access))
+    call = _make_call(case, describe_access)
+    policy = RulePolicy(context, mode=mode, sandboxed=case.setup.sandboxed)
+    ruling = policy.evaluate(call)
     return ruling.outcome, ruling.reason
 
 
