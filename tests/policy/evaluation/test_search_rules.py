@@ -125,6 +125,18 @@ def test_the_grep_tool_runs_although_a_file_is_denied(context, mode):
     assert RulePolicy(context, mode=mode).evaluate(PolicyCall("grep", direct)).outcome == "deny"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log -p -- '*.env'", "git diff HEAD -- '.e*'", "git grep -h . ':(top).env'",
+        "git show ':/.env'", "git log -p -- ':(glob)**/.env'",
+    ],
+)  # fmt: skip
+def test_a_pattern_of_git_that_matches_a_denied_file_asks(context, command):
+    assert evaluate(context, command) == "ask"
+    assert evaluate(context, "git diff -- '*.py' ':!.env'") == "allow"
+
+
 def test_the_grep_tool_asks_where_it_would_not_leave_the_file_out(context):
     access = describe_access("grep", {"pattern": "KEY"}, context.root)
     assert PermissionEvaluator(context).evaluate(PolicyCall("grep", access)).outcome == "ask"

@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from itertools import chain
 from os.path import normpath
 from typing import Literal
@@ -58,6 +59,14 @@ class FileEvaluator:
     def denies_search(self) -> bool:
         """Whether a rule denies some files to the search tool."""
         return any(isinstance(rule.pattern, PathPattern) for rule in self._rules["grep"].deny)
+
+    def find_rule_by_name(self, pattern: str) -> Rule | None:
+        """A deny or ask rule whose last part is a name that the pattern matches."""
+        for _, rule in self._rules["read"].list_forbidding():
+            segments = rule.pattern.segments if isinstance(rule.pattern, PathPattern) else ()
+            if segments and pattern not in ("", "*", "**") and fnmatchcase(segments[-1], pattern):
+                return rule
+        return None
 
     def find_denied(self, paths: Sequence[str]) -> list[str]:
         """The files that the search tool may not read, also by other names (hard links)."""

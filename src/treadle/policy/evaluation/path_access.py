@@ -26,6 +26,7 @@ Findings = Iterable[PolicyFinding]
 _NO_FILTER = SearchFilter()
 _MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls
 _REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
+_REMOTE_PROGRAMS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc"})
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 
 
@@ -64,7 +65,9 @@ class PathAccess:
 
         Words of a command for a container or another host are not paths here.
         """
-        is_remote = not _REMOTE_SUBCOMMANDS.isdisjoint(w.text for w in command.argv[1:4])
+        is_remote = get_program_name(command.argv[0]) in _REMOTE_PROGRAMS and (
+            not _REMOTE_SUBCOMMANDS.isdisjoint(w.text for w in command.argv[1:4])
+        )
         if not effects.is_opaque or is_remote or command.cd_paths is None:
             return ""
         cwds = [c for path in command.cd_paths for c in self._files.list_cwds(path, self._cwd)]
@@ -144,6 +147,8 @@ class PathAccess:
     ) -> Findings:
         """The folder that the command runs in, reads, or changes to."""
         name = get_program_name(command.argv[0]) if command.argv else None
+        if name == "git" and not is_exact:
+            yield from self._evaluate_pathspecs(command)
         if effects.reads_cwd and not command.is_piped:
             evaluate = partial(
                 self._files.evaluate,
@@ -248,6 +253,19 @@ class PathAccess:
             if finding.outcome != "allow" and (finding.rule or is_file):
                 yield replace(finding, outcome="ask")
 
+    def _evaluate_pathspecs(self, command: SimpleCommand) -> Findings:
+        """Patterns that git expands itself, if they match the name of a file that a rule is about.
+
+        `git diff -- '*.env'`, `git show ':(top).env'`; those that leave files out are harmless."""
+        for word in command.argv[2:]:
+            match = _PATHSPEC.fullmatch(word.text or "")
+            if match is None or "exclude" in match[1] or match[1][1:2] in ("!", "^"):
+                continue
+            rule = self._files.find_rule_by_name(match[2].rpartition("/")[2])
+            if rule is not None and (match[1] or any(c in match[2] for c in "*?[")):
+                reason = f"git reads it as a pattern; rule {rule.text}"
+                yield PolicyFinding(word.source, "ask", reason, rule.text)
+
     # ---------------------------------------------------------------- folders
 
     def _evaluate_in_each_cwd(
@@ -349,6 +367,9 @@ class PathAccess:
                 return None
             heads = following
         return [head.rstrip("/") for head in heads]
+
+
+_PATHSPEC = re.compile(r"(:\([^)]*\)|:[/!^]+|)(.*)", re.DOTALL)
 
 
 def _find_glob_folder(text: str) -> str:
