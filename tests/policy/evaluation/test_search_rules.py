@@ -108,6 +108,22 @@ def test_a_denied_file_in_a_deeper_folder_is_found(context):
     assert evaluate(context, "grep -r KEY tests") == "allow"
 
 
+def test_a_search_in_a_large_project_that_leaves_the_file_out_is_not_asked_about(context):
+    for number in range(6):
+        folder = Path(context.root, f"many{number}")
+        folder.mkdir()
+        for name in range(1000):
+            (folder / f"f{name}").touch()
+    commands = [
+        "rg TODO",
+        "grep -rn x . --exclude=.env",
+        "git grep x",
+        "grep -r x . --include=*.py",
+    ]
+    assert {c: o for c in commands if (o := evaluate(context, c)) != "allow"} == {}
+    assert evaluate(context, "grep -rn x .") == "ask"
+
+
 def test_git_grep_of_a_tracked_denied_file_asks_and_leaves_out_what_the_pathspec_excludes(context):
     assert evaluate(context, "git grep KEY") == "allow"
     track(context, ".env")

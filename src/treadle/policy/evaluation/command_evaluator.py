@@ -201,7 +201,7 @@ class _LineEvaluator:
                 names = self._paths.expand_glob(command, word)
                 if names is None:
                     return f"{word.source} matches too many names to check"
-                if any(name.startswith("-") for name in names):
+                if any(name.startswith("-") and name != word.text for name in names):
                     return f"{word.source} matches a file whose name is an option"
         return ""
 

@@ -199,7 +199,7 @@ class FileEvaluator:
     def _find_below(self, rule: Rule, path: str, search: SearchFilter) -> str:
         """A file that a rule is about, for a call that reads everything below `path`; or ""."""
         pattern = rule.pattern
-        if not isinstance(pattern, PathPattern):
+        if not isinstance(pattern, PathPattern) or self._leaves_out_name(pattern, path, search):
             return ""
         try:
             for file in self._list_candidates(pattern, path):
@@ -212,6 +212,15 @@ class FileEvaluator:
         except _TooManyFiles:
             return "more than can be checked"
         return ""
+
+    def _leaves_out_name(self, pattern: PathPattern, path: str, search: SearchFilter) -> bool:
+        """Whether no file with the name in the pattern is read, at any depth."""
+        name = pattern.segments[-1] if pattern.segments and pattern.is_literal else ""
+        if not name:
+            return False
+        if search.is_tracked_only and not is_tracked(self.file_system, f"{path}/{name}"):
+            return True
+        return all(search.leaves_out(file) for file in (name, f"a/{name}", f"a/b/{name}"))
 
     def _list_candidates(self, pattern: PathPattern, path: str) -> Iterator[str]:
         """The files below `path` that a pattern may match."""
