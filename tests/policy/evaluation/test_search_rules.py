@@ -108,6 +108,22 @@ def test_a_denied_file_in_a_deeper_folder_is_found(context):
     assert evaluate(context, "grep -r KEY tests") == "allow"
 
 
+def test_a_search_in_a_large_project_that_leaves_the_file_out_is_not_asked_about(context):
+    for number in range(6):
+        folder = Path(context.root, f"many{number}")
+        folder.mkdir()
+        for name in range(1000):
+            (folder / f"f{name}").touch()
+    commands = [
+        "rg TODO",
+        "grep -rn x . --exclude=.env",
+        "git grep x",
+        "grep -r x . --include=*.py",
+    ]
+    assert {c: o for c in commands if (o := evaluate(context, c)) != "allow"} == {}
+    assert evaluate(context, "grep -rn x .") == "ask"
+
+
 def test_git_grep_of_a_tracked_denied_file_asks_and_leaves_out_what_the_pathspec_excludes(context):
     assert evaluate(context, "git grep KEY") == "allow"
     track(context, ".env")
@@ -123,6 +139,18 @@ def test_the_grep_tool_runs_although_a_file_is_denied(context, mode):
     assert RulePolicy(context, mode=mode).evaluate(PolicyCall("grep", access)).outcome == "allow"
     direct = describe_access("grep", {"pattern": "KEY", "path": ".env"}, context.root)
     assert RulePolicy(context, mode=mode).evaluate(PolicyCall("grep", direct)).outcome == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log -p -- '*.env'", "git diff HEAD -- '.e*'", "git grep -h . ':(top).env'",
+        "git show ':/.env'", "git log -p -- ':(glob)**/.env'",
+    ],
+)  # fmt: skip
+def test_a_pattern_of_git_that_matches_a_denied_file_asks(context, command):
+    assert evaluate(context, command) == "ask"
+    assert evaluate(context, "git diff -- '*.py' ':!.env'") == "allow"
 
 
 def test_the_grep_tool_asks_where_it_would_not_leave_the_file_out(context):

@@ -19,6 +19,15 @@ _YES = ChoiceOption("yes", "Trust this folder", key="y")
 _NO = ChoiceOption("no", "Do not trust it: ignore its files", key="n")
 _NEVER = ChoiceOption("never", "Do not trust it, and do not ask again", key="d")
 _QUIT = ChoiceOption("quit", "Quit", key="q")
+_MODE_TEXTS = {  # what is asked before it happens, by the permission mode
+    "plan": "the mode is plan, so nothing is changed until you accept a plan",
+    "ask": "you are asked before anything is changed",
+    "accept-edits": "the mode is accept-edits, so files in the folder are changed without a "
+    "question; you are asked about commands",
+    "auto": "the mode is auto, so files in the folder are changed, and commands run in the "
+    "sandbox, without a question",
+    "bypass": "the mode is bypass, so everything runs without a question",
+}
 
 
 class Chooser(Protocol):
@@ -56,8 +65,8 @@ async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption
     message = (
         f"{escape_invisible(str(host.folder))}{files_line}\n\n"
         "If you trust it, its own files take effect: AGENTS.md and CLAUDE.md, settings, commands, "
-        "agents, skills and allow rules. Trust it only if you know who wrote them. "
-        "Changes need your approval in either case."
+        "agents, skills and allow rules. Trust it only if you know who wrote them.\n\n"
+        f"With or without trust: {_MODE_TEXTS.get(host.mode, host.mode)}."
     )
     title = "Do you trust the files in this folder?"
     answer = await choose(title, options, message=message, by_user=False)

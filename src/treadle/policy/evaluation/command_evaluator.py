@@ -7,14 +7,17 @@ by `permission_evaluator.py`.
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from treadle.core.lazy_regex import compile_lazily
 from treadle.core.text import plural
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
+from treadle.policy.evaluation.listed_names import is_listed_name
 from treadle.policy.evaluation.path_access import PathAccess, list_values
 from treadle.policy.evaluation.ruling import PolicyFinding
-from treadle.policy.ruleset.paths import NULL_DEVICE, is_inside
+from treadle.policy.ruleset.paths import NULL_DEVICE, CachedFileSystemView, is_inside
 from treadle.policy.ruleset.rules import CommandPattern, Rule
 from treadle.policy.ruleset.spellings import list_spellings
 from treadle.policy.shell.analysis.effects import Effects
@@ -65,7 +68,9 @@ class CommandEvaluator:
         if malformed:
             return (PolicyFinding(text, "deny", malformed),), None
         parsed = parse_command(text)
-        paths = PathAccess(self._files, cwd, self._rules, is_sandboxed=is_sandboxed)
+        cached = CachedFileSystemView(self._context.file_system.mounts)
+        files = FileEvaluator(replace(self._context, file_system=cached))
+        paths = PathAccess(files, cwd, self._rules, is_sandboxed=is_sandboxed)
         line = _LineEvaluator(self._context, paths, self._rules, parsed)
         findings = (
             *filter(None, map(self._find_forbidding_deep, parsed.guessed_commands)),
@@ -102,6 +107,7 @@ class _LineEvaluator:
         self._rules = rules
         self._parsed = parsed
         self._paths = paths
+        self._found: dict[tuple[SimpleCommand, bool, bool], PolicyFinding] = {}
 
     def evaluate(
         self, command: SimpleCommand, is_covered: bool = False, is_exact: bool = False
@@ -111,6 +117,12 @@ class _LineEvaluator:
         `is_covered`: the rule for the wrapper around it names its program. `is_exact`: a rule
         contains the whole command around it.
         """
+        key = (command, is_covered, is_exact)
+        if key not in self._found:  # a line may repeat a command hundreds of times
+            self._found[key] = self._evaluate(command, is_covered, is_exact)
+        return self._found[key]
+
+    def _evaluate(self, command: SimpleCommand, is_covered: bool, is_exact: bool) -> PolicyFinding:
         spellings = list_spellings(command.argv)
         forbidden = self._rules.find_forbidding(command, spellings)
         if forbidden is not None and forbidden.outcome == "deny":
@@ -123,7 +135,8 @@ class _LineEvaluator:
             self.evaluate(c, covers or covers_inner(pattern, command, spellings, c), is_exact)
             for c in command.inner
         )
-        findings = (*inner, *self._paths.evaluate(command, effects, is_exact))
+        listed = [w for w in command.argv[1:] if is_listed_name(w, command, self._parsed)]
+        findings = (*inner, *self._paths.evaluate(command, effects, is_exact, listed))
         denied = next((f for f in findings if f.outcome == "deny"), forbidden)
         if denied is not None:
             return _wrap_finding(command, denied, inner)
@@ -182,13 +195,14 @@ class _LineEvaluator:
     def _check_arguments(self, command: SimpleCommand, effects: Effects) -> str:
         for word in command.argv[1:]:
             is_known = word.text is not None or word.is_process_substitution
-            if not is_known and not self._is_harmless(word, effects):
-                return f"{word.source} is not static"
+            is_listed = is_listed_name(word, command, self._parsed) and self._paths.has_no_options()
+            if not is_known and not is_listed and not self._is_harmless(word, effects):
+                return f"the value of {word.source} is known only when the command runs"
             if word.is_glob:
                 names = self._paths.expand_glob(command, word)
                 if names is None:
                     return f"{word.source} matches too many names to check"
-                if any(name.startswith("-") for name in names):
+                if any(name.startswith("-") and name != word.text for name in names):
                     return f"{word.source} matches a file whose name is an option"
         return ""
 
@@ -276,7 +290,7 @@ def _check_program(command: SimpleCommand) -> str:
         return ""
     program = command.argv[0]
     if program.text is None:
-        return "the name of the command is not static"
+        return "the program is known only when the command runs"
     if program.is_glob and program.text not in ("[", "[["):
         return "the name of the command is a pattern"
     return ""

@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from itertools import chain
 from os.path import normpath
 from typing import Literal
@@ -57,6 +58,14 @@ class FileEvaluator:
     def denies_search(self) -> bool:
         """Whether a rule denies some files to the search tool."""
         return any(isinstance(rule.pattern, PathPattern) for rule in self._rules["grep"].deny)
+
+    def find_rule_by_name(self, pattern: str) -> Rule | None:
+        """A deny or ask rule whose last part is a name that the pattern matches."""
+        for _, rule in self._rules["read"].list_forbidding():
+            segments = rule.pattern.segments if isinstance(rule.pattern, PathPattern) else ()
+            if segments and pattern not in ("", "*", "**") and fnmatchcase(segments[-1], pattern):
+                return rule
+        return None
 
     def find_denied(self, paths: Sequence[str]) -> list[str]:
         """The files that the search tool may not read, also by other names (hard links)."""
@@ -191,7 +200,7 @@ class FileEvaluator:
     def _find_below(self, rule: Rule, path: str, search: SearchFilter) -> str:
         """A file that a rule is about, for a call that reads everything below `path`; or ""."""
         pattern = rule.pattern
-        if not isinstance(pattern, PathPattern):
+        if not isinstance(pattern, PathPattern) or self._leaves_out_name(pattern, path, search):
             return ""
         try:
             for file in self._list_candidates(pattern, path):
@@ -204,6 +213,15 @@ class FileEvaluator:
         except _TooManyFiles:
             return "more than can be checked"
         return ""
+
+    def _leaves_out_name(self, pattern: PathPattern, path: str, search: SearchFilter) -> bool:
+        """Whether no file with the name in the pattern is read, at any depth."""
+        name = pattern.segments[-1] if pattern.segments and pattern.is_literal else ""
+        if not name:
+            return False
+        if search.is_tracked_only and not is_tracked(self.file_system, f"{path}/{name}"):
+            return True
+        return all(search.leaves_out(file) for file in (name, f"a/{name}", f"a/b/{name}"))
 
     def _list_candidates(self, pattern: PathPattern, path: str) -> Iterator[str]:
         """The files below `path` that a pattern may match."""

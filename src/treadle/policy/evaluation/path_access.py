@@ -24,7 +24,9 @@ from treadle.policy.shell.program_names import get_program_name
 
 Findings = Iterable[PolicyFinding]
 _NO_FILTER = SearchFilter()
+_MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls
 _REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
+_REMOTE_PROGRAMS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc"})
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 
 
@@ -35,13 +37,23 @@ class PathAccess:
         self, files: FileEvaluator, cwd: str, rules: CommandRules, *, is_sandboxed: bool
     ) -> None:
         self._is_sandboxed = is_sandboxed
+        self._findings: dict[tuple[object, ...], tuple[PolicyFinding, ...]] = {}
+        self._globs: dict[tuple[str, str], list[str] | None] = {}
+        self._left_names = _MAX_GLOB_NAMES
         self._files = files
         self._roots = files.context.roots
         self._cwd = cwd
         self._rules = rules
 
-    def evaluate(self, command: SimpleCommand, effects: Effects, is_exact: bool) -> Findings:
-        """The findings on each path. `is_exact`: a rule contains the whole command."""
+    def evaluate(
+        self, command: SimpleCommand, effects: Effects, is_exact: bool, listed: Sequence[Word] = ()
+    ) -> Findings:
+        """The findings on each path. `is_exact`: a rule contains the whole command.
+
+        `listed`: names of files in the workspace, whichever they are."""
+        if listed:
+            reads = tuple(word for word in effects.reads if word not in listed)
+            effects = replace(effects, reads=reads)
         yield from self._evaluate_redirects(command)
         yield from self._evaluate_reads(command, effects, is_exact)
         yield from self._evaluate_writes(command, effects)
@@ -53,7 +65,9 @@ class PathAccess:
 
         Words of a command for a container or another host are not paths here.
         """
-        is_remote = not _REMOTE_SUBCOMMANDS.isdisjoint(w.text for w in command.argv[1:4])
+        is_remote = get_program_name(command.argv[0]) in _REMOTE_PROGRAMS and (
+            not _REMOTE_SUBCOMMANDS.isdisjoint(w.text for w in command.argv[1:4])
+        )
         if not effects.is_opaque or is_remote or command.cd_paths is None:
             return ""
         cwds = [c for path in command.cd_paths for c in self._files.list_cwds(path, self._cwd)]
@@ -62,6 +76,11 @@ class PathAccess:
                 if _may_be_outside(value) and any(self._is_outside(value, c) for c in cwds):
                     return value
         return ""
+
+    def has_no_options(self) -> bool:
+        """Whether no name in the folder can be read as an option."""
+        names = self._files.file_system.list_names(self._cwd)
+        return names is not None and not any(name.startswith("-") for name in names)
 
     def _is_outside(self, path: str, cwd: str) -> bool:
         real = self._files.resolve(path, cwd).path
@@ -128,6 +147,8 @@ class PathAccess:
     ) -> Findings:
         """The folder that the command runs in, reads, or changes to."""
         name = get_program_name(command.argv[0]) if command.argv else None
+        if name == "git" and not is_exact:
+            yield from self._evaluate_pathspecs(command)
         if effects.reads_cwd and not command.is_piped:
             evaluate = partial(
                 self._files.evaluate,
@@ -165,10 +186,26 @@ class PathAccess:
         is_recursive: bool = False,
         search: SearchFilter = _NO_FILTER,
     ) -> Findings:
+        """The findings on a word, once for each word of the line."""
+        key = (word, command.cd_paths, access, is_exact, is_recursive, search)
+        if key not in self._findings:
+            found = self._list_findings(command, word, access, is_exact, is_recursive, search)
+            self._findings[key] = tuple(found)
+        return self._findings[key]
+
+    def _list_findings(
+        self,
+        command: SimpleCommand,
+        word: Word,
+        access: AccessMode,
+        is_exact: bool,
+        is_recursive: bool,
+        search: SearchFilter,
+    ) -> Findings:
         if access == "read" and (word.is_process_substitution or word.text == "-"):
             return
         if word.text is None or _is_home_of_other_user(word):
-            yield PolicyFinding(word.source, "ask", "the path is not static")
+            yield PolicyFinding(word.source, "ask", "the path is known only when the command runs")
             return
         paths = self.expand_glob(command, word)
         if paths is None:
@@ -215,6 +252,19 @@ class PathAccess:
             is_file = is_read_only and self._files.exists(finding.path)
             if finding.outcome != "allow" and (finding.rule or is_file):
                 yield replace(finding, outcome="ask")
+
+    def _evaluate_pathspecs(self, command: SimpleCommand) -> Findings:
+        """Patterns that git expands itself, if they match the name of a file that a rule is about.
+
+        `git diff -- '*.env'`, `git show ':(top).env'`; those that leave files out are harmless."""
+        for word in command.argv[2:]:
+            match = _PATHSPEC.fullmatch(word.text or "")
+            if match is None or "exclude" in match[1] or match[1][1:2] in ("!", "^"):
+                continue
+            rule = self._files.find_rule_by_name(match[2].rpartition("/")[2])
+            if rule is not None and (match[1] or any(c in match[2] for c in "*?[")):
+                reason = f"git reads it as a pattern; rule {rule.text}"
+                yield PolicyFinding(word.source, "ask", reason, rule.text)
 
     # ---------------------------------------------------------------- folders
 
@@ -288,6 +338,14 @@ class PathAccess:
         return matches or [text]
 
     def _match_glob(self, pattern: str, cwd: str) -> list[str] | None:
+        """The names that a pattern matches; None after the first thousands of the line."""
+        if (pattern, cwd) not in self._globs:
+            names = self._list_glob_names(pattern, cwd)
+            self._left_names -= len(names or ())
+            self._globs[pattern, cwd] = names if self._left_names >= 0 else None
+        return self._globs[pattern, cwd]
+
+    def _list_glob_names(self, pattern: str, cwd: str) -> list[str] | None:
         heads = ["/" if pattern.startswith("/") else ""]
         for segment in pattern.strip("/").split("/"):
             following: list[str] = []
@@ -309,6 +367,9 @@ class PathAccess:
                 return None
             heads = following
         return [head.rstrip("/") for head in heads]
+
+
+_PATHSPEC = re.compile(r"(:\([^)]*\)|:[/!^]+|)(.*)", re.DOTALL)
 
 
 def _find_glob_folder(text: str) -> str:

@@ -1,8 +1,11 @@
 """Permission cases: a call, the rules, and the expected verdict.
 
 One JSON object per line: `id`, `rules`, `tool`, `input`, `cwd`, `expect`, and `setup` with `files`,
-`links` and `hardlinks` of the workspace. `/ws` is the workspace and `/home/u` the home; both are
-created in a temporary folder and mapped to these paths.
+`links` and `hardlinks` of the workspace, `trusted` (the user trusts the folder) and `sandboxed`
+(commands run in the sandbox). A line that is not a case is an error of its own.
+
+`/ws` is the workspace and `/home/u` the home; both are created in a temporary folder and mapped to
+these paths.
 
 Tools that are not calls: `remember` (approve one command, evaluate another) and `startup` (what a
 folder may do before it is trusted). `sandbox` cases are skipped: the tests of the sandbox run them.
@@ -24,6 +27,8 @@ from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall
+from treadle.policy.modes import PermissionMode
+from treadle.policy.policy import RulePolicy
 from treadle.policy.ruleset.paths import FileSystemView
 from treadle.policy.ruleset.rules import InvalidRule
 from treadle.policy.ruleset.rules_file import parse_rules
@@ -33,11 +38,24 @@ from treadle.policy.trust import TrustStore, filter_project_front_matter, filter
 DescribeAccess = Callable[[str, dict[str, Any], str], Access]
 
 ROOT, HOME = "/ws", "/home/u"
-NOT_EVALUATED = "not judged"
+NOT_EVALUATED, ERROR = "not judged", "error"
+
+
+class CaseSetup(msgspec.Struct, frozen=True):
+    """The workspace of a case."""
+
+    files: dict[str, str] = {}
+    links: dict[str, str] = {}
+    hardlinks: dict[str, str] = {}
+    trusted: bool = False
+    sandboxed: bool = False
+
+
+NO_SETUP = CaseSetup()
 
 
 class RuleCase(msgspec.Struct, frozen=True):
-    """One line of a file of cases."""
+    """One line of a file of cases; `problem` if the line is not a case."""
 
     id: str
     tool: str
@@ -45,7 +63,8 @@ class RuleCase(msgspec.Struct, frozen=True):
     rules: dict[str, list[str]] = {}
     cwd: str = ROOT
     expect: str = ""
-    setup: dict[str, dict[str, str]] = {}
+    setup: CaseSetup = NO_SETUP
+    problem: str = ""
 
 
 class CaseResult(msgspec.Struct, frozen=True):
@@ -58,11 +77,14 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     @property
     def is_unexpected(self) -> bool:
+        """Whether the case failed; a line that cannot be evaluated always did."""
+        if self.verdict == ERROR:
+            return self.expect != ERROR
         return bool(self.expect) and self.verdict not in (self.expect, NOT_EVALUATED)
 
 
 def read_cases(file: Path) -> list[RuleCase]:
-    """The cases of a file; ConfigError with the line number if one is wrong."""
+    """The cases of a file. A wrong line becomes a case with the problem and the line number."""
     cases: list[RuleCase] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
@@ -70,28 +92,33 @@ def read_cases(file: Path) -> list[RuleCase]:
                 # Not msgspec: cases contain escapes that a strict parser rejects.
                 cases.append(msgspec.convert(json.loads(line), RuleCase))
             except ValueError as error:
-                raise ConfigError(f"{file}:{number}: not a case: {error}") from error
+                problem = f"{file}:{number}: not a case: {error}"
+                cases.append(RuleCase(f"line {number}", "", {}, problem=problem))
     return cases
 
 
-def run_cases(cases: list[RuleCase], describe_access: DescribeAccess) -> Iterator[CaseResult]:
+def run_cases(
+    cases: list[RuleCase], describe_access: DescribeAccess, mode: PermissionMode = "ask"
+) -> Iterator[CaseResult]:
     """Evaluate each case in its own workspace; cases without setup share an empty one.
 
     `describe_access` says what a call touches: the one of the built-in tools, usually."""
     with TemporaryDirectory(prefix="treadle-case-") as top:
         for number, case in enumerate(cases):
-            is_bare = not case.setup and case.tool not in ("startup", "sandbox")
+            is_bare = case.setup == NO_SETUP and case.tool not in ("startup", "sandbox")
             folder = Path(top) / ("empty" if is_bare else str(number))
             try:
-                verdict, reason = _evaluate_case(case, folder, describe_access)
-            except InvalidRule as error:
-                verdict, reason = "error", str(error)
+                verdict, reason = _evaluate_case(case, folder, describe_access, mode)
+            except (InvalidRule, OSError, ValueError, KeyError) as error:
+                verdict, reason = ERROR, str(error)
             yield CaseResult(case.id, verdict, reason, case.expect)
 
 
 def _evaluate_case(
-    case: RuleCase, folder: Path, describe_access: DescribeAccess
+    case: RuleCase, folder: Path, describe_access: DescribeAccess, mode: PermissionMode
 ) -> tuple[str, str]:
+    if case.problem:
+        return ERROR, case.problem
     workspace, home = folder / "ws", folder / "home"
     for path in (workspace, home):
         path.mkdir(parents=True, exist_ok=True)
@@ -99,22 +126,32 @@ def _evaluate_case(
     if case.tool == "sandbox":
         return NOT_EVALUATED, "enforced by the kernel: the tests of the sandbox run it"
     if case.tool == "startup":
-        return _run_startup_case(case.input, workspace, home)
+        is_trusted = case.setup.trusted or bool(case.input.get("trusted"))
+        return _run_startup_case(case.input, workspace, home, is_trusted=is_trusted)
     rules = parse_rules(case.rules, root=ROOT, home=HOME)
     view = FileSystemView(((ROOT, str(workspace)), (HOME, str(home))))
-    context = PolicyContext(ROOT, HOME, rules, file_system=view, tools_skip_denied=True)
+    context = PolicyContext(
+        ROOT,
+        HOME,
+        rules,
+        file_system=view,
+        tools_skip_denied=True,
+        sandbox_hides_denied=case.setup.sandboxed,
+    )
     if case.tool == "remember":
         return _run_remember_case(case, context)
-    ruling = PermissionEvaluator(context).evaluate(_make_call(case, describe_access))
+    call = _make_call(case, describe_access)
+    policy = RulePolicy(context, mode=mode, sandboxed=case.setup.sandboxed)
+    ruling = policy.evaluate(call)
     return ruling.outcome, ruling.reason
 
 
-def _build_workspace(workspace: Path, setup: Mapping[str, Mapping[str, str]]) -> None:
-    for name, content in setup.get("files", {}).items():
+def _build_workspace(workspace: Path, setup: CaseSetup) -> None:
+    for name, content in setup.files.items():
         _make_parent(workspace, name).write_text(content)
-    for name, target in setup.get("links", {}).items():
+    for name, target in setup.links.items():
         _make_parent(workspace, name).symlink_to(target)
-    for name, target in setup.get("hardlinks", {}).items():
+    for name, target in setup.hardlinks.items():
         _make_parent(workspace, name).hardlink_to(workspace / target)
 
 
@@ -136,6 +173,7 @@ def _make_call(case: RuleCase, describe_access: DescribeAccess) -> PolicyCall:
         tool,
         describe_access(tool, case.input, case.cwd),
         is_definition_changed=bool(case.input.get("schema_changed")),
+        is_sandboxed=case.setup.sandboxed,
     )
 
 
@@ -149,7 +187,7 @@ def _run_remember_case(case: RuleCase, context: PolicyContext) -> tuple[str, str
 
 
 def _run_startup_case(
-    case_input: Mapping[str, Any], workspace: Path, home: Path
+    case_input: Mapping[str, Any], workspace: Path, home: Path, *, is_trusted: bool
 ) -> tuple[str, str]:
     """What a folder may do when a session starts in it: `deny` means nothing."""
     trust = TrustStore(home / "trust.json")
@@ -166,7 +204,7 @@ def _run_startup_case(
                 return "deny", f"the symlink {name} leaves the workspace and is not read"
         else:
             _make_parent(workspace, name).write_text(content)
-    if case_input.get("trusted"):
+    if is_trusted:
         trust.trust(workspace)
     trusted = trust.is_trusted(workspace)
     for name, content in case_input.get("files", {}).items():

@@ -28,6 +28,7 @@ _ROUTINE_SUBCOMMANDS = word_set(
     "test build check lint fmt format vet clippy doc bench ci ls list ps images logs info show "
     "tree outdated status get describe dev compile verify"
 )
+_MAX_COMMANDS = 40
 _SUBCOMMAND_PROGRAMS = word_set(
     "npm yarn pnpm bun cargo go docker kubectl pip pip3 uv poetry gh dotnet mvn gradle terraform "
     "just task helm bundle rake composer conda"
@@ -65,7 +66,10 @@ def _suggest_for_command_line(call: PolicyCall, context: PolicyContext) -> tuple
     evaluator = PermissionEvaluator(context)
     rules: list[str] = []
     cwd = call.access.cwd or context.root
-    for command in _list_leaf_commands(parsed.commands):
+    commands = dict.fromkeys(_list_leaf_commands(parsed.commands))
+    if len(commands) > _MAX_COMMANDS:
+        return ()  # more rules than the user can read
+    for command in commands:
         if command.argv and not command.redirects:
             alone = PolicyCall("bash", Access(command=command.source, cwd=cwd))
             if evaluator.evaluate(alone).outcome == "allow":

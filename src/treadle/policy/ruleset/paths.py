@@ -66,6 +66,29 @@ class FileSystemView(msgspec.Struct, frozen=True):
         return names if len(names) <= limit else None
 
 
+class CachedFileSystemView(FileSystemView, frozen=True):
+    """The file system as it was when it was first looked at; for one decision."""
+
+    statuses: dict[str, os.stat_result | None] = {}
+    targets: dict[str, str | None] = {}
+    names: dict[tuple[str, int], list[str] | None] = {}
+
+    def lstat(self, path: str) -> os.stat_result | None:
+        if path not in self.statuses:
+            self.statuses[path] = super().lstat(path)
+        return self.statuses[path]
+
+    def readlink(self, path: str) -> str | None:
+        if path not in self.targets:
+            self.targets[path] = super().readlink(path)
+        return self.targets[path]
+
+    def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
+        if (path, limit) not in self.names:
+            self.names[path, limit] = super().list_names(path, limit)
+        return self.names[path, limit]
+
+
 class ResolvedPath(msgspec.Struct, frozen=True):
     """A path without symlinks."""
 

@@ -133,7 +133,7 @@ class Unwrapper:
         while at < len(words):
             text = words[at].text
             if text is None:
-                return _set_inner(command, (), "", "a shell whose script is not static")
+                return _set_inner(command, (), "", "the script is known only when the command runs")
             if text in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
                 if not text.endswith("o"):
                     return _set_inner(command, (), "", f"a shell started with {text}")
@@ -155,7 +155,7 @@ class Unwrapper:
         rest = words[at:]
         if inline:
             if not rest or rest[0].text is None or rest[0].is_glob:
-                return _set_inner(command, (), "", "a script that is not static")
+                return _set_inner(command, (), "", "the script is known only when the command runs")
             return self._unwrap_script(command, rest[0].text)
         if rest and not stdin and not _DESCRIPTOR_PATH.match(rest[0].text or ""):
             return command  # a script file: a rule has to name it
@@ -172,7 +172,9 @@ class Unwrapper:
 
     def _unwrap_eval(self, command: SimpleCommand) -> SimpleCommand:
         if any(w.text is None or w.is_glob or w.has_tilde for w in command.argv[1:]):
-            return _set_inner(command, (), "", "eval of text that is not static")
+            return _set_inner(
+                command, (), "", "the text that eval runs is known only when the command runs"
+            )
         text = " ".join(w.text or "" for w in command.argv[1:])
         return _set_inner(command, self._parse_script(text, command), "transparent")
 
@@ -209,7 +211,7 @@ class Unwrapper:
         while words:
             text = words[0].text
             if text is None:
-                doubts.append("an option that is not static")
+                doubts.append("an option is known only when the command runs")
             elif not text.startswith("-"):
                 break
             words.pop(0)
@@ -233,7 +235,7 @@ class Unwrapper:
             name, _, value = (words.pop(0).text or "").partition("=")
             assigned.append(Assignment(name, Word(value, value)))
         if words and words[0].text is None:
-            doubts.append("a command that is not static")
+            doubts.append("the inner command is known only when the command runs")
         if not words:
             return _set_inner(command, (), "", *doubts)
         inner = [self._make_inner(command, words, *assigned)]
@@ -320,7 +322,7 @@ def _skip_wrapper_options(
     while words:
         text = words[0].text
         if text is None:
-            doubts.append("an option that is not static")
+            doubts.append("an option is known only when the command runs")
             words.pop(0)
         elif text == "--":
             words.pop(0)

@@ -80,6 +80,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
+    import msgspec
+
     from treadle.apps.assembly.rules import load_rules
     from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
     from treadle.policy.evaluation.rule_suggestions import suggest_rules
@@ -93,6 +95,7 @@ def _explain(options: argparse.Namespace) -> int:
     flags = {name: getattr(options, name) for name in ("allow", "ask", "deny")}
     extra = parse_rules(flags, root=root, home=str(Path.home()), scope="this command")
     context = build_policy_context(options.folder, rules + extra)
+    context = msgspec.structs.replace(context, tools_skip_denied=True)
     key = {"bash": "command", "webfetch": "url", "web_fetch": "url"}.get(options.tool, "path")
     access = describe_access(options.tool, {key: options.line}, context.root)
     call = PolicyCall(options.tool, access)

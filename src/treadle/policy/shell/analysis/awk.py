@@ -44,7 +44,7 @@ def analyze_awk(words: Sequence[Word]) -> Effects:
         programs, operands = operands[:1], operands[1:]
     for program in programs:
         if program.text is None:
-            doubts.append("a program that is not static")
+            doubts.append("the awk program is known only when the command runs")
         elif not _is_print_only(program.text):
             doubts.append("an awk program that may run commands or open files")
     reads = [w for w in operands if not _ASSIGNMENT.match(w.text or "")]

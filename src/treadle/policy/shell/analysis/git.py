@@ -146,7 +146,7 @@ def analyze_git(words: Sequence[Word]) -> Effects:
     doubts = list(line.doubts)
     name = line.subcommand.text if line.subcommand else "version"
     if name is None:
-        return Effects(doubts=(*doubts, "a git subcommand that is not static"))
+        return Effects(doubts=(*doubts, "the git subcommand is known only when the command runs"))
     if name not in _READ_SUBCOMMANDS and name not in _WRITE_SUBCOMMANDS:
         config = _classify_config(line.arguments) if name == "config" else None
         if config is not None:

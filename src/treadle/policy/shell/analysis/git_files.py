@@ -25,7 +25,7 @@ _GRAMMARS = {
 }
 # What they put into the index, a stash or another name, a later command can print.
 _READING = word_set("mv add stash archive")
-_WRITING = word_set("mv rm clean restore checkout")
+_WRITING = word_set("mv rm clean restore checkout stash")
 _SAMPLES = (".env", ".envrc", ".env.local", ".npmrc", ".vscode", "x.pem", "x.key", "id_rsa")
 
 
@@ -59,14 +59,13 @@ def list_searched_paths(arguments: Sequence[Word], folders: Sequence[Word]) -> l
 
 
 def _split_checkout(arguments: Sequence[Word], operands: list[Word]) -> tuple[list[Word], bool]:
-    """The files, and whether they come from a commit. Without `--`, the first is a branch."""
+    """The files, and whether they come from a commit."""
     at = next((i for i, word in enumerate(arguments) if word.text == "--"), None)
     if at is not None:
         files = list(arguments[at + 1 :])
         return files, len(operands) > len(files)
-    if operands and (operands[0].text or "").startswith("."):
-        return operands, False
-    return operands[1:], True
+    files = [word for word in operands if word.text != "-"]  # the first may be a file or a branch
+    return files, len(files) > 1
 
 
 def _join_folders(word: Word, folders: Sequence[Word]) -> Word:

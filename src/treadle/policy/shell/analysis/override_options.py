@@ -28,7 +28,8 @@ _CONTAINER_OPTIONS = (
     "--config --tlscacert --tlscert --tlskey --url --connection --identity --root --runroot "
     "--storage-opt --runtime --hooks-dir --conmon --secret --ssh --build-context --iidfile "
     "--cidfile --output --metadata-file --project-directory --gpus --authfile --cert-dir --rootfs "
-    "--network=host --network=container --net=host --net=container --allow --address --cni-path"
+    "--network=host --network=container --net=host --net=container --allow --address --cni-path "
+    "--cgroup-parent --volume-driver --sysctl --group-add --isolation"
 )
 _CLUSTER_OPTIONS = (
     "--kubeconfig --context --cluster --server -s --user --token --as --as-group --as-uid "
@@ -125,7 +126,7 @@ _OPTION_LINES: dict[str, str] = {
     "--allow-sys --allow-import --allow-scripts --config -c --import-map --reload --lock? --cert "
     "--preload --env-file --unsafely-ignore-certificate-errors --v8-flags --inspect "
     "--inspect-brk --inspect-wait --root --global -g",
-    "gh glab": "--hostname --show-token --web --editor --with-token --body-file --input",
+    "gh glab": "--hostname --show-token -t --web --editor --with-token --body-file --input",
     "aws gcloud az": "--profile --endpoint-url --configuration --flags-file --access-token-file "
     "--account --impersonate-service-account --credential-file-override --no-verify-ssl "
     "--ca-bundle --cli-input-json --cli-input-yaml --subscription",
@@ -187,7 +188,7 @@ _WORD_LINES: dict[str, str] = {
     "aws": r"configure|get-session-token|get-secret-value|get-login-password|get-token|ssh|"
     r"export-credentials",
     "az": r"get-access-token|secret|keys|show-connection-string|rest|run-command",
-    "npm pnpm yarn bun": r"config|token|login|adduser|exec|dlx|explore",
+    "npm pnpm yarn bun": r"config|token|login|adduser|exec|dlx|explore|env",
     "pip pip3": r"config|download",
     "docker podman nerdctl": r"plugin|context|login|save|export|commit|swarm|secret|machine|trust",
     "terraform tofu": r"console|login|output|state|import|taint|force-unlock",
@@ -198,6 +199,9 @@ _WORD_LINES: dict[str, str] = {
     "poetry pdm hatch": r"config|source|publish|self|plugin",
     "gem bundle": r"config|env|plugin|server|console|open",
     "composer": r"config|exec|global",
+    "pytest py.test": r"@.*",
+    "ps": r"[a-zA-Z]*e[a-zA-Z]*",  # without a dash, `e` shows the variables of each process
+    "hyperfine nodemon watchexec": r".+",
     "go": r"generate|tool|.*@.*",
     "mvn mvnw ./mvnw mvnd": r"exec:.*|antrun:.*|[^-].*:.*:.*",
 }

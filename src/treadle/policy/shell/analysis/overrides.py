@@ -39,7 +39,7 @@ _SAFE_MAVEN_PROPERTY = re.compile(
     r"checkstyle\.skip|surefire\.\w*[fF]ail\w*)(?:=[\w.#*,$+!-]*)?"
 )
 _REMOTE_REQUIREMENT = re.compile(
-    r"(?:-[rc]|--requirement=?|--constraint=?)?(?:\w+\+)?\w+://|\w+\+\w+:"
+    r"(?:-[rc]|--requirement=?|--constraint=?|.*@\s*)?(?:\w+\+)?\w+://|\w+\+\w+:"
 )
 
 
@@ -197,9 +197,12 @@ def _check_container(words: Sequence[Word]) -> Iterator[Word]:
         is_compose = subcommands[:1] == ["compose"]
         if text[:1] != "-":
             subcommands.append(text)
-            is_override = is_compose and text == "config"  # prints the values of variables
+            # These print the values of variables.
+            is_override = is_compose and text in ("config", "convert")
         elif head in ("-e", "--env", "--build-arg"):
             is_override = value.isidentifier()
+        elif text.startswith("-e"):
+            is_override = text[2:].isidentifier()
         elif head in ("--network", "--net"):
             is_override = value.startswith(("host", "container:", "ns:"))
         else:

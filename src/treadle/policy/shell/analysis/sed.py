@@ -48,7 +48,7 @@ def analyze_sed(words: Sequence[Word]) -> Effects:
         writes += [replace(w, text=f"{w.text}{suffix}") for w in operands if w.text]
     for script in scripts:
         if script.text is None:
-            doubts.append("a script that is not static")
+            doubts.append("the sed script is known only when the command runs")
             continue
         try:
             parser = _ScriptParser(script.text)

@@ -17,7 +17,13 @@ from treadle.policy.shell.syntax.fallback import guess_commands
 from treadle.policy.shell.syntax.line_continuation import check_join_offsets, join_continued_lines
 from treadle.policy.shell.syntax.simple_command import REDIRECT_NODES, SimpleCommandReader
 from treadle.policy.shell.syntax.tokens import check_tokens
-from treadle.policy.shell.syntax.word_reader import MAX_DEPTH, WORD_NODES, is_assigned_once
+from treadle.policy.shell.syntax.word_reader import (
+    INVALID_SYNTAX,
+    MAX_DEPTH,
+    WORD_NODES,
+    describe_node,
+    is_assigned_once,
+)
 from treadle.policy.shell.syntax.words import encode_source
 from treadle.policy.shell.wrappers import Unwrapper
 from treadle.policy.wordset import word_set
@@ -58,7 +64,7 @@ def parse_command(text: str, depth: int = 0) -> ParsedCommand:
     unwrap = Unwrapper(parse_command, depth).unwrap
     reader = _CommandLineReader(source, unwrap)
     if root.has_error:
-        reader.add_doubt("does not parse as a shell command")
+        reader.add_doubt(INVALID_SYNTAX)
     doubt = joined.doubt or check_join_offsets(joined, root)
     if doubt:
         reader.add_doubt(doubt)
@@ -113,7 +119,7 @@ class _CommandLineReader(SimpleCommandReader):
         elif kind == "comment":
             self.add_token(node, "comment")
         else:
-            self.add_doubt(f"not understood: {kind}")
+            self.add_doubt(describe_node(kind))
             for child in node.named_children:
                 self.read_statement(child, depth + 1)
         return self.cd_paths
@@ -195,7 +201,7 @@ class _CommandLineReader(SimpleCommandReader):
             elif body is None and child.is_named:
                 body = child
             else:
-                self.add_doubt("not understood: a redirection")
+                self.add_doubt("a redirection that is not supported")
         if body is not None and body.type == "command":
             return self.read_simple_command(body, depth, tuple(redirect_nodes))
         before, first = self.cd_paths, len(self.commands)

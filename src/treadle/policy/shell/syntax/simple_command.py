@@ -22,7 +22,12 @@ from treadle.policy.shell.syntax.tokens import (
     get_heredoc_text,
     is_heredoc_quoted,
 )
-from treadle.policy.shell.syntax.word_reader import WORD_NODES, CommandParts, WordReader
+from treadle.policy.shell.syntax.word_reader import (
+    WORD_NODES,
+    CommandParts,
+    WordReader,
+    describe_node,
+)
 from treadle.policy.shell.syntax.words import (
     ExpansionSpans,
     InvalidWord,
@@ -70,7 +75,7 @@ class SimpleCommandReader(WordReader):
                 parts.argv += self.read_words(child, depth, parts)
             else:
                 self.read_statement(child, depth + 1)
-                self.add_doubt(f"not understood: {child.type} in a command")
+                self.add_doubt(f"{describe_node(child.type)} in a command")
         end = max(node.end_byte, *(e.end_byte for e in extra_redirects), 0)
         text = decode_source(self.source[node.start_byte : end])
         command = parts.build(text, self.cd_paths, self.is_piped)
@@ -122,7 +127,7 @@ class SimpleCommandReader(WordReader):
             if child.type == "file_descriptor":
                 self.add_token(child, "descriptor")
                 if not self.get_source(child).isdigit():
-                    self.add_doubt(f"not understood: the descriptor {self.get_source(child)}")
+                    self.add_doubt(f"a redirection of the descriptor {self.get_source(child)}")
             elif not child.is_named:
                 operator += self.get_source(child)
                 self.add_token(child, "redirect")
@@ -138,11 +143,11 @@ class SimpleCommandReader(WordReader):
             return Redirect(operator, "copy"), words  # closes a descriptor; arguments follow
         effect = _REDIRECT_EFFECTS.get(operator)
         if effect is None:
-            self.add_doubt(f"not understood: {operator}")
+            self.add_doubt(f"the redirection {operator} is not supported")
             effect = "both"
         if effect == "copy" and target and not _DESCRIPTOR_TARGET.fullmatch(target.source):
             # bash reads such a target twice, and reads a leading `-` as the whole target.
-            self.add_doubt(f"not understood: {operator}{target.source}")
+            self.add_doubt(f"the redirection {operator}{target.source} is not supported")
         if effect == "copy" and target and not (target.text or "").rstrip("-").isdigit():
             # `>& file` opens the file; only a number duplicates a descriptor.
             effect = "copy" if target.text == "-" else "both"

@@ -37,14 +37,14 @@ def check_tokens(
     for token in ordered:
         gap = source[at : token.start] if token.start >= at else "?"
         if gap.strip(" \t\n"):
-            doubts.append("text that was not understood")
+            doubts.append("a part of it cannot be read as shell syntax")
         elif last is not None:
             doubt = _check_boundary(source, last, token, gap)
             if doubt:
                 doubts.append(doubt)
         at, last = max(at, token.end), token
     if source[at:end].strip(" \t\n"):
-        doubts.append("text that was not understood")
+        doubts.append("a part of it cannot be read as shell syntax")
     return doubts
 
 

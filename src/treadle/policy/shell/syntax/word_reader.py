@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_DEPTH = 60
+INVALID_SYNTAX = "it is not valid shell syntax; check quotes, brackets and operators"
 WORD_NODES = word_set(
     "word string raw_string ansi_c_string translated_string concatenation number "
     "simple_expansion expansion command_substitution process_substitution "
@@ -45,6 +46,11 @@ _CAT_HEREDOC = re.compile(
     r"\$\(cat <<[ \t]*(?P<quote>['\"])(?P<end>\w+)(?P=quote)\n(?P<body>.*)\n(?P=end)\n?[ \t]*\)",
     re.DOTALL,
 )
+
+
+def describe_node(kind: str) -> str:
+    """The reason for a part of the syntax tree that is not supported."""
+    return INVALID_SYNTAX if kind == "ERROR" else f"shell syntax that is not supported: {kind}"
 
 
 class CommandParts(msgspec.Struct):
@@ -113,7 +119,7 @@ class WordReader(ABC):
 
     def add_operator(self, node: "Node") -> None:
         if node.is_missing:
-            self.add_doubt("does not parse as a shell command")
+            self.add_doubt(INVALID_SYNTAX)
         elif node.end_byte > node.start_byte and self.get_source(node) != "\n":
             keyword = self.get_source(node)[0].isalpha()
             self.command_index += keyword

@@ -1,0 +1,50 @@
+"""Searches in a folder with denied files, and git in a folder that came from elsewhere."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.apps.program import run
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+
+async def test_the_grep_tool_searches_a_folder_with_a_denied_file_and_says_what_it_left_out():
+    Path(".env").write_text("KEY=hunter2")
+    Path("a.py").write_text("KEY = 1")
+    settings = Path.home() / ".treadle/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"permissions": {"deny": ["Read(.env)"]}}))
+    call = FakeCall("grep", {"pattern": "KEY", "output_mode": "content"})
+    async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
+        ran = await run(server, "-p", "go")
+    assert ran.code == 0
+    result = server.requests[-1].body.decode()
+    assert "a.py:1:KEY = 1" in result
+    assert "not searched, because a rule denies reading: .env" in result
+    assert "hunter2" not in result
+
+
+@pytest.fixture
+def foreign_repository() -> None:
+    """The working directory is a repository whose configuration runs a program."""
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    Path("evil").write_text("#!/bin/sh\ntouch ran\n")
+    Path("evil").chmod(0o755)
+    with Path(".git/config").open("a") as config:
+        config.write("[core]\n\tfsmonitor = ./evil\n")
+
+
+@pytest.mark.usefixtures("foreign_repository")
+@pytest.mark.parametrize("mode", ["plan", "ask", "auto"])
+async def test_git_of_a_foreign_folder_runs_nothing_without_a_sandbox(mode):
+    call = FakeCall("bash", {"command": "git status"})
+    async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
+        await run(server, "-p", "go", "--permission-mode", mode, "--sandbox", "off")
+    result = server.requests[-1].body.decode()
+    assert "core.fsmonitor" in result
+    assert not Path("ran").exists()
