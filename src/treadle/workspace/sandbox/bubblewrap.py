@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.processes import CommandSpec
+from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
 from treadle.workspace.sandbox.git_folders import find_outer_git_folders
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
@@ -34,8 +34,6 @@ from treadle.workspace.sandbox.protected_paths import (
 )
 from treadle.workspace.sandbox.tree_scan import FoundEntry
 from treadle.workspace.supervisor.syscalls import open_memory_file
-
-SECCOMP_FD = 199
 
 NAMESPACE_OPTIONS = """
 --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try
@@ -112,7 +110,8 @@ class Bubblewrap:
                 options += ["--setenv", name, command.env[name]]
             # Bubblewrap reads the filter to its end, so each run needs its own file.
             fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
-            options += ["--seccomp", str(SECCOMP_FD)]
+            seccomp_fd = trailer_fd() + 1
+            options += ["--seccomp", str(seccomp_fd)]
             ruleset = landlock.make_scope_ruleset()
             fds += [] if ruleset is None else [ruleset]
             yield msgspec.structs.replace(
@@ -120,7 +119,7 @@ class Bubblewrap:
                 argv=(self.program, *options, "--", *command.argv),
                 env=env,
                 cwd="/",
-                descriptors={**command.descriptors, SECCOMP_FD: fds[0]},
+                descriptors={**command.descriptors, seccomp_fd: fds[0]},
                 landlock_ruleset=ruleset,
                 in_bubblewrap=True,
                 forbidden=tuple((p.root, p.list_absent()) for p in self._protections),
