@@ -21,6 +21,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import find_protected_part
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 from treadle.workspace.sandbox import landlock, limits, seccomp
+from treadle.workspace.supervisor.set_aside import set_aside
 
 
 @pytest.fixture
@@ -164,6 +165,45 @@ async def test_a_folder_cannot_be_swapped_to_plant_settings(folder: Path) -> Non
     assert "app/.vscode" in done.note
     assert not (folder / "app/.vscode").exists()
     assert (folder / "b/.vscode/tasks.json").read_text() == "ours"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir .vscode; echo x > .vscode/tasks.json; chmod 0 .vscode",
+        "mkdir -p a/.vscode; echo x > a/.vscode/tasks.json; chmod 555 a/.vscode a .",
+        "mkfifo .npmrc",
+        "truncate -s 1T .npmrc",
+        "mkdir e; echo x > e/config.toml; ln -s e .cargo",
+        "ln -s /dev/zero .envrc; ln -s .envrc .npmrc",
+        "python3 -c 'import os; os.makedirs(b\"a\\n\\xff/.vscode\")'",
+        "mkdir .GIT; echo x > .GIT/config",
+    ],
+)
+async def test_no_trick_keeps_settings_in_the_folder(folder: Path, command: str) -> None:
+    done = await inside(folder, command)
+    left = [path for path in folder.rglob("*") if find_protected_part(path.name)]
+    assert [path.name for path in left if path.name != ".GIT"] == []
+    assert not (folder / ".GIT/config").exists()
+    assert not (folder / ".cargo").is_symlink()
+    assert "was moved to" in done.note
+    done.note.encode()
+    assert done.note.isprintable()
+
+
+@needs_bubblewrap
+async def test_moving_away_follows_no_symlink_out_of_the_folder(
+    folder: Path, own_place: Path
+) -> None:
+    (own_place / "theirs/.vscode").mkdir(parents=True)
+    (folder / "a/.vscode").mkdir(parents=True)
+    (folder / "a/.vscode").rename(folder / "b")
+    (folder / "a").rmdir()
+    (folder / "a").symlink_to(own_place / "theirs")
+    with pytest.raises(OSError, match="Not a directory"):
+        set_aside(f"{folder}/a/.vscode", str(folder), str(own_place / "aside"))
+    assert (own_place / "theirs/.vscode").is_dir()
 
 
 @needs_bubblewrap

@@ -30,6 +30,7 @@ from treadle.workspace.sandbox.protected_paths import (
     FileDenials,
     ProtectedPaths,
     find_outer,
+    format_path,
     make_mount_options,
 )
 from treadle.workspace.sandbox.tree_scan import FoundEntry
@@ -255,7 +256,7 @@ def _refuse_root_around_home(root: Path, homes: Sequence[Path]) -> None:
 
 
 def _shorten(path: str, roots: Sequence[Path]) -> str:
-    return path.removeprefix(f"{roots[0]}/")
+    return format_path(path.removeprefix(f"{roots[0]}/"))
 
 
 def _close_all(fds: Sequence[int]) -> None:

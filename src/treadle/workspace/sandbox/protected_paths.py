@@ -26,19 +26,21 @@ from treadle.core.protected_paths import (
     PROTECTED_FILES,
     PROTECTED_FOLDERS,
     PROTECTED_IN_GIT,
+    PROTECTED_PAIRS,
     fold_case,
     is_read_only_name,
 )
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.git_folders import KnownBlobs
+from treadle.workspace.sandbox.git_folders import KnownBlobs, read_regular_file
 from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS, FoundEntry, TreeScanner
-from treadle.workspace.supervisor.set_aside import set_aside
+from treadle.workspace.supervisor.set_aside import open_folder, set_aside
 
-MAX_MOUNTS = 150
-"""Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms."""
+MAX_MOUNTS = 300
+"""Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms,
+300 take 100 ms."""
 
 MAX_DENIED = 300
-"""Mounts for deny rules; each of them has to hold, so more is an error. 300 take 100 ms."""
+"""Mounts for deny rules; each of them has to hold, so more is an error."""
 
 MAX_OUTER_FOLDERS = 200
 
@@ -46,6 +48,7 @@ HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY = (
     "hidden", "read-only", "socket", "git", "protected", "memory"
 )  # fmt: skip
 _MOUNT_ORDER = {HIDDEN: 0, READ_ONLY: 1, SOCKET: 2, GIT: 3, PROTECTED: 4}
+_FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
@@ -143,6 +146,8 @@ class ProtectedPaths:
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
         moved += self._restore_symlinks()
         notes = self._describe_moved(moved)
+        if self._scanner.is_cut:
+            notes.append("there are too many new folders: not all were checked for protected files")
         states = _read_states(found)
         changed = [p for p, state in states.items() if self._memory.get(p) != state]
         self._memory = states
@@ -169,16 +174,17 @@ class ProtectedPaths:
         name = entry.name
         if self._has_rules and (kind := self._denials.classify(f"{folder}/{name}")):
             return kind
-        if name == GIT_FOLDER:
+        if fold_case(name) == GIT_FOLDER:
             return GIT
         if is_read_only_name(folder.rpartition("/")[2], name):
             below = folder[len(self.root) :].split("/")
             return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
         if fold_case(name) in MEMORY_FILES:
             return MEMORY
-        is_usual = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
-        if is_usual or entry.is_symlink():
+        if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
             return ""
+        if entry.is_symlink():  # what it names is not scanned
+            return PROTECTED if fold_case(name) in _FIRST_OF_PAIRS else ""
         try:
             return SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else ""
         except OSError:
@@ -244,9 +250,17 @@ class ProtectedPaths:
         for path, target in self._symlinks.items():
             if os.path.lexists(path) and _read_symlink(path) != target:
                 moved.append(self._move(path))
-                if not os.path.lexists(path):
-                    os.symlink(target, path)  # noqa: PTH211 - as above
+                self._make_symlink(path, target)
         return moved
+
+    def _make_symlink(self, path: str, target: str) -> None:
+        *above, name = path[len(self.root) + 1 :].split("/")
+        with contextlib.suppress(OSError):  # a folder of it is gone, or something is there again
+            folder = open_folder(self.root, above)
+            try:
+                os.symlink(target, name, dir_fd=folder)
+            finally:
+                os.close(folder)
 
     def _describe_moved(self, moved: Iterable[str]) -> list[str]:
         names = ", ".join(dict.fromkeys(filter(None, moved)))
@@ -262,7 +276,13 @@ class ProtectedPaths:
         return str(path) in self._written
 
     def _shorten(self, path: str) -> str:
-        return path.removeprefix(self.root + "/")
+        return format_path(path.removeprefix(self.root + "/"))
+
+
+def format_path(path: str) -> str:
+    """A path for a note: a command chooses its characters."""
+    text = os.fsencode(path).decode(errors="replace")
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def make_mount_options(entries: Sequence[FoundEntry], writable: Sequence[Path]) -> list[str]:
@@ -358,11 +378,7 @@ def _find_parts(git: str) -> list[FoundEntry]:
 
 def _find_hook_folders(root: Path) -> list[str]:
     """The folders of a repository's hooks (core.hooksPath) that lie inside it."""
-    try:
-        with (root / ".git/config").open(encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 20)
-    except OSError:
-        return []
+    text = (read_regular_file(root / ".git/config", 1 << 20) or b"").decode(errors="replace")
     found = (Path(os.path.normpath(name.strip().strip('"'))) for name in _HOOKS_PATH.findall(text))
     return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
 
