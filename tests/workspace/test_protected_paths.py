@@ -12,6 +12,7 @@ import pytest
 
 from tests.workspace.helpers import gone, inside, marker, needs_bubblewrap, opened, seen
 from treadle.core.protected_paths import find_protected_part
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths, make_mount_options
 from treadle.workspace.supervisor.set_aside import set_aside
 
 pytestmark = needs_bubblewrap
@@ -154,6 +155,44 @@ async def test_moving_away_follows_no_symlink_out_of_the_folder(
     with pytest.raises(OSError, match="Not a directory"):
         set_aside(f"{folder}/a/.vscode", str(folder), str(own_place / "aside"))
     assert (own_place / "theirs/.vscode").is_dir()
+
+
+async def test_protected_files_stay_readable_and_unchanged_while_another_command_runs(
+    repository: Path,
+) -> None:
+    git(repository, "init", "-q", "app")
+    for name in (".npmrc", ".vscode/tasks.json", "app/.npmrc", "app/.vscode/tasks.json"):
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text("ours\n")
+    evil = "for f in .npmrc .vscode/tasks.json .git/config; do echo x >> $f; echo x >> app/$f; done"
+    async with opened(repository, sandbox=True) as workspace:
+        running = await workspace.start("sleep 60")
+        await workspace.write("app/.envrc", b"ours\n")
+        done = await workspace.run(f"cat .npmrc .vscode/* app/.npmrc; {evil}; echo x >> app/.envrc")
+        status = await workspace.run("cd app && git status --short; git -C .. log 2>&1 | head -1")
+        await running.kill()
+    assert done.output.startswith("ours\n" * 3)
+    for name in (".npmrc", ".vscode/tasks.json", "app/.npmrc", "app/.vscode/tasks.json"):
+        assert (repository / name).read_text() == "ours\n"
+    assert (repository / "app/.envrc").read_text() == "ours\n"
+    assert "x" not in (repository / "app/.git/config").read_text()
+    assert "?? .npmrc" in status.output
+
+
+def test_a_folder_that_is_swapped_for_a_symlink_shows_nothing_else(
+    folder: Path, own_place: Path
+) -> None:
+    for place in (folder / "a", own_place / "home"):
+        (place / ".ssh").mkdir(parents=True)
+        (place / ".npmrc").write_text("secret")
+    protection = ProtectedPaths(folder, own_place / "aside", 0)
+    entries = protection.begin(is_first=True)
+    copies = own_place / "copies"
+    copies.mkdir()
+    assert len(make_mount_options(entries, [folder], copies)) == 7
+    (folder / "a").rename(folder / "b")
+    (folder / "a").symlink_to(own_place / "home")
+    assert make_mount_options(entries, [folder], copies) == []
 
 
 async def test_a_command_makes_nothing_that_others_can_see(repository: Path) -> None:

@@ -117,6 +117,7 @@ class LocalWorkspace:
                 writable=self._roots,
                 temp_dir=self.temp_dir,
                 set_aside_dir=state_dir / "set_aside",
+                copies_dir=self._scratch.path / "copies",
                 network=options.network,
                 protected=options.protected,
                 denials=options.denials,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -60,12 +61,14 @@ class Confinement(msgspec.Struct, frozen=True):
 
     `readable` is mounted read-only even in hidden folders such as home. `protected` are further
     paths of the roots that stay read-only. What a command makes and may not is moved to
-    `set_aside_dir`. Files that are kept in memory share `max_memory` bytes, 0 for no limit.
+    `set_aside_dir`; `copies_dir` is private, for copies that are mounted. Files that are kept in
+    memory share `max_memory` bytes, 0 for no limit.
     """
 
     writable: tuple[Path, ...]
     temp_dir: Path
     set_aside_dir: Path
+    copies_dir: Path
     network: bool = False
     protected: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()
@@ -173,7 +176,12 @@ class Bubblewrap:
             bind = "--ro-bind" if protection.is_read_only else "--bind"
             options += [bind, str(root), str(root)]
         covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
-        return options + make_mount_options(self._find_entries(covered), confinement.writable)
+        entries = self._find_entries(covered)
+        copies = None
+        if self._active_count > 1:
+            confinement.copies_dir.mkdir(parents=True, exist_ok=True)
+            copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
+        return options + make_mount_options(entries, confinement.writable, copies)
 
     def _size_options(self, share: int) -> list[str]:
         limit = self.confinement.max_memory

@@ -43,6 +43,8 @@ MAX_DENIED = 300
 """Mounts for deny rules; each of them has to hold, so more is an error."""
 
 MAX_OUTER_FOLDERS = 200
+MAX_COPY_BYTES = 1 << 20
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY = (
     "hidden", "read-only", "socket", "git", "protected", "memory"
@@ -128,6 +130,8 @@ class ProtectedPaths:
             self._symlinks = _read_symlinks(found)
             self._memory = _read_states(found)
             self._written.clear()
+        else:  # what is not in the baseline was made by a command, and is moved when it ends
+            found = [e for e in found if e.kind not in _WATCHED or self._is_known(e.path)]
         found += _find_aliases(self.root, found)
         return [entry for entry in found if self._has_to_be_mounted(entry)]
 
@@ -272,6 +276,9 @@ class ProtectedPaths:
             "the user"
         ]
 
+    def _is_known(self, path: str) -> bool:
+        return path in self._baseline or any(f"{w}/".startswith(f"{path}/") for w in self._written)
+
     def _is_written(self, path: Path) -> bool:
         return str(path) in self._written
 
@@ -285,8 +292,15 @@ def format_path(path: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def make_mount_options(entries: Sequence[FoundEntry], writable: Sequence[Path]) -> list[str]:
-    """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden."""
+def make_mount_options(
+    entries: Sequence[FoundEntry], writable: Sequence[Path], copies: Path | None = None
+) -> list[str]:
+    """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden.
+
+    `copies`: a folder outside the roots, if other commands run. They could swap a folder for a
+    symlink, and bubblewrap would then show what it names. So copies are mounted instead of files
+    that lie deeper, and folders there are hidden.
+    """
     denied = sum(entry.kind in (HIDDEN, READ_ONLY) for entry in entries)
     if denied > MAX_DENIED:
         raise WorkspaceError(
@@ -297,8 +311,50 @@ def make_mount_options(entries: Sequence[FoundEntry], writable: Sequence[Path]) 
     kept = order[: max(MAX_MOUNTS, denied)]
     options: list[str] = []
     for entry in sorted(kept, key=lambda e: e.path):
-        options += _make_mount(entry, writable)
+        if copies is None or entry.kind not in (GIT, PROTECTED) or _is_pinned(entry, writable):
+            options += _make_mount(entry, writable)
+        else:
+            options += _make_copy_mount(entry, writable, copies)
     return options
+
+
+def _is_pinned(entry: FoundEntry, writable: Sequence[Path]) -> bool:
+    """Whether no running command can have replaced it: it and all its folders are mounts."""
+    parent = Path(entry.path).parent
+    is_direct = parent in writable or (parent.name == GIT_FOLDER and parent.parent in writable)
+    return is_direct and _read_symlink(entry.path) is None
+
+
+def _make_copy_mount(entry: FoundEntry, writable: Sequence[Path], copies: Path) -> list[str]:
+    root = next(root for root in writable if Path(entry.path).is_relative_to(root))
+    *above, name = Path(entry.path).relative_to(root).parts
+    try:
+        folder = open_folder(str(root), above)
+    except OSError:
+        return []
+    try:
+        data = _read_entry(name, folder)
+    except OSError:
+        return []  # a symlink, or gone
+    finally:
+        os.close(folder)
+    if entry.kind == GIT:
+        return []  # commands write to it; its parts are mounted
+    if data is None:
+        return ["--tmpfs", entry.path, "--remount-ro", entry.path]
+    copy = copies / str(len(list(copies.iterdir())))
+    copy.write_bytes(data)
+    return ["--ro-bind", str(copy), entry.path]
+
+
+def _read_entry(name: str, folder: int) -> bytes | None:
+    """What is in a file; None for what is none."""
+    fd = os.open(name, READ_FLAGS, dir_fd=folder)
+    try:
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        return os.read(fd, MAX_COPY_BYTES) if is_file else None
+    finally:
+        os.close(fd)
 
 
 def _make_mount(entry: FoundEntry, writable: Sequence[Path]) -> list[str]:
