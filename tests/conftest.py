@@ -83,9 +83,16 @@ def _close_network(patch: pytest.MonkeyPatch) -> None:
         guard_name(name)
 
 
+def give_children_default_signals() -> None:
+    """Behind `nohup`, or in the background of a shell, these signals are ignored, and every child
+    would ignore them too. With a handler that does nothing we do as before, and children do not."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    # Whoever runs the tests behind `nohup` ignores this signal, and so would every child.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    give_children_default_signals()
     patch = pytest.MonkeyPatch()
     _close_network(patch)
     config.add_cleanup(patch.undo)

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shlex
 from pathlib import Path
 
-from tests.apps.program import Ran, run
-from tests.workspace.helpers import needs_bubblewrap
+import pytest
+
+from tests.apps.program import PROGRAM, Ran, environment, finish, run
+from tests.workspace.helpers import BOTH, needs_bubblewrap
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 
@@ -51,3 +55,23 @@ async def test_without_bubblewrap_stream_json_has_one_warning():
     [warning] = [line for line in ran.lines if line["type"] == "warning"]
     assert warning["text"].startswith(WITHOUT_SANDBOX)
     assert warning["session_id"] == ran.lines[-1]["session_id"]
+
+
+@pytest.mark.parametrize("limit", [200, 100])
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_commands_work_with_few_descriptors(limit: int, sandbox: bool):
+    call = FakeCall("bash", {"command": "cd /; ulimit -n; exit 3"})
+    async with ProviderServer([FakeReply(calls=(call,)), FakeReply("done")]) as server:
+        options = ("--permission-mode", "bypass", "--sandbox", "auto" if sandbox else "off")
+        program = shlex.join([*PROGRAM, "-p", "go", *options])
+        process = await asyncio.create_subprocess_exec(
+            *("sh", "-c", f"ulimit -n {limit}; exec {program}"),
+            env=environment(server),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        ran = await finish(process)
+    assert (ran.code, ran.out) == (0, "done\n")
+    result = server.requests[-1].body.decode()
+    assert f"{limit}\\n[exit code 3]" in result
+    assert "still" in result  # the working directory was reported

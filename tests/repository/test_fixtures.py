@@ -20,6 +20,23 @@ from tests.conftest import NetworkClosed, NoLeaks
 FAR = "192.0.2.1"  # reserved for documentation: no host has it
 
 
+def test_in_the_background_of_a_shell_children_of_tests_still_get_signals():
+    child = "import signal; print([signal.getsignal(n) == signal.SIG_IGN for n in (1, 2, 3)])"
+    code = (
+        "import subprocess, sys; from tests.conftest import give_children_default_signals as give; "
+        f"run = lambda: subprocess.run([sys.executable, '-c', {child!r}]); run(); give(); run()"
+    )
+    ran = subprocess.run(
+        ["sh", "-c", """trap '' HUP INT QUIT; exec "$@" """, "sh", sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.splitlines() == ["[True, True, True]", "[False, False, False]"]
+
+
 def test_a_warning_is_an_error():
     with pytest.raises(DeprecationWarning):
         warnings.warn("old", DeprecationWarning, stacklevel=1)

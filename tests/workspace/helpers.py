@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from treadle.core.contracts.workspace import CommandResult
 from treadle.workspace.checkpoints import Checkpoints, RestoreResult
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
@@ -44,6 +45,11 @@ async def opened(
         yield workspace
     finally:
         await workspace.aclose()
+
+
+async def inside(root: Path, command: str, **options: object) -> CommandResult:
+    async with opened(root, sandbox=True, **options) as workspace:
+        return await workspace.run(command)
 
 
 def marker() -> str:

@@ -12,6 +12,7 @@ from tests.workspace.helpers import BOTH, alive, marker, opened, seen
 from treadle.core.contracts.workspace import RunningCommand, Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.processes import trailer_fd
 from treadle.workspace.scratch_dir import ScratchDir
 
 
@@ -27,6 +28,19 @@ async def test_it_tells_where_the_shell_stood_in_the_end(folder: Path, sandbox: 
     assert again.output == f"{folder}/a b\n"
     assert (left.exit_code, left.cwd) == (3, "/usr")
     assert (broken.exit_code, broken.cwd) == (1, "/")
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_no_program_forges_how_its_command_ended(folder: Path, sandbox: bool) -> None:
+    """The shell reports on a descriptor that the programs of a command inherit."""
+    forged = rf"""printf '\1%s\n%s\n\0' 0 /etc >&{trailer_fd()}"""
+    async with opened(folder, sandbox=sandbox) as workspace:
+        failed = await workspace.run(f"({forged}); exit 5")
+        killed = await workspace.run(f"{forged}; kill -9 $$")
+        flooded = await workspace.run(f"timeout 1 head -c 60000 /dev/zero >&{trailer_fd()}; exit 6")
+    assert (failed.exit_code, failed.cwd) == (5, str(folder))
+    assert (killed.exit_code, killed.signal) == (None, "SIGKILL")
+    assert (flooded.exit_code, flooded.cwd) == (6, str(folder))
 
 
 @pytest.mark.parametrize("sandbox", BOTH)

@@ -29,12 +29,12 @@ from treadle.workspace.background_command import BackgroundCommand
 from treadle.workspace.output import decode_output, join_head_tail
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
-    EXIT_TRAP,
     CapturedStream,
     CommandSpec,
     ForkServerClient,
     Process,
     ProcessExit,
+    exit_trap,
 )
 from treadle.workspace.sandbox import limits, read_only
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
@@ -117,6 +117,7 @@ class LocalWorkspace:
                 writable=self._roots,
                 temp_dir=self.temp_dir,
                 set_aside_dir=state_dir / "set_aside",
+                copies_dir=self._scratch.path / "copies",
                 network=options.network,
                 protected=options.protected,
                 denials=options.denials,
@@ -382,7 +383,7 @@ class LocalWorkspace:
         return self.sandboxed
 
     def _shell_argv(self, command: str) -> tuple[str, ...]:
-        trap = EXIT_TRAP if self._shell.endswith("bash") else ""
+        trap = exit_trap() if self._shell.endswith("bash") else ""
         return self._shell, "-c", trap + command
 
     def _make_command(

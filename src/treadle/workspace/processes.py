@@ -12,11 +12,13 @@ import contextlib
 import errno
 import marshal
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -31,14 +33,25 @@ FORK_SERVER = (sys.executable, "-I", "-S", "-c", _CODE)
 HEAD_BYTES = TAIL_BYTES = 16_000
 """Of a long output this much of both ends is shown; the whole is in its output file."""
 
-TRAILER_FD = 198
-"""Where a shell reports its final state; a high number, so that no command uses it."""
+RESERVED_FDS = 40
+"""Descriptors from `trailer_fd` on: three with a meaning, and those that a call passes."""
 
-EXIT_TRAP = (
-    "trap '{ printf %s\\\\n $?; pwd -P; printf \\\\0; jobs -p; } "
-    f"2>/dev/null >&{TRAILER_FD} || :' EXIT\n"
-)
-"""Put before a command for bash: at exit it reports its status, its folder and its jobs."""
+
+@cache
+def trailer_fd() -> int:
+    """Where a shell reports its final state; a high number, so that no command uses it. The next
+    one is free for the sandbox. Below the limit of descriptors (`ulimit -n`)."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 198 if limit == resource.RLIM_INFINITY else max(10, min(198, limit - RESERVED_FDS))
+
+
+@cache
+def exit_trap() -> str:
+    """Put before a command for bash: at exit it reports its status, its folder and its jobs. The
+    last report counts: programs that it starts inherit the descriptor."""
+    report = "printf \\\\1%s\\\\n $?; pwd -P; printf \\\\0; jobs -p"
+    return f"trap '{{ {report}; }} 2>/dev/null >&{trailer_fd()} || :' EXIT\n"
+
 
 SUPERVISOR_TIMEOUT = 1.0
 """Seconds that a supervisor may be late; then it is woken or killed."""
@@ -392,7 +405,7 @@ def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:
         "descriptors": [(0, 0)] + [(n, i) for i, n in enumerate(command.descriptors, start=1)],
         "landlock_ruleset": len(command.descriptors) + 1 if has_ruleset else None,
         "progress": progress,
-        "trailer_fd": TRAILER_FD,
+        "trailer_fd": trailer_fd(),
     }
     del request["stdin"]  # sent as a descriptor
     return request
@@ -417,7 +430,7 @@ def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit
     assert isinstance(left, list)
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-    shell_status, _, rest = trailer.partition(b"\n")
+    shell_status, _, rest = trailer.rpartition(b"\1")[2].partition(b"\n")
     folder, _, jobs = rest.partition(b"\n\0")
     # Bubblewrap exits with 128 + n for a signal; a shell that exited with that code reported it.
     if in_bubblewrap and code and 128 < code < 193 and shell_status != b"%d" % code:

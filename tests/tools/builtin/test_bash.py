@@ -272,7 +272,7 @@ async def test_fault_61_background_commands_end_with_the_session(
         ).start(input="go")
         while not isinstance(await _next(driver, ready, agent.workspace.outputs_dir), Finished):
             pass
-        assert alive(mark), "the user asked for it to go on"
+        await seen(mark)  # the user asked for it to go on
         await driver.aclose()
         assert not alive(mark)
 

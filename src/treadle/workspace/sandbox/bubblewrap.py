@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.processes import CommandSpec
+from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
 from treadle.workspace.sandbox.git_folders import find_outer_git_folders
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
@@ -30,12 +31,11 @@ from treadle.workspace.sandbox.protected_paths import (
     FileDenials,
     ProtectedPaths,
     find_outer,
+    format_path,
     make_mount_options,
 )
 from treadle.workspace.sandbox.tree_scan import FoundEntry
 from treadle.workspace.supervisor.syscalls import open_memory_file
-
-SECCOMP_FD = 199
 
 NAMESPACE_OPTIONS = """
 --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try
@@ -61,12 +61,14 @@ class Confinement(msgspec.Struct, frozen=True):
 
     `readable` is mounted read-only even in hidden folders such as home. `protected` are further
     paths of the roots that stay read-only. What a command makes and may not is moved to
-    `set_aside_dir`. Files that are kept in memory share `max_memory` bytes, 0 for no limit.
+    `set_aside_dir`; `copies_dir` is private, for copies that are mounted. Files that are kept in
+    memory share `max_memory` bytes, 0 for no limit.
     """
 
     writable: tuple[Path, ...]
     temp_dir: Path
     set_aside_dir: Path
+    copies_dir: Path
     network: bool = False
     protected: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()
@@ -112,7 +114,8 @@ class Bubblewrap:
                 options += ["--setenv", name, command.env[name]]
             # Bubblewrap reads the filter to its end, so each run needs its own file.
             fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
-            options += ["--seccomp", str(SECCOMP_FD)]
+            seccomp_fd = trailer_fd() + 1
+            options += ["--seccomp", str(seccomp_fd)]
             ruleset = landlock.make_scope_ruleset()
             fds += [] if ruleset is None else [ruleset]
             yield msgspec.structs.replace(
@@ -120,7 +123,7 @@ class Bubblewrap:
                 argv=(self.program, *options, "--", *command.argv),
                 env=env,
                 cwd="/",
-                descriptors={**command.descriptors, SECCOMP_FD: fds[0]},
+                descriptors={**command.descriptors, seccomp_fd: fds[0]},
                 landlock_ruleset=ruleset,
                 in_bubblewrap=True,
                 forbidden=tuple((p.root, p.list_absent()) for p in self._protections),
@@ -173,7 +176,12 @@ class Bubblewrap:
             bind = "--ro-bind" if protection.is_read_only else "--bind"
             options += [bind, str(root), str(root)]
         covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
-        return options + make_mount_options(self._find_entries(covered), confinement.writable)
+        entries = self._find_entries(covered)
+        copies = None
+        if self._active_count > 1:
+            confinement.copies_dir.mkdir(parents=True, exist_ok=True)
+            copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
+        return options + make_mount_options(entries, confinement.writable, copies)
 
     def _size_options(self, share: int) -> list[str]:
         limit = self.confinement.max_memory
@@ -256,7 +264,7 @@ def _refuse_root_around_home(root: Path, homes: Sequence[Path]) -> None:
 
 
 def _shorten(path: str, roots: Sequence[Path]) -> str:
-    return path.removeprefix(f"{roots[0]}/")
+    return format_path(path.removeprefix(f"{roots[0]}/"))
 
 
 def _close_all(fds: Sequence[int]) -> None:

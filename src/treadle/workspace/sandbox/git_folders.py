@@ -20,6 +20,7 @@ from treadle.core.protected_paths import GIT_FOLDER, word_set
 
 MAX_CONFIG_BYTES = 1 << 20
 MAX_BLOB_BYTES = 8 << 20
+MAX_INDEX_BYTES = 512 << 20
 
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
@@ -181,14 +182,8 @@ class KnownBlobs:
         self._indexes: list[bytes] | None = None
 
     def has_file(self, path: Path) -> bool:
-        try:
-            if path.is_symlink():
-                data = os.fsencode(path.readlink())
-            elif path.stat().st_size <= MAX_BLOB_BYTES:
-                data = path.read_bytes()
-            else:
-                return False
-        except OSError:
+        data = _read_symlink(path) or read_regular_file(path, MAX_BLOB_BYTES)
+        if data is None:
             return False
         digest = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
         name = digest.hexdigest()
@@ -203,7 +198,10 @@ class KnownBlobs:
     def _is_packed(self, digest: bytes) -> bool:
         if self._indexes is None:
             packs = sorted(self._objects.glob("pack/*.idx"))
-            self._indexes = [pack.read_bytes() for pack in packs if self._is_old(pack)]
+            data = [
+                read_regular_file(pack, MAX_INDEX_BYTES) for pack in packs if self._is_old(pack)
+            ]
+            self._indexes = [index for index in data if index is not None]
         return any(_has_object(index, digest) for index in self._indexes)
 
 
@@ -250,15 +248,30 @@ def _read_settings(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _read_text(path: Path) -> str | None:
-    """The text of a small regular file; None if it is none."""
+    data = read_regular_file(path, MAX_CONFIG_BYTES)
+    return None if data is None else data.decode(errors="replace")
+
+
+def read_regular_file(path: Path, limit: int) -> bytes | None:
+    """What is in a regular file; None if it is none, or longer. It waits for no named pipe."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_CONFIG_BYTES:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
             return None
-        return os.read(fd, MAX_CONFIG_BYTES).decode(errors="replace")
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(limit)
+    except OSError:
+        return None
     finally:
         os.close(fd)
+
+
+def _read_symlink(path: Path) -> bytes | None:
+    try:
+        return os.fsencode(path.readlink())
+    except OSError:
+        return None

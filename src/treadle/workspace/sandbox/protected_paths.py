@@ -26,26 +26,31 @@ from treadle.core.protected_paths import (
     PROTECTED_FILES,
     PROTECTED_FOLDERS,
     PROTECTED_IN_GIT,
+    PROTECTED_PAIRS,
     fold_case,
     is_read_only_name,
 )
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.git_folders import KnownBlobs
+from treadle.workspace.sandbox.git_folders import KnownBlobs, read_regular_file
 from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS, FoundEntry, TreeScanner
-from treadle.workspace.supervisor.set_aside import set_aside
+from treadle.workspace.supervisor.set_aside import open_folder, set_aside
 
-MAX_MOUNTS = 150
-"""Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms."""
+MAX_MOUNTS = 300
+"""Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms,
+300 take 100 ms."""
 
 MAX_DENIED = 300
-"""Mounts for deny rules; each of them has to hold, so more is an error. 300 take 100 ms."""
+"""Mounts for deny rules; each of them has to hold, so more is an error."""
 
 MAX_OUTER_FOLDERS = 200
+MAX_COPY_BYTES = 1 << 20
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY = (
     "hidden", "read-only", "socket", "git", "protected", "memory"
 )  # fmt: skip
 _MOUNT_ORDER = {HIDDEN: 0, READ_ONLY: 1, SOCKET: 2, GIT: 3, PROTECTED: 4}
+_FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
@@ -125,6 +130,8 @@ class ProtectedPaths:
             self._symlinks = _read_symlinks(found)
             self._memory = _read_states(found)
             self._written.clear()
+        else:  # what is not in the baseline was made by a command, and is moved when it ends
+            found = [e for e in found if e.kind not in _WATCHED or self._is_known(e.path)]
         found += _find_aliases(self.root, found)
         return [entry for entry in found if self._has_to_be_mounted(entry)]
 
@@ -143,6 +150,8 @@ class ProtectedPaths:
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
         moved += self._restore_symlinks()
         notes = self._describe_moved(moved)
+        if self._scanner.is_cut:
+            notes.append("there are too many new folders: not all were checked for protected files")
         states = _read_states(found)
         changed = [p for p, state in states.items() if self._memory.get(p) != state]
         self._memory = states
@@ -169,16 +178,17 @@ class ProtectedPaths:
         name = entry.name
         if self._has_rules and (kind := self._denials.classify(f"{folder}/{name}")):
             return kind
-        if name == GIT_FOLDER:
+        if fold_case(name) == GIT_FOLDER:
             return GIT
         if is_read_only_name(folder.rpartition("/")[2], name):
             below = folder[len(self.root) :].split("/")
             return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
         if fold_case(name) in MEMORY_FILES:
             return MEMORY
-        is_usual = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
-        if is_usual or entry.is_symlink():
+        if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
             return ""
+        if entry.is_symlink():  # what it names is not scanned
+            return PROTECTED if fold_case(name) in _FIRST_OF_PAIRS else ""
         try:
             return SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else ""
         except OSError:
@@ -244,9 +254,17 @@ class ProtectedPaths:
         for path, target in self._symlinks.items():
             if os.path.lexists(path) and _read_symlink(path) != target:
                 moved.append(self._move(path))
-                if not os.path.lexists(path):
-                    os.symlink(target, path)  # noqa: PTH211 - as above
+                self._make_symlink(path, target)
         return moved
+
+    def _make_symlink(self, path: str, target: str) -> None:
+        *above, name = path[len(self.root) + 1 :].split("/")
+        with contextlib.suppress(OSError):  # a folder of it is gone, or something is there again
+            folder = open_folder(self.root, above)
+            try:
+                os.symlink(target, name, dir_fd=folder)
+            finally:
+                os.close(folder)
 
     def _describe_moved(self, moved: Iterable[str]) -> list[str]:
         names = ", ".join(dict.fromkeys(filter(None, moved)))
@@ -258,15 +276,31 @@ class ProtectedPaths:
             "the user"
         ]
 
+    def _is_known(self, path: str) -> bool:
+        return path in self._baseline or any(f"{w}/".startswith(f"{path}/") for w in self._written)
+
     def _is_written(self, path: Path) -> bool:
         return str(path) in self._written
 
     def _shorten(self, path: str) -> str:
-        return path.removeprefix(self.root + "/")
+        return format_path(path.removeprefix(self.root + "/"))
 
 
-def make_mount_options(entries: Sequence[FoundEntry], writable: Sequence[Path]) -> list[str]:
-    """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden."""
+def format_path(path: str) -> str:
+    """A path for a note: a command chooses its characters."""
+    text = os.fsencode(path).decode(errors="replace")
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def make_mount_options(
+    entries: Sequence[FoundEntry], writable: Sequence[Path], copies: Path | None = None
+) -> list[str]:
+    """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden.
+
+    `copies`: a folder outside the roots, if other commands run. They could swap a folder for a
+    symlink, and bubblewrap would then show what it names. So copies are mounted instead of files
+    that lie deeper, and folders there are hidden.
+    """
     denied = sum(entry.kind in (HIDDEN, READ_ONLY) for entry in entries)
     if denied > MAX_DENIED:
         raise WorkspaceError(
@@ -277,8 +311,50 @@ def make_mount_options(entries: Sequence[FoundEntry], writable: Sequence[Path]) 
     kept = order[: max(MAX_MOUNTS, denied)]
     options: list[str] = []
     for entry in sorted(kept, key=lambda e: e.path):
-        options += _make_mount(entry, writable)
+        if copies is None or entry.kind not in (GIT, PROTECTED) or _is_pinned(entry, writable):
+            options += _make_mount(entry, writable)
+        else:
+            options += _make_copy_mount(entry, writable, copies)
     return options
+
+
+def _is_pinned(entry: FoundEntry, writable: Sequence[Path]) -> bool:
+    """Whether no running command can have replaced it: it and all its folders are mounts."""
+    parent = Path(entry.path).parent
+    is_direct = parent in writable or (parent.name == GIT_FOLDER and parent.parent in writable)
+    return is_direct and _read_symlink(entry.path) is None
+
+
+def _make_copy_mount(entry: FoundEntry, writable: Sequence[Path], copies: Path) -> list[str]:
+    root = next(root for root in writable if Path(entry.path).is_relative_to(root))
+    *above, name = Path(entry.path).relative_to(root).parts
+    try:
+        folder = open_folder(str(root), above)
+    except OSError:
+        return []
+    try:
+        data = _read_entry(name, folder)
+    except OSError:
+        return []  # a symlink, or gone
+    finally:
+        os.close(folder)
+    if entry.kind == GIT:
+        return []  # commands write to it; its parts are mounted
+    if data is None:
+        return ["--tmpfs", entry.path, "--remount-ro", entry.path]
+    copy = copies / str(len(list(copies.iterdir())))
+    copy.write_bytes(data)
+    return ["--ro-bind", str(copy), entry.path]
+
+
+def _read_entry(name: str, folder: int) -> bytes | None:
+    """What is in a file; None for what is none."""
+    fd = os.open(name, READ_FLAGS, dir_fd=folder)
+    try:
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        return os.read(fd, MAX_COPY_BYTES) if is_file else None
+    finally:
+        os.close(fd)
 
 
 def _make_mount(entry: FoundEntry, writable: Sequence[Path]) -> list[str]:
@@ -358,11 +434,7 @@ def _find_parts(git: str) -> list[FoundEntry]:
 
 def _find_hook_folders(root: Path) -> list[str]:
     """The folders of a repository's hooks (core.hooksPath) that lie inside it."""
-    try:
-        with (root / ".git/config").open(encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 20)
-    except OSError:
-        return []
+    text = (read_regular_file(root / ".git/config", 1 << 20) or b"").decode(errors="replace")
     found = (Path(os.path.normpath(name.strip().strip('"'))) for name in _HOOKS_PATH.findall(text))
     return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
 

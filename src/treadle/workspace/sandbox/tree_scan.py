@@ -68,6 +68,7 @@ class TreeScanner:
         self._with_generated, self._max_folders = with_generated, max_folders
         self._folders: dict[str, _Folder] = {}
         self._beyond: frozenset[str] = frozenset()
+        self.is_cut = False  # whether the last scan met too many new folders
 
     def scan(self) -> list[FoundEntry]:
         """The entries of interest that exist now."""
@@ -93,6 +94,7 @@ class TreeScanner:
                     generated.append(below)
         if is_first:
             self._beyond = frozenset((*waiting, *generated))
+        self.is_cut = not is_first and bool(waiting or generated)
         self._folders = folders
         return found
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROGRESS_INTERVAL = 0.1
-FIRST_FREE_FD = 200  # no descriptor from here on is passed to a command
 STRAY_GRACE = 0.1  # seconds between TERM and KILL for processes that a command left running
 MEMORY_INTERVAL = 0.5  # seconds between two measurements; one takes some milliseconds
+TRAILER_BYTES = 1 << 16  # of a whole pipe
 KILL_LIMIT = 5.0  # seconds to wait for a process in uninterruptible sleep
 
 
@@ -123,7 +123,8 @@ class Supervisor:
             self.apply_limits()
             step = "descriptors"
             passed = [(n, self.fds[i]) for n, i in request["descriptors"]]
-            move_up = (fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
+            # The numbers up to here are for the command: the trailer's and the sandbox's.
+            move_up = (fcntl.F_DUPFD_CLOEXEC, request["trailer_fd"] + 2)
             moved = [(n, fcntl.fcntl(fd, *move_up)) for n, fd in passed + outputs]
             error_fd = fcntl.fcntl(error_fd, *move_up)
             for target, source in moved:
@@ -270,7 +271,7 @@ class Supervisor:
                 pass
         os.set_blocking(self.trailer_fd, False)
         try:
-            trailer = os.read(self.trailer_fd, 8192)
+            trailer = os.read(self.trailer_fd, TRAILER_BYTES)[-8192:]
         except BlockingIOError:
             trailer = b""
         status = self.status or 0

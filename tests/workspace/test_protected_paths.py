@@ -1,0 +1,404 @@
+# ruff: noqa: ASYNC240 - real files
+"""What a command cannot change or leave: protected paths, and git around and inside the folder."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workspace.helpers import gone, inside, marker, needs_bubblewrap, opened, seen
+from treadle.core.protected_paths import find_protected_part
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths, make_mount_options
+from treadle.workspace.supervisor.set_aside import set_aside
+
+pytestmark = needs_bubblewrap
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (folder / ".git/hooks").mkdir(exist_ok=True)
+    return folder
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+def make_commit(folder: Path, files: dict[str, str]) -> None:
+    """A commit `one` with these files; its objects are older than any later session."""
+    folder.mkdir(exist_ok=True)
+    git(folder, "init", "-q")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir -p .treadle; echo '{}' > .treadle/settings.json",  # P217
+        "echo x > .treadle",
+        "ln -s /tmp .treadle; echo x > .treadle/settings.json",
+        "mkdir t2; echo x > t2/settings.json; cp -r t2 t3; mv t3 .treadle",
+        "echo x > .mcp.json",
+        "mkdir .vscode; echo x > .vscode/tasks.json",
+        "mkdir .Husky; echo x > .Husky/pre-commit",
+        "echo x > .npmrc & disown",
+    ],
+)
+async def test_settings_that_a_command_makes_are_moved_away_and_named(
+    folder: Path, own_place: Path, command: str
+) -> None:
+    done = await inside(folder, command, state_dir=own_place / "state")
+    assert [path.name for path in folder.iterdir() if path.name != "t2"] == []
+    assert "was moved to" in done.note
+    assert list((own_place / "state/set_aside/1").iterdir())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x >> .git/config",
+        "git config core.fsmonitor evil",
+        "echo x > .git/hooks/pre-commit",
+        "rm -rf .git/hooks && mkdir .git/hooks",
+        "mv .git g2; mkdir .git; echo x > .git/config",  # P218
+        "mv .git/hooks .git/h2",
+        "rm -rf .git",
+        "mount --bind /tmp .git",
+    ],
+)
+async def test_hooks_and_config_of_git_cannot_be_changed(repository: Path, command: str) -> None:
+    config = (repository / ".git/config").read_bytes()
+    done = await inside(repository, command)
+    assert done.exit_code != 0
+    assert (repository / ".git/config").read_bytes() == config
+    assert not (repository / ".git/hooks/pre-commit").exists()
+
+
+ASKED_FOR = (
+    ".husky/pre-commit", ".npmrc", ".pre-commit-config.yaml", ".gitmodules", ".cargo/config.toml",
+    ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json", ".envrc",
+    ".devcontainer/devcontainer.json", ".git/info/attributes", "a.code-workspace",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("where", [".", "packages/app"])
+@pytest.mark.parametrize("exists", [True, False], ids=["existing", "missing"])
+async def test_what_the_write_tool_asks_about_no_command_changes(
+    repository: Path, where: str, exists: bool
+) -> None:
+    git(repository, "init", "-q", where)
+    (repository / where / ".git/info/attributes").unlink(missing_ok=True)
+    files = {name: repository / where / name for name in ASKED_FOR}
+    for file in files.values() if exists else ():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("ours")
+    assert all(find_protected_part(str(file)) for file in files.values())
+    evil = "mkdir -p $(dirname $f); rm -rf $f; echo evil > $f"
+    done = await inside(repository, f"cd {where}; for f in {' '.join(files)}; do {evil}; done")
+    for name, file in files.items():
+        assert (file.read_text() if file.exists() else "") == ("ours" if exists else "")
+        part = name.partition("/")[0] if name.startswith((".git/", ".cargo/")) else ""
+        assert exists or (name.partition("/")[0] if not part else name) in done.note
+
+
+async def test_a_folder_cannot_be_swapped_to_plant_settings(folder: Path) -> None:
+    (folder / "app/.vscode").mkdir(parents=True)
+    (folder / "app/.vscode/tasks.json").write_text("ours")
+    done = await inside(folder, "mv app b; mkdir -p app/.vscode; echo x > app/.vscode/tasks.json")
+    assert "app/.vscode" in done.note
+    assert not (folder / "app/.vscode").exists()
+    assert (folder / "b/.vscode/tasks.json").read_text() == "ours"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir .vscode; echo x > .vscode/tasks.json; chmod 0 .vscode",
+        "mkdir -p a/.vscode; echo x > a/.vscode/tasks.json; chmod 555 a/.vscode a .",
+        "mkfifo .npmrc",
+        "truncate -s 1T .npmrc",
+        "mkdir e; echo x > e/config.toml; ln -s e .cargo",
+        "ln -s /dev/zero .envrc; ln -s .envrc .npmrc",
+        "python3 -c 'import os; os.makedirs(b\"a\\n\\xff/.vscode\")'",
+        "mkdir .GIT; echo x > .GIT/config",
+    ],
+)
+async def test_no_trick_keeps_settings_in_the_folder(folder: Path, command: str) -> None:
+    done = await inside(folder, command)
+    left = [path for path in folder.rglob("*") if find_protected_part(path.name)]
+    assert [path.name for path in left if path.name != ".GIT"] == []
+    assert not (folder / ".GIT/config").exists()
+    assert not (folder / ".cargo").is_symlink()
+    assert "was moved to" in done.note
+    done.note.encode()
+    assert done.note.isprintable()
+
+
+async def test_moving_away_follows_no_symlink_out_of_the_folder(
+    folder: Path, own_place: Path
+) -> None:
+    (own_place / "theirs/.vscode").mkdir(parents=True)
+    (folder / "a/.vscode").mkdir(parents=True)
+    (folder / "a/.vscode").rename(folder / "b")
+    (folder / "a").rmdir()
+    (folder / "a").symlink_to(own_place / "theirs")
+    with pytest.raises(OSError, match="Not a directory"):
+        set_aside(f"{folder}/a/.vscode", str(folder), str(own_place / "aside"))
+    assert (own_place / "theirs/.vscode").is_dir()
+
+
+async def test_protected_files_stay_readable_and_unchanged_while_another_command_runs(
+    repository: Path,
+) -> None:
+    git(repository, "init", "-q", "app")
+    for name in (".npmrc", ".vscode/tasks.json", "app/.npmrc", "app/.vscode/tasks.json"):
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text("ours\n")
+    evil = "for f in .npmrc .vscode/tasks.json .git/config; do echo x >> $f; echo x >> app/$f; done"
+    async with opened(repository, sandbox=True) as workspace:
+        running = await workspace.start("sleep 60")
+        await workspace.write("app/.envrc", b"ours\n")
+        done = await workspace.run(f"cat .npmrc .vscode/* app/.npmrc; {evil}; echo x >> app/.envrc")
+        status = await workspace.run("cd app && git status --short; git -C .. log 2>&1 | head -1")
+        await running.kill()
+    assert done.output.startswith("ours\n" * 3)
+    for name in (".npmrc", ".vscode/tasks.json", "app/.npmrc", "app/.vscode/tasks.json"):
+        assert (repository / name).read_text() == "ours\n"
+    assert (repository / "app/.envrc").read_text() == "ours\n"
+    assert "x" not in (repository / "app/.git/config").read_text()
+    assert "?? .npmrc" in status.output
+
+
+def test_a_folder_that_is_swapped_for_a_symlink_shows_nothing_else(
+    folder: Path, own_place: Path
+) -> None:
+    for place in (folder / "a", own_place / "home"):
+        (place / ".ssh").mkdir(parents=True)
+        (place / ".npmrc").write_text("secret")
+    protection = ProtectedPaths(folder, own_place / "aside", 0)
+    entries = protection.begin(is_first=True)
+    copies = own_place / "copies"
+    copies.mkdir()
+    assert len(make_mount_options(entries, [folder], copies)) == 7
+    (folder / "a").rename(folder / "b")
+    (folder / "a").symlink_to(own_place / "home")
+    assert make_mount_options(entries, [folder], copies) == []
+
+
+async def test_a_command_makes_nothing_that_others_can_see(repository: Path) -> None:
+    async with opened(repository, sandbox=True) as workspace:
+        done = await workspace.run("ls -A . .git")
+        running = await workspace.start("sleep 60")
+        during = sorted(path.name for path in repository.iterdir())
+        await running.kill()
+    assert ".vscode" not in done.output
+    assert "modules" not in done.output
+    assert during == [".git"]
+
+
+async def test_a_killed_agent_leaves_no_settings_that_its_command_made(own_place: Path) -> None:
+    """The agent is killed with -9; what its command made is gone as soon as the command is."""
+    folder = own_place / "ws"
+    folder.mkdir()
+    mark = marker()
+    script = (
+        "import asyncio, pathlib, sys; from treadle.workspace.local import *\n"
+        "async def main():\n"
+        "    w = await LocalWorkspace.open(pathlib.Path(sys.argv[1]), WorkspaceOptions())\n"
+        "    await w.run(f'mkdir .vscode; echo x > .vscode/tasks.json; sleep {sys.argv[2]}')\n"
+        "asyncio.run(main())"
+    )
+    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(folder), mark)
+    await seen(mark)
+    agent.kill()
+    await agent.wait()
+    await gone(mark)
+    while list(folder.iterdir()):  # noqa: ASYNC110 - another process moves it
+        await asyncio.sleep(0.01)
+
+
+async def test_git_init_and_clone_work_in_an_empty_folder(folder: Path, own_place: Path) -> None:
+    other = own_place / "other"
+    make_commit(other, {"README": "hello\n"})
+    done = await inside(folder, f"git clone -q {other} . && git log --format=%s", readable=(other,))
+    assert (done.exit_code, done.output) == (0, "one\n")
+    assert (folder / ".git/config").exists()
+    done = await inside(
+        folder, "git init -q new && cd new && git config user.name me && git status"
+    )
+    assert done.exit_code == 0
+    assert done.note == ""
+    assert (folder / "new/.git/config").exists()
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        "git config core.fsmonitor ./x",
+        "git config alias.status '!./x'",
+        "printf '[include]\n\tpath=../x\n' >> .git/config",
+        "echo ./x > .git/hooks/pre-commit",
+        "mkdir e; mv .git e/g; echo 'gitdir: e/g' > .git",
+        "mkdir -p .git/modules/m; echo ref > .git/modules/m/HEAD; "
+        "printf '[core]\n\tfsmonitor=./x\n' > .git/modules/m/config",
+    ],
+)
+async def test_a_repository_that_a_command_makes_runs_nothing(folder: Path, evil: str) -> None:
+    done = await inside(folder, f"git init -q . && {{ {evil}; }}")
+    assert "was moved to" in done.note
+    config = folder / ".git/config"
+    assert not config.exists() or "x" not in config.read_text()
+    assert not (folder / ".git/hooks/pre-commit").exists()
+    assert not (folder / ".git/modules/m/config").exists()
+    assert not (folder / ".git").is_file()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_checkout_brings_the_settings_that_the_repository_had(
+    folder: Path, packed: bool
+) -> None:
+    make_commit(folder, {"README": "x"})
+    git(folder, "checkout", "-q", "-b", "feature")
+    make_commit(folder, {".vscode/settings.json": "{}", ".npmrc": "a=b\n"})
+    git(folder, "checkout", "-q", "-")
+    if packed:
+        git(folder, "gc", "-q")
+    done = await inside(folder, "git checkout -q feature && git status --short")
+    assert (done.exit_code, done.output, done.note) == (0, "", "")
+    assert (folder / ".vscode/settings.json").read_text() == "{}"
+
+
+async def test_a_commit_of_this_session_is_no_way_to_settings(folder: Path) -> None:
+    make_commit(folder, {"README": "x"})
+    async with opened(folder, sandbox=True) as workspace:
+        blob = "$(echo evil | git hash-object -w --stdin)"
+        index = f"git update-index --add --cacheinfo 100644,{blob},.npmrc"
+        await workspace.run(f"{index}; git -c user.name=a -c user.email=b commit -qm evil")
+        done = await workspace.run("git checkout -q -f HEAD; ls -A")
+    assert ".npmrc" in done.note
+    assert not (folder / ".npmrc").exists()
+
+
+async def test_settings_that_a_tool_wrote_with_approval_stay(folder: Path) -> None:
+    async with opened(folder, sandbox=True) as workspace:
+        running = await workspace.start("sleep 60")
+        await workspace.write(".vscode/settings.json", b"{}")
+        await workspace.run("true")
+        await running.kill()
+    assert (folder / ".vscode/settings.json").read_text() == "{}"
+
+
+async def test_a_command_may_change_the_memory_files_and_its_result_says_so(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("old\n")
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run("echo new >> AGENTS.md; mkdir a; echo x > a/CLAUDE.md")
+        quiet = await workspace.run("cat AGENTS.md")
+    assert (folder / "AGENTS.md").read_text() == "old\nnew\n"
+    assert "AGENTS.md, a/CLAUDE.md was changed" in done.note
+    assert quiet.note == ""
+
+
+async def test_git_reads_the_repository_above_a_subfolder(own_place: Path) -> None:
+    top = own_place / "home/project"
+    make_commit(top, {"sub/a": "1\n", "secret": "outside"})
+    command = "git log --format=%s; echo 2 > a; git diff --stat -- .; ls -A ..; git add a"
+    done = await inside(top / "sub", command)
+    lines = done.output.splitlines()
+    assert lines[0] == "one"
+    assert "1 insertion" in done.output
+    assert "secret" not in done.output
+    assert "Read-only file system" in done.output
+
+
+async def test_git_reads_the_repository_of_a_linked_worktree(own_place: Path) -> None:
+    main, linked = own_place / "home/main", own_place / "home/linked"
+    make_commit(main, {"a": "1\n"})
+    git(main, "worktree", "add", "-q", str(linked))
+    done = await inside(linked, "git status --short; git log --format=%s; echo evil > .git")
+    assert done.output.splitlines()[0] == "one"
+    assert (linked / ".git").read_text().startswith("gitdir:")
+    done = await inside(linked, f"echo x > {main}/.git/hooks/pre-commit; ls -A {main}")
+    assert done.output.splitlines()[-1] == ".git"
+    assert not (main / ".git/hooks/pre-commit").exists()
+
+
+async def test_a_git_file_of_a_project_shows_no_other_folder(own_place: Path) -> None:
+    home = own_place / "home"
+    make_commit(home / "private", {"a": "secret\n"})
+    evil = home / "evil"
+    (evil / "g").mkdir(parents=True)
+    (evil / ".git").write_text(f"gitdir: {home}/private/.git\n")
+    done = await inside(evil, f"ls {home}/private/.git")
+    assert "No such file" in done.output
+    (evil / ".git").write_text("gitdir: g\n")
+    (evil / "g/gitdir").write_text(f"{evil}/.git\n")
+    (evil / "g/commondir").write_text(f"{home}/private/.git\n")
+    done = await inside(evil, f"ls {home}/private/.git")
+    assert "No such file" in done.output
+
+
+async def test_git_works_inside(repository: Path) -> None:
+    who = "-c user.name=a -c user.email=a@b.c"
+    done = await inside(
+        repository,
+        f"echo 1 > f && git add f && git {who} commit -qm one ; git status -s; git log --format=%s",
+    )
+    assert done.exit_code == 0
+    assert done.output.endswith("one\n")
+    assert sorted(p.name for p in repository.iterdir()) == [".git", "f"]
+
+
+async def test_a_common_dir_that_would_redirect_git_is_removed(repository: Path) -> None:
+    done = await inside(repository, "mkdir evil; echo ../evil > .git/commondir")
+    assert not (repository / ".git/commondir").exists()
+    assert "commondir" in done.note
+
+
+async def test_hooks_and_submodules_of_a_repository_are_protected_wherever_they_are(
+    repository: Path,
+) -> None:
+    with (repository / ".git/config").open("a") as config:
+        config.write("[core]\n\thooksPath = .githooks # ours\n")
+    (repository / ".githooks").mkdir()
+    (repository / ".git/commondir").write_text("../left-by-a-killed-agent")
+    done = await inside(repository, "echo x > .githooks/pre-commit")
+    assert done.output.count("Read-only file system") == 1
+    assert not (repository / ".githooks/pre-commit").exists()
+    assert not (repository / ".git/commondir").exists()
+    assert "commondir" in done.note
+
+
+async def test_what_a_command_in_the_background_makes_does_not_become_the_users(
+    repository: Path,
+) -> None:
+    again = "while :; do [ -e .git/commondir ] || echo ../evil > .git/commondir; sleep 0.01; done"
+    async with opened(repository, sandbox=True) as workspace:
+        running = await workspace.start(again)
+        while not (repository / ".git/commondir").exists():  # noqa: ASYNC110 - a real process
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            await workspace.run("true")
+        await running.kill()
+        assert not (repository / ".git/commondir").exists()
+
+
+async def test_a_protected_path_that_is_a_symlink_stays_what_it_is(folder: Path) -> None:
+    (folder / "shared").mkdir()
+    (folder / "shared/settings.json").write_text("ours")
+    (folder / ".treadle").symlink_to("shared")
+    evil = "echo x > shared/settings.json; rm .treadle; mkdir .treadle; echo x > .treadle/a"
+    done = await inside(folder, evil)
+    assert "Read-only file system" in done.output
+    assert ".treadle" in done.note
+    assert (folder / ".treadle/settings.json").read_text() == "ours"
+    assert (folder / ".treadle").readlink() == Path("shared")
