@@ -17,6 +17,7 @@ from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
     PlannedChange,
     encode_like,
+    encode_utf8,
     format_changed_lines,
     read_editable_text,
     run_in_thread_if_long,
@@ -108,7 +109,7 @@ async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> Pla
         name = args.file_path
         raise ToolError(f"old_string is empty, and {name} is not; name the text to replace")
     text = args.replacements[0].new_string
-    return PlannedChange(path, site.display_path(path), content, text.encode(), "", text)
+    return PlannedChange(path, site.display_path(path), content, encode_utf8(text), "", text)
 
 
 def _apply_edits(before: DecodedText, args: EditArguments) -> str:

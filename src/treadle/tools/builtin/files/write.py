@@ -19,6 +19,7 @@ from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
     PlannedChange,
     encode_like,
+    encode_utf8,
     require_unchanged,
 )
 from treadle.tools.builtin.session import CallSite
@@ -49,7 +50,7 @@ class WriteTool(FileChangeTool[WriteArguments]):
         path = site.resolve(args.file_path, for_write=True)
         before = await site.read_if_exists(path, MAX_EDIT_BYTES)
         if before is None:
-            data = _encode_utf8(args.content)
+            data = encode_utf8(args.content)
             return [PlannedChange(path, site.display_path(path), None, data, "", args.content)]
         _require_read(site, path, before, args.file_path)
         old = decode_text(before.data) if not before.is_truncated else None
@@ -82,10 +83,3 @@ def _require_read(site: CallSite, path: Path, content: FileContent, given_path: 
             f"only a part of {given_path} was read, so it was not overwritten: the rest would be "
             "lost. Read the rest of it, or change a part with edit"
         )
-
-
-def _encode_utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise ToolError(f"the content has half a surrogate pair in it: {error}") from error
