@@ -421,6 +421,8 @@ def _make_builtin_tools(model: Model, workspace: LazyWorkspace, *, can_ask: bool
     names = list(SMALL_TOOLS if _is_small(model) else STANDARD_TOOLS)
     if not can_ask and "ask" in names:
         names.remove("ask")
+    if "patch" in model.card.abilities:
+        names.insert(names.index("edit"), "apply_patch")
     return builtin_tools(workspace, names, native_pdf="documents" in model.card.abilities)
 
 
