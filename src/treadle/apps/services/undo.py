@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         RestoreResult,
     )
 
-_CHANGED_SINCE = "you changed it after the agent"
+_CHANGED_SINCE = "you changed it since"
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 MAX_LISTED_PATHS = 20
 
@@ -132,11 +132,12 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
 def describe_plan(plan: RestorePlan) -> list[str]:
     """The files that would change, and those that would not, by whose changes they have."""
     unknown = "changed after an interruption, by the agent or by you, will be restored:"
+    both = "changed by the agent and then by you, will be left alone (--include PATH restores one):"
     groups = (
         ("changed by the agent, will be restored:", plan.by("agent")),
         (unknown, plan.by("unknown")),
-        ("changed by the agent and then by you, will be left alone:", plan.by("both")),
-        ("changed by you only, will be left alone:", plan.by("user")),
+        (both, plan.by("both")),
+        ("changed by you or another program, will be left alone:", plan.by("user")),
     )
     lines = []
     for heading, changes in groups:

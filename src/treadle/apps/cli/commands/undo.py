@@ -99,7 +99,12 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
             print_line(escape_invisible(f"{action}: {undo.list_restored(restored)}"))
         elif not restored.skipped:
             print_line(escape_invisible(f"{undo.describe_action(planned)}: no files changed"))
-        return _report_skipped(restored, undo.list_left_alone(planned.plan, options.include))
+        code = _report_skipped(restored)
+        if undo.list_left_alone(planned.plan, options.include):
+            first = "`treadle redo`, then " if restored.written or restored.removed else ""
+            again = f"`treadle {options.action} --include PATH`"
+            print_error(f"to restore a file that you changed: {first}{again}")
+        return code
 
     return _with_session(library, session_dir, work)
 
@@ -140,7 +145,7 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
         if restored.written or restored.removed:
             _append_notice(resumed, undo.describe_action(planned))
         print_line(escape_invisible(undo.list_restored(restored)))
-        return _report_skipped(restored, undo.list_left_alone(planned.plan, include))
+        return _report_skipped(restored)
 
     return _with_session(library, session_dir, work)
 
@@ -183,11 +188,9 @@ def _append_notice(resumed: ResumedSession, action: str) -> None:
         resumed.journal.append(ItemAdded(NoticeItem(f"The user {action}.", kind="files")))
 
 
-def _report_skipped(restored: RestoreResult, left_alone: list[str]) -> int:
+def _report_skipped(restored: RestoreResult) -> int:
     for line in undo.list_skipped(restored):
         print_error(escape_invisible(line))
-    if left_alone:
-        print_error("to restore a file that you changed, too, add --include PATH")
     return ERROR if restored.skipped else SUCCESS
 
 
