@@ -57,7 +57,7 @@ async def plan_undo(checkpoints: Checkpoints, session_dir: Path) -> PlannedResto
         if plan is not None and (plan.by("agent", "both", "unknown") or plan.skipped):
             return PlannedRestore("undo", turn.seq, turn, plan)
     if not has_changes:
-        raise StoreError(f"nothing to undo: no turn of session {session_dir.name} changed files")
+        raise StoreError(f"nothing to undo: session {session_dir.name} has no saved file changes")
     raise StoreError("nothing left to undo")
 
 

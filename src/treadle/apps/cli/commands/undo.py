@@ -7,7 +7,6 @@ Uses services/undo.py, like the terminal UI.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.cli.exit_codes import ERROR, SUCCESS
-from treadle.apps.services import undo
 from treadle.core.errors import SessionNotFound
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.sessions.library import Library
@@ -78,6 +76,8 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def apply_last(options: argparse.Namespace, library: Library) -> int:
+    from treadle.apps.services import undo
+
     folder = Path.cwd()
     if options.id:
         session_dir = library.find(options.id, folder=folder)
@@ -113,6 +113,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
 
 
 def rewind(options: argparse.Namespace, library: Library) -> int:
+    from treadle.apps.services import undo
     from treadle.sessions import history
 
     with_files = options.only != "conversation"
@@ -189,6 +190,8 @@ def _append_notice(resumed: ResumedSession, action: str) -> None:
 
 
 def _report_skipped(restored: RestoreResult) -> int:
+    from treadle.apps.services import undo
+
     for line in undo.list_skipped(restored):
         print_error(escape_invisible(line))
     return ERROR if restored.skipped else SUCCESS
@@ -197,6 +200,8 @@ def _report_skipped(restored: RestoreResult) -> int:
 def _with_session(
     library: Library, session_dir: Path, work: Callable[[ResumedSession], Awaitable[int]]
 ) -> int:
+    import asyncio
+
     async def run() -> int:
         resumed = library.resume(session_dir.name)  # locks the session
         try:
