@@ -46,12 +46,14 @@ def _run(name: str, summary: str, arguments: list[str]) -> int:
 
 def add_undo_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     parser.set_defaults(action=name, do=apply_last)
+    parser.epilog = _NOTE if name == "undo" else None
     parser.add_argument("id", nargs="?", help="the session (default: the last one of this folder)")
     _add_common_arguments(parser)
 
 
 def add_rewind_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(do=rewind)
+    parser.epilog = _NOTE
     parser.add_argument("id", help="the session, as in `treadle sessions`")
     parser.add_argument("turn", help="a number as in `treadle sessions turns ID`; -1 is the last")
     scope = parser.add_mutually_exclusive_group()
@@ -69,7 +71,6 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     text = "also restore this file, which you changed after the agent (repeatable)"
     parser.add_argument("--include", metavar="PATH", action="append", default=[], help=text)
     parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
-    parser.epilog = _NOTE
 
 
 # --- undo, redo ----------------------------------------------------------------------------
