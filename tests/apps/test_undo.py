@@ -260,7 +260,7 @@ async def test_undo_goes_back_turn_by_turn_names_turn_and_files_and_says_when_no
     assert (ran.code, ran.err) == (exit_codes.ERROR, "treadle undo: nothing left to undo\n")
     for number in (1, 2, 3):
         ran = await run(None, "redo")
-        wanted = f"redid the file changes of turn {number} (Make file {number}): f{number}"
+        wanted = f"redid the file changes of turn {number} (Make file {number}): restored f{number}"
         assert (ran.code, ran.out) == (0, f"{wanted}\n")
     assert sorted(tree()) == ["f1", "f2", "f3"]
 

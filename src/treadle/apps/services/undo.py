@@ -160,8 +160,8 @@ def describe_action(planned: PlannedRestore) -> str:
 
 
 def list_restored(restored: RestoreResult) -> str:
-    """`a.txt, b.txt; removed c.txt`."""
-    parts = [_join_paths(restored.written)] if restored.written else []
+    """`restored a.txt, b.txt; removed c.txt`."""
+    parts = [f"restored {_join_paths(restored.written)}"] if restored.written else []
     if restored.removed:
         parts.append(f"removed {_join_paths(restored.removed)}")
     return "; ".join(parts) or "no files changed"
