@@ -8,6 +8,7 @@ import os
 import pty
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,13 @@ import pytest
 
 from tests.apps.program import PROGRAM, Ran, environment, finish, run, start
 from treadle.apps.cli import exit_codes
-from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
+from treadle.testing.provider import (
+    FakeCall,
+    FakeReply,
+    ProviderFault,
+    ProviderServer,
+    ReceivedRequest,
+)
 
 LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
@@ -110,7 +117,7 @@ async def test_a_rewind_leaves_alone_what_the_user_made_changed_renamed_and_dele
         "new.txt": "mine\n",
         "notes.md": "my notes\n",
     }
-    agent, user = ran.out.split("changed by you only, will be left alone:")
+    agent, user = ran.out.split("changed by you or another program, will be left alone:")
     assert all(line in agent for line in ("~ code.py", "- made.py", "- d/x"))
     for line in ("~ mine.txt", "+ notes.md", "- old.txt", "+ new.txt", "- gone.txt", "+ d/own"):
         assert line in user
@@ -133,8 +140,8 @@ async def test_a_file_that_both_changed_is_left_alone_unless_it_is_named(session
     ran = await session.rewind(1, "--files", "--yes")
     assert ran.code == exit_codes.ERROR
     assert tree() == {"a": "agent\nand mine\n"}
-    assert "not restored: a (you changed it after the agent)" in ran.err
-    assert "--include PATH" in ran.err
+    assert "not restored: a (you changed it since)" in ran.err
+    assert "left alone (--include PATH restores one):\n  ~ a" in ran.out
     assert (await run(None, "redo")).code == 0
     assert (await session.rewind(1, "--files", "--yes", "--include", "a")).code == 0
     assert tree() == {"a": "before\n"}
@@ -253,7 +260,7 @@ async def test_undo_goes_back_turn_by_turn_names_turn_and_files_and_says_when_no
     assert (ran.code, ran.err) == (exit_codes.ERROR, "treadle undo: nothing left to undo\n")
     for number in (1, 2, 3):
         ran = await run(None, "redo")
-        wanted = f"redid the file changes of turn {number} (Make file {number}): f{number}"
+        wanted = f"redid the file changes of turn {number} (Make file {number}): restored f{number}"
         assert (ran.code, ran.out) == (0, f"{wanted}\n")
     assert sorted(tree()) == ["f1", "f2", "f3"]
 
@@ -267,6 +274,34 @@ async def test_undo_after_a_new_turn_begins_with_the_new_one(session: Session):
     assert sorted(tree()) == ["f1"]
     await run(None, "undo")
     assert tree() == {}
+
+
+async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
+    """Also a file that the user renames; what commands change is undone."""
+    Path("mine").write_text("mine\n")
+    Path("old").write_text("to be renamed\n")
+    replies = iter([bash("echo 1 > a; echo agent > both"), bash("echo 2 >> a"), LAST])
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if Path("a").exists() and not Path("notes").exists():  # the second request
+            Path("mine").write_text("mine, edited\n")
+            Path("notes").write_text("new\n")
+            Path("old").rename("new")
+            Path("both").write_text("agent and mine\n")
+            time.sleep(0.1)  # several ticks of the clock of files
+        return next(replies)
+
+    async with ProviderServer(reply) as server:
+        ran = await run(server, "-p", "go", *FREELY)
+    assert (ran.code, Path("a").read_text()) == (0, "1\n2\n")
+    ran = await run(None, "undo")
+    assert (ran.code, ran.out) == (0, "undid the file changes of turn 1 (go): removed a\n")
+    assert tree() == {
+        "both": "agent and mine\n",
+        "mine": "mine, edited\n",
+        "new": "to be renamed\n",
+        "notes": "new\n",
+    }
 
 
 @pytest.mark.parametrize("goes_on", [False, True])

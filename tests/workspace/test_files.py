@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -11,13 +12,14 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.workspace.helpers import opened
 from treadle.core.errors import WorkspaceError
-from treadle.workspace import files
+from treadle.workspace import files, temp_files
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -368,3 +370,24 @@ async def test_what_is_protected_is_not_changed_by_another_name(folder: Path) ->
         await workspace.write(".git/hooks/old", b"changed")  # under its own name, where allowed
     assert (folder / "AGENTS.md").read_bytes() == b"two"
     assert [path.name for path in (folder / ".git/hooks").iterdir()] == ["old"]
+
+
+async def test_parallel_first_writes_leave_no_descriptor_and_no_lock_file_behind(
+    folder: Path, own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = own_place / "registry"
+    temps, barrier = temp_files.TempFiles(registry), threading.Barrier(8)
+    really = temp_files.try_lock
+
+    def lock_slowly(path: Path, flags: int) -> int | None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            barrier.wait(0.2)  # all of them at once, if they are let in
+        return really(path, flags)
+
+    monkeypatch.setattr(temp_files, "try_lock", lock_slowly)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counts, with its own descriptor
+    write = lambda n: files.write(folder, f"{n}", b"x", temps, None, None)  # noqa: E731
+    await asyncio.gather(*(asyncio.to_thread(write, number) for number in range(8)))
+    temps.close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert list(registry.iterdir()) == []

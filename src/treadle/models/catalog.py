@@ -11,7 +11,7 @@ The abilities:
     images     accepts images                 budget     ... with a budget in tokens
     documents  accepts PDF files              effort     ... with an effort: low, medium, high
     schema     answers in a JSON schema       sampling   accepts a temperature
-    cache      caches the start of a prompt
+    cache      caches the start of a prompt   patch      writes the patches of apply_patch
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _CLAUDE = frozenset({"tools", "images", "documents", "schema", "cache", "thinkin
 _CLAUDE_BUDGET = _CLAUDE | {"budget", "sampling"}
 _CLAUDE_BOTH = _CLAUDE_BUDGET | {"effort"}
 _CLAUDE_EFFORT = _CLAUDE | {"effort"}
-_GPT = frozenset({"tools", "images", "documents", "schema", "cache", "thinking", "effort"})
+_GPT = frozenset({"tools", "images", "documents", "schema", "cache", "thinking", "effort", "patch"})
 _GPT_PLAIN = (_GPT - {"thinking", "effort"}) | {"sampling"}
 _GPT_OLD = _BASE_ABILITIES
-_GEMINI = _GPT | {"sampling"}
+_GEMINI = (_GPT - {"patch"}) | {"sampling"}
 _OPEN = frozenset({"tools", "schema", "sampling"})
 _OPEN_REASONING = _OPEN | {"thinking", "effort"}
 

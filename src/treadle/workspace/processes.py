@@ -431,7 +431,7 @@ def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     shell_status, _, rest = trailer.rpartition(b"\1")[2].partition(b"\n")
-    folder, _, jobs = rest.partition(b"\n\0")
+    folder, _, jobs = rest.partition(b"\0")
     # Bubblewrap exits with 128 + n for a signal; a shell that exited with that code reported it.
     if in_bubblewrap and code and 128 < code < 193 and shell_status != b"%d" % code:
         number, code = code - 128, None
@@ -443,7 +443,7 @@ def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit
         killed=bool(outcome["killed"]),
         out_of_memory=bool(outcome["out_of_memory"]),
         memory_exceeded=bool(outcome["memory_exceeded"]),
-        cwd=os.fsdecode(folder),
+        cwd=os.fsdecode(folder.removesuffix(b"\n")),  # nothing if the folder was removed
         # In a sandbox the names of leftover processes cannot be seen; the shell listed its jobs.
         leftovers=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
         stream=msgspec.convert(outcome["stream"], CapturedStream),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,13 +26,15 @@ class TempFiles:
         self._registry_dir = registry_dir
         self._writer = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._lock: int | None = None
+        self._opening = threading.Lock()  # writes run in threads
 
     @contextmanager
     def reserve_name(self, folder: Path) -> Iterator[str]:
         """A new name in `folder`, registered until the end of the block."""
-        if self._lock is None:
-            self._registry_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = try_lock(self._registry_dir / f"{self._writer}.lock", _LOCK_FILE_FLAGS)
+        with self._opening:
+            if self._lock is None:
+                self._registry_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._lock = try_lock(self._registry_dir / f"{self._writer}.lock", _LOCK_FILE_FLAGS)
         name = PREFIX + secrets.token_hex(8)
         entry = self._registry_dir / f"{self._writer}.{name.removeprefix(PREFIX)}"
         entry.symlink_to(folder / name)

@@ -141,7 +141,7 @@ async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypat
         await on.sees("undid the file changes of turn 1 (make it): removed a.txt")
         assert not exists("a.txt")
         await on.send("/redo")
-        await on.sees("redid the file changes of turn 1 (make it): a.txt")
+        await on.sees("redid the file changes of turn 1 (make it): restored a.txt")
         assert exists("a.txt")
         await on.send("/undo")
         await on.until(lambda: not exists("a.txt"))

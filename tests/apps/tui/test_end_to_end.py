@@ -108,7 +108,7 @@ def _second_part(terminal: Terminal, server: ProviderServer) -> None:
     terminal.press("Enter")
     terminal.sees("1 file would change")
     terminal.type("b")
-    screen = terminal.sees("rewound to before turn 2; files: 1 file written")
+    screen = terminal.sees("rewound to before turn 2; files: restored a.txt")
     assert "It is edited." not in screen
     assert Path("a.txt").read_text() == "one\ntwo\n"
     # quit and resume

@@ -135,7 +135,7 @@ async def test_going_back_says_whose_changes_they_are_and_leaves_those_of_the_us
         assert read_file("own.txt") == "mine\n"
         await on.press("escape")  # clears the prompt
         await on.send("/redo")
-        await on.sees("redid what the last rewind changed: a.txt")
+        await on.sees("redid what the last rewind changed: restored a.txt")
         assert read_file("a.txt") == "new\n"
 
 

@@ -427,3 +427,13 @@ async def test_fault_78_a_workspace_that_breaks_is_an_error_result(folder: Path)
         broken.run = run  # type: ignore[method-assign, assignment]
         item = await agent.one("bash", command="true")
     assert failed(item) == "error: RecursionError: deep"
+
+
+async def test_a_command_that_removes_its_own_folder_leaves_a_clean_result(folder: Path) -> None:
+    async with hands(folder) as agent:
+        gone, after = await agent.do(
+            ("bash", {"command": "mkdir x; cd x; rm -r ../x; echo done"}),
+            ("bash", {"command": "pwd"}),
+        )
+    assert plain(gone) == "done"
+    assert plain(after) == str(folder)

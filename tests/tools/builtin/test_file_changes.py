@@ -25,6 +25,10 @@ from treadle.workspace.local import LocalWorkspace
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
 
 
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
 # --- write -------------------------------------------------------------------------------
 
 
@@ -419,6 +423,59 @@ async def test_a_patch_that_does_not_fit_changes_nothing(
     assert words in failed(item)
     assert sorted(os.listdir(folder)) == ["a.py", "b.py"]  # noqa: PTH208
     assert (folder / "a.py").read_text() == CODE
+
+
+async def test_a_file_that_one_patch_adds_or_moves_and_moves_again_has_only_its_last_name(
+    folder: Path,
+) -> None:
+    (folder / "old").write_text("old\n")
+    patch = """*** Begin Patch
+*** Add File: a
++one
+*** Update File: a
+*** Move to: b
+@@
+-one
++two
+*** Update File: old
+*** Move to: c
+*** Update File: c
+*** Move to: d
+*** End Patch"""
+    async with hands(folder) as agent:
+        item = await agent.one("apply_patch", patch=patch)
+    assert plain(item) == "Done. Changed files:\nA b\nD old\nA d"
+    assert contents(folder) == {"b": "two\n", "d": "old\n"}
+
+
+async def test_a_patch_that_moves_a_file_over_another_of_its_files_changes_nothing(
+    folder: Path,
+) -> None:
+    (folder / "a").write_text("a\n")
+    patch = (
+        "*** Begin Patch\n*** Add File: b\n+b\n*** Update File: a\n*** Move to: b\n*** End Patch"
+    )
+    async with hands(folder) as agent:
+        assert "conflicting parts for b" in failed(await agent.one("apply_patch", patch=patch))
+    assert contents(folder) == {"a": "a\n"}
+
+
+@pytest.mark.parametrize("tool", ["write", "edit", "apply_patch"])
+async def test_half_an_emoji_in_a_new_file_is_refused_with_a_reason(
+    folder: Path, tool: str
+) -> None:
+    half = "x \ud83d y"
+    patch = f"*** Begin Patch\n*** Add File: a.txt\n+{half}\n*** End Patch"
+    arguments = {
+        "write": {"file_path": "a.txt", "content": half},
+        "edit": {"file_path": "a.txt", "old_string": "", "new_string": half},
+        "apply_patch": {"patch": patch},
+    }
+    async with hands(folder) as agent:
+        call: Any = (tool, json.dumps(arguments[tool]))
+        [item] = await agent.do(call)
+    assert "half a surrogate pair (half an emoji) at character 2" in failed(item)
+    assert contents(folder) == {}
 
 
 async def test_a_patch_that_was_cut_off_is_not_applied(folder: Path) -> None:

@@ -138,7 +138,23 @@ async def test_a_huge_file_is_read_anywhere_in_it(folder: Path) -> None:
     assert plain(begin).startswith("     1\tentry 0 ")
     assert plain(far).startswith("590000\tentry 589999 ")
     assert "read on with offset=590001" in far.text
-    assert failed(beyond)
+    assert "has only 600,000 lines; offset 700000 is past the end" in failed(beyond)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "cp1252"])
+async def test_the_end_of_a_huge_file_in_another_encoding_is_text(
+    folder: Path, encoding: str
+) -> None:
+    text = "".join(f"Zeile {number} für dich {'.' * 20}\n" for number in range(300_000))
+    (folder / "huge.log").write_bytes(text.encode(encoding))
+    async with hands(folder) as agent:
+        far, beyond = await agent.do(
+            ("read", {"file_path": "huge.log", "offset": 299_999}),
+            ("read", {"file_path": "huge.log", "offset": 700_000}),
+        )
+    assert plain(far).startswith("299999\tZeile 299998 für dich ")
+    assert "\0" not in far.text
+    assert "has only 300,000 lines" in failed(beyond)
 
 
 async def test_one_endless_line_is_cut(folder: Path) -> None:

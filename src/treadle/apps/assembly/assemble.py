@@ -442,6 +442,8 @@ def _make_builtin_tools(
     names = list(SMALL_TOOLS if _is_small(model) else STANDARD_TOOLS)
     if not can_ask and "ask" in names:
         names.remove("ask")
+    if "patch" in model.card.abilities:
+        names.insert(names.index("edit"), "apply_patch")
     return builtin_tools(
         workspace,
         names,

@@ -1,13 +1,15 @@
 """Records the files before and after each turn that changes some, for undo and rewind.
 
 The first checkpoint is taken before the first call that may change files, the second when the turn
-ends. A turn that only reads costs nothing. Calls of subagents belong to the turn of their parent.
+ends, without what the user changed while the model was asked. A turn that only reads costs nothing.
+Calls of subagents belong to the turn of their parent.
 Uses workspace/checkpoints, which stores the files.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +19,25 @@ from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
-from treadle.core.events import Event, TurnStarted
+from treadle.core.events import (
+    ApprovalRequired,
+    ApprovalResolved,
+    Event,
+    ReplyDiscarded,
+    RequestStarted,
+    TaskFinished,
+    ToolDetached,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+    UsageUpdated,
+)
 from treadle.core.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints import CheckpointRecorder
+
+_CLOCK_TICK_NS = 20_000_000
 
 
 class TurnCheckpoints(BaseObserver):
@@ -39,6 +55,7 @@ class TurnCheckpoints(BaseObserver):
         self._recorded_turn_id = ""  # the turn whose first checkpoint is taken
         self._is_warned = False
         self._lock = asyncio.Lock()
+        self._idle_times = IdleTimes()
         self.hook = _BeforeEffect(self._record_once)
 
     async def _record_once(self) -> None:
@@ -53,12 +70,15 @@ class TurnCheckpoints(BaseObserver):
     async def mutate(self, context: MutationContext) -> Transcript | None:
         is_ours = context.session_id == self._store.session_id
         if is_ours and self._recorded_turn_id == context.turn_id:
-            await self._recorder.get().record(context.turn_id, "after")
+            self._idle_times.end_period()  # a request that was interrupted
+            periods = self._idle_times.periods
+            await self._recorder.get().record(context.turn_id, "after", periods)
         return None
 
     def on_event(self, event: Event) -> None:
         if type(event) is TurnStarted:
             self._turn_id = event.turn_id
+        self._idle_times.on_event(event)
 
     def _contains_home(self) -> bool:
         """Whether the folder is the home folder or above it: too much to copy."""
@@ -75,6 +95,38 @@ class TurnCheckpoints(BaseObserver):
 
         checkpoints = Checkpoints(self._folder, Library().checkpoint_dir(self._folder))
         return CheckpointRecorder(checkpoints, self._store.append, self._notify)
+
+
+class IdleTimes(BaseObserver):
+    """When a turn only waits for the model or the user: files that change then are the user's."""
+
+    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
+        self._clock = clock
+        self._running: set[str] = set()  # calls and background tasks
+        self._idle_since: int | None = None
+        self.periods: list[tuple[int, int]] = []
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case TurnStarted():
+                self.periods = []
+            case RequestStarted() | ApprovalRequired() if not self._running:
+                self._idle_since = self._idle_since or self._clock()
+            case ToolStarted(call_id=name) | ToolDetached(task_id=name):
+                self._running.add(name)
+                self.end_period()
+            case ToolFinished(call_id=name) | TaskFinished(task_id=name):
+                self._running.discard(name)
+            case UsageUpdated() | ReplyDiscarded() | ApprovalResolved():
+                self.end_period()
+            case _:
+                pass
+
+    def end_period(self) -> None:
+        since, self._idle_since = self._idle_since, None
+        # The clock of files may be late by a tick: a change that follows could look earlier.
+        if since is not None and (until := self._clock() - _CLOCK_TICK_NS) > since:
+            self.periods.append((since, until))
 
 
 class _BeforeEffect:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         RestoreResult,
     )
 
-_CHANGED_SINCE = "you changed it after the agent"
+_CHANGED_SINCE = "you changed it since"
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 MAX_LISTED_PATHS = 20
 
@@ -57,7 +57,7 @@ async def plan_undo(checkpoints: Checkpoints, session_dir: Path) -> PlannedResto
         if plan is not None and (plan.by("agent", "both", "unknown") or plan.skipped):
             return PlannedRestore("undo", turn.seq, turn, plan)
     if not has_changes:
-        raise StoreError(f"nothing to undo: no turn of session {session_dir.name} changed files")
+        raise StoreError(f"nothing to undo: session {session_dir.name} has no saved file changes")
     raise StoreError("nothing left to undo")
 
 
@@ -132,11 +132,12 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
 def describe_plan(plan: RestorePlan) -> list[str]:
     """The files that would change, and those that would not, by whose changes they have."""
     unknown = "changed after an interruption, by the agent or by you, will be restored:"
+    both = "changed by the agent and then by you, will be left alone (--include PATH restores one):"
     groups = (
         ("changed by the agent, will be restored:", plan.by("agent")),
         (unknown, plan.by("unknown")),
-        ("changed by the agent and then by you, will be left alone:", plan.by("both")),
-        ("changed by you only, will be left alone:", plan.by("user")),
+        (both, plan.by("both")),
+        ("changed by you or another program, will be left alone:", plan.by("user")),
     )
     lines = []
     for heading, changes in groups:
@@ -159,8 +160,8 @@ def describe_action(planned: PlannedRestore) -> str:
 
 
 def list_restored(restored: RestoreResult) -> str:
-    """`a.txt, b.txt; removed c.txt`."""
-    parts = [_join_paths(restored.written)] if restored.written else []
+    """`restored a.txt, b.txt; removed c.txt`."""
+    parts = [f"restored {_join_paths(restored.written)}"] if restored.written else []
     if restored.removed:
         parts.append(f"removed {_join_paths(restored.removed)}")
     return "; ".join(parts) or "no files changed"

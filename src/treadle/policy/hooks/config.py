@@ -38,6 +38,8 @@ DEFAULT_TIMEOUT = 60.0
 
 # Tool names in the settings of other agents, where they differ in more than case.
 HOOK_TOOL_NAMES = {"web_fetch": "WebFetch", "todo": "TodoWrite", "apply_patch": "ApplyPatch"}
+# A hook for edits is also one for patches, whichever of the two a model prefers.
+HOOK_TOOL_ALIASES = {"apply_patch": ("Edit", "Write")}
 
 # The field that a matcher is compared with at points without a tool, and its default.
 MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
@@ -85,7 +87,7 @@ def _list_subjects(hook_input: HookInput) -> Sequence[str]:
     """What a matcher is compared with: the names of the tool, or the field of the point."""
     if "tool_name" in hook_input.data:
         name = str(hook_input.data["tool_name"])
-        return (name, to_hook_tool_name(name))
+        return (name, to_hook_tool_name(name), *HOOK_TOOL_ALIASES.get(name, ()))
     key, default = MATCHER_FIELDS.get(hook_input.point, ("", ""))
     return (str(hook_input.data.get(key) or default),)
 

@@ -57,7 +57,8 @@ STANDARD_TOOLS: tuple[str, ...] = (
     "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_stop",
     "todo", "web_fetch", "ask", "recall",
 )  # fmt: skip
-"""All but apply_patch, which is for models that were trained on it: name it instead of edit."""
+"""All but apply_patch, which is for models that were trained on it: name it, too, or instead of
+edit."""
 
 SMALL_TOOLS: tuple[str, ...] = ("ls", "read", "grep", "edit", "write", "bash")
 """Few enough for a small model."""

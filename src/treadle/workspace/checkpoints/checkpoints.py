@@ -37,11 +37,13 @@ from treadle.workspace.checkpoints.restore_plan import (
     RestorePlan,
     make_goal,
     make_plan,
+    without_changes,
 )
 from treadle.workspace.checkpoints.safe_tree import SafeTree
 from treadle.workspace.checkpoints.scanner import (
     MAX_FILE_BYTES,
     MAX_FILES,
+    Period,
     Scanner,
     SkippedPath,
     StatCache,
@@ -85,6 +87,11 @@ class Checkpoints:
         """Store the files as they are now."""
         return await self._run_in_thread(self._take)
 
+    async def take_own(self, before: str, idle_periods: Sequence[Period]) -> FileSnapshot:
+        """The same, without what changed since `before` while the agent was idle: these files are
+        stored as they were before."""
+        return await self._run_in_thread(lambda: self._take_own(before, idle_periods))
+
     async def plan(self, spans: Sequence[Span]) -> RestorePlan:
         """What going back to before these spans would do; stores the files as they are now."""
         return await self._run_in_thread(lambda: self._plan(spans))
@@ -125,15 +132,22 @@ class Checkpoints:
             except (OSError, ValueError) as error:
                 raise WorkspaceError(f"the checkpoint cannot be used: {error}") from error
 
-    def _scan(self) -> tuple[Scanner, str]:
+    def _scan(self, periods: Sequence[Period] = ()) -> tuple[Scanner, str]:
         limits = self._max_file_bytes, self._max_files
-        scan = Scanner(self.root, self._objects, self._stat_cache, *limits)
+        scan = Scanner(self.root, self._objects, self._stat_cache, *limits, periods)
         tree = scan.scan()
         self._stat_cache = scan.stat_cache
         return scan, tree
 
     def _take(self) -> FileSnapshot:
         scan, tree = self._scan()
+        return FileSnapshot(tree, len(scan.files), scan.read_count, tuple(scan.skipped))
+
+    def _take_own(self, before: str, idle_periods: Sequence[Period]) -> FileSnapshot:
+        scan, tree = self._scan(idle_periods)
+        if scan.changed_in_periods:
+            old, new = self._flatten(before), self._flatten(tree)
+            tree = store_tree(self._objects, without_changes(old, new, scan.changed_in_periods))
         return FileSnapshot(tree, len(scan.files), scan.read_count, tuple(scan.skipped))
 
     def _plan(self, spans: Sequence[Span]) -> RestorePlan:

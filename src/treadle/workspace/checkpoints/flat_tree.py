@@ -27,7 +27,7 @@ class FlatTree:
         self.folders = folders
         self.not_stored = frozenset(not_stored)
         self.ignored = frozenset(ignored)
-        self._objects = objects
+        self.objects = objects
         self._rules: dict[str, IgnoreRules] = {}
 
     def lacks_folder(self, path: str) -> bool:
@@ -53,7 +53,7 @@ class FlatTree:
         node = self.files.get(f"{folder}/{GITIGNORE}" if folder else GITIGNORE)
         if node is None or node.kind != "file":
             return ""
-        return self._objects.get(node.hash).decode(errors="replace")
+        return self.objects.get(node.hash).decode(errors="replace")
 
 
 def flatten_tree(objects: ObjectStore, tree: str) -> FlatTree:

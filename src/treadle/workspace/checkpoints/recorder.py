@@ -6,7 +6,7 @@ the user gets a warning and the turn continues.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
@@ -15,7 +15,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.core.transcript.transcript import Transcript
 from treadle.workspace.checkpoints.checkpoints import Checkpoints
-from treadle.workspace.checkpoints.scanner import SkippedPath
+from treadle.workspace.checkpoints.scanner import Period, SkippedPath
 
 
 class CheckpointRecorder:
@@ -32,6 +32,7 @@ class CheckpointRecorder:
         self._warn = warn
         self._current_turn = ""
         self._failed_turn = ""
+        self._tree_before = ""
         self._reported: set[SkippedPath] = set()
         self.hook = BeforeTurnHook(self)
         self.mutator = AfterTurnMutator(self)
@@ -41,16 +42,27 @@ class CheckpointRecorder:
             self._current_turn = turn_id
             await self.record(turn_id, "before")
 
-    async def record(self, turn_id: str, side: Literal["before", "after"]) -> None:
+    async def record(
+        self,
+        turn_id: str,
+        side: Literal["before", "after"],
+        idle_periods: Sequence[Period] = (),
+    ) -> None:
+        """Take a checkpoint. What changed in `idle_periods` is not a change of the turn."""
         if side == "after" and turn_id == self._failed_turn:
             return  # there is no state before the turn to go back to
         try:
-            snapshot = await self._checkpoints.take()
+            if side == "after" and idle_periods:
+                snapshot = await self._checkpoints.take_own(self._tree_before, idle_periods)
+            else:
+                snapshot = await self._checkpoints.take()
         except WorkspaceError as error:
             self._failed_turn = turn_id
             self._warn(f"the files of this turn cannot be restored: {error}")
             return
         self._append(Checkpoint(turn_id, snapshot.tree, side))
+        if side == "before":
+            self._tree_before = snapshot.tree
         # Warn about each skipped path once.
         new = [skipped for skipped in snapshot.skipped if skipped not in self._reported]
         self._reported.update(new)

@@ -116,6 +116,22 @@ def make_goal(
     return FlatTree(objects, files, folders, now.not_stored, now.ignored), tuple(skipped)
 
 
+def without_changes(old: FlatTree, new: FlatTree, paths: Collection[str]) -> FlatTree:
+    """The new tree with these files as in the old one; also a file that became one of them by a
+    rename."""
+    changed = changed_paths(old, new)
+    own = {path for path in changed if path in paths}
+    added = {new.files[path].hash for path in own if path not in old.files and path in new.files}
+    gone = (path for path in changed if path not in new.files and path in old.files)
+    own.update(path for path in gone if old.files[path].hash in added)
+    files = {path: node for path, node in new.files.items() if path not in own}
+    files |= {path: old.files[path] for path in own if path in old.files}
+    needed = {parent for path in files for parent in parent_folders(path)}
+    folders = {**{path: old.folders.get(path, 0) for path in needed}, **new.folders}
+    kept = {path: node for path, node in files.items() if path not in folders}
+    return FlatTree(new.objects, kept, folders, new.not_stored, new.ignored)
+
+
 def _goal_folders(
     plan: RestorePlan, folders: Mapping[str, int], entries: Collection[str]
 ) -> dict[str, int]:

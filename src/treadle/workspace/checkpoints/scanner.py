@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,7 @@ class TooManyFiles(Exception):
 
 _FileStamp = tuple[int, int, int, int, int]
 StatCache = dict[str, tuple[_FileStamp, str]]
+Period = tuple[int, int]  # from and until, in nanoseconds since 1970
 
 
 class Scanner:
@@ -50,13 +52,17 @@ class Scanner:
         stat_cache: StatCache,
         max_bytes: int,
         max_files: int,
+        periods: Sequence[Period] = (),
     ) -> None:
         self._root = os.fspath(root)
         self._objects = objects
         self._old_cache = stat_cache
         self._max_bytes = max_bytes
         self._max_files = max_files
+        self._periods = periods
+        self._first_period = min((start for start, _ in periods), default=None)
         self._now = time.time_ns()
+        self.changed_in_periods: set[str] = set()
         self.stat_cache: StatCache = {}
         self.files: dict[str, TreeNode] = {}
         self.folders: dict[str, int] = {}  # with their permissions
@@ -123,6 +129,7 @@ class Scanner:
         if not stat.S_ISREG(status.st_mode):
             self.special_files.add(path)
             return None
+        self._note_change(path, status.st_ctime_ns)
         known = self._old_cache.get(path)
         if known is not None and known[0] == _make_stamp(status):
             digest = known[1]
@@ -138,6 +145,12 @@ class Scanner:
         if status.st_ctime_ns < self._now - _CLOCK_TICK_NS:
             self.stat_cache[path] = (_make_stamp(status), digest)
         return TreeNode(entry.name, "file", stat.S_IMODE(status.st_mode), digest)
+
+    def _note_change(self, path: str, changed: int) -> None:
+        if self._first_period is None or changed < self._first_period:
+            return
+        if any(start <= changed <= end for start, end in self._periods):
+            self.changed_in_periods.add(path)
 
     def _load_gitignore(self, fd: int, entries: list[os.DirEntry[str]], folder: str) -> str:
         if all(entry.name != GITIGNORE for entry in entries):

@@ -7,7 +7,6 @@ Uses services/undo.py, like the terminal UI.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.cli.exit_codes import ERROR, SUCCESS
-from treadle.apps.services import undo
 from treadle.core.errors import SessionNotFound
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.sessions.library import Library
@@ -48,12 +46,14 @@ def _run(name: str, summary: str, arguments: list[str]) -> int:
 
 def add_undo_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     parser.set_defaults(action=name, do=apply_last)
+    parser.epilog = _NOTE if name == "undo" else None
     parser.add_argument("id", nargs="?", help="the session (default: the last one of this folder)")
     _add_common_arguments(parser)
 
 
 def add_rewind_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(do=rewind)
+    parser.epilog = _NOTE
     parser.add_argument("id", help="the session, as in `treadle sessions`")
     parser.add_argument("turn", help="a number as in `treadle sessions turns ID`; -1 is the last")
     scope = parser.add_mutually_exclusive_group()
@@ -71,13 +71,14 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     text = "also restore this file, which you changed after the agent (repeatable)"
     parser.add_argument("--include", metavar="PATH", action="append", default=[], help=text)
     parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
-    parser.epilog = _NOTE
 
 
 # --- undo, redo ----------------------------------------------------------------------------
 
 
 def apply_last(options: argparse.Namespace, library: Library) -> int:
+    from treadle.apps.services import undo
+
     folder = Path.cwd()
     if options.id:
         session_dir = library.find(options.id, folder=folder)
@@ -99,7 +100,12 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
             print_line(escape_invisible(f"{action}: {undo.list_restored(restored)}"))
         elif not restored.skipped:
             print_line(escape_invisible(f"{undo.describe_action(planned)}: no files changed"))
-        return _report_skipped(restored, undo.list_left_alone(planned.plan, options.include))
+        code = _report_skipped(restored)
+        if undo.list_left_alone(planned.plan, options.include):
+            first = "`treadle redo`, then " if restored.written or restored.removed else ""
+            again = f"`treadle {options.action} --include PATH`"
+            print_error(f"to restore a file that you changed: {first}{again}")
+        return code
 
     return _with_session(library, session_dir, work)
 
@@ -108,6 +114,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
 
 
 def rewind(options: argparse.Namespace, library: Library) -> int:
+    from treadle.apps.services import undo
     from treadle.sessions import history
 
     with_files = options.only != "conversation"
@@ -140,7 +147,7 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
         if restored.written or restored.removed:
             _append_notice(resumed, undo.describe_action(planned))
         print_line(escape_invisible(undo.list_restored(restored)))
-        return _report_skipped(restored, undo.list_left_alone(planned.plan, include))
+        return _report_skipped(restored)
 
     return _with_session(library, session_dir, work)
 
@@ -183,17 +190,19 @@ def _append_notice(resumed: ResumedSession, action: str) -> None:
         resumed.journal.append(ItemAdded(NoticeItem(f"The user {action}.", kind="files")))
 
 
-def _report_skipped(restored: RestoreResult, left_alone: list[str]) -> int:
+def _report_skipped(restored: RestoreResult) -> int:
+    from treadle.apps.services import undo
+
     for line in undo.list_skipped(restored):
         print_error(escape_invisible(line))
-    if left_alone:
-        print_error("to restore a file that you changed, too, add --include PATH")
     return ERROR if restored.skipped else SUCCESS
 
 
 def _with_session(
     library: Library, session_dir: Path, work: Callable[[ResumedSession], Awaitable[int]]
 ) -> int:
+    import asyncio
+
     async def run() -> int:
         resumed = library.resume(session_dir.name)  # locks the session
         try:

@@ -4,7 +4,7 @@ For models that were trained on this format. Context lines prove that the model 
 changes, so a file need not have been read; one that changed since it was read is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -55,8 +55,9 @@ class ApplyPatchTool(FileChangeTool[PatchArguments]):
         drafts: dict[Path, PatchDraft] = {}
         for file in parse_patch(args.patch):
             path = site.resolve(file.path, for_write=True)
-            for draft in await _plan_file(file, site, path, drafts.get(path)):
-                drafts[draft.change.path] = draft
+            planned = await _plan_file(file, site, path, drafts)
+            drafts.pop(path, None)  # a file that this patch added and then moves is not written
+            drafts |= {draft.change.path: draft for draft in planned}
         return [draft.change for draft in drafts.values()]
 
     def format_confirmation(self, args: PatchArguments, changes: Sequence[PlannedChange]) -> str:
@@ -74,9 +75,9 @@ class PatchDraft(msgspec.Struct, frozen=True):
 
 
 async def _plan_file(
-    file: FilePatch, site: CallSite, path: Path, before: PatchDraft | None
+    file: FilePatch, site: CallSite, path: Path, drafts: Mapping[Path, PatchDraft]
 ) -> list[PatchDraft]:
-    shown = site.display_path(path)
+    shown, before = site.display_path(path), drafts.get(path)
     if before is not None and (file.kind != "Update" or before.change.after is None):
         raise ToolError(f"the patch has conflicting parts for {file.path}")
     if file.kind == "Add":
@@ -98,6 +99,8 @@ async def _plan_file(
     target = site.resolve(file.moved_to, for_write=True) if file.moved_to else path
     if target == path:
         return [PatchDraft(PlannedChange(path, shown, content, data, old_text, new.text), new)]
+    if target in drafts:
+        raise ToolError(f"the patch has conflicting parts for {file.moved_to}")
     if await site.read_if_exists(target, 0) is not None:
         raise ToolError(f"{file.moved_to} exists already; nothing was changed")
     mode = content.mode if content is not None else None

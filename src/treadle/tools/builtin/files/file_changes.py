@@ -165,6 +165,17 @@ def require_unchanged(site: CallSite, path: Path, content: FileContent, given_pa
         )
 
 
+def encode_utf8(text: str) -> bytes:
+    """The content of a new file."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(
+            f"the content has half a surrogate pair (half an emoji) at character {error.start}; "
+            "nothing was written. Send the whole character"
+        ) from error
+
+
 def encode_like(before: DecodedText, text: str, given_path: str) -> bytes:
     try:
         return before.encode(text)

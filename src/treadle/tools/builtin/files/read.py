@@ -22,6 +22,8 @@ from treadle.tools.builtin.session import CallSite, SeenFile, ToolSessions
 from treadle.tools.builtin.text import decode_text, format_numbered_line, split_lines
 
 MAX_IN_MEMORY_BYTES = 8 << 20
+MAX_WIDE_BYTES = 64 << 20
+_WIDE_ENCODINGS = ("utf-16", "utf-32")
 MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_CHARS = 80_000
@@ -109,14 +111,20 @@ async def _read_text(
         )
     lines = split_lines(text.text)
     total = len(lines)
-    if content.is_truncated and first + wanted > total:
-        lines, total = await _read_distant_lines(site, path, first, wanted), 0
+    is_distant = content.is_truncated and first + wanted > total
+    if is_distant and text.encoding.startswith(_WIDE_ENCODINGS):
+        # The programs that find distant lines do not know these encodings.
+        content, lines = await _read_wide_lines(site, path, shown)
+        total, is_distant = len(lines), False
+    if is_distant:
+        lines, total = await _read_distant_lines(site, path, text.encoding, first, wanted), 0
     else:
         lines = lines[first - 1 : first - 1 + wanted]
     if not lines:
         if not content.size:
             site.session.record_seen(path, SeenFile(content.digest, is_complete=True))
             return ToolOutput(f"{shown} is empty.", display=f"Read {shown} (empty)")
+        total = total or await _count_lines(site, path)
         raise ToolError(f"{shown} has only {plural(total, 'line')}; offset {first} is past the end")
     body, shown_lines, was_cut = _number_lines(lines, first)
     last = first + shown_lines - 1
@@ -158,15 +166,39 @@ def _describe_part(first: int, last: int, content: FileContent, total: int) -> l
     return [f"lines {first} to {last}, the end of the file"] if first > 1 else []
 
 
-async def _read_distant_lines(site: CallSite, path: Path, first: int, count: int) -> list[str]:
+async def _read_distant_lines(
+    site: CallSite, path: Path, encoding: str, first: int, count: int
+) -> list[str]:
     """Lines of a file that is too large for memory; no line is held whole."""
-    script = 'tail -n "+$1" -- "$3" | head -n "$2" | cut -b "1-$4"'
-    max_bytes = str(MAX_LINE_CHARS * 4)
-    argv = ["sh", "-c", script, "sh", str(first), str(count), str(path), max_bytes]
+    script = 'tail -n "+$2" -- "$1" | head -n "$3" | cut -b "1-$4"'
+    numbers = str(first), str(count), str(MAX_LINE_CHARS * 4)
+    output = await _run_script(site, script, path, *numbers)
+    return split_lines(output.decode(encoding, errors="replace"))
+
+
+async def _read_wide_lines(site: CallSite, path: Path, shown: str) -> tuple[FileContent, list[str]]:
+    """All lines of a large file in UTF-16 or UTF-32."""
+    content = await site.workspace.read(str(path), limit=MAX_WIDE_BYTES)
+    text = decode_text(content.data)
+    if content.is_truncated or text is None:
+        raise ToolError(
+            f"this part of {shown} ({content.size:,} bytes, not UTF-8) cannot be read; "
+            "convert the file first with bash: iconv -t utf-8"
+        )
+    return content, await asyncio.to_thread(split_lines, text.text)
+
+
+async def _count_lines(site: CallSite, path: Path) -> int:
+    output = await _run_script(site, 'grep -c "" -- "$1"', path)
+    return int(output) if output.strip().isdigit() else 0
+
+
+async def _run_script(site: CallSite, script: str, path: Path, *arguments: str) -> bytes:
+    argv = ["sh", "-c", script, "sh", str(path), *arguments]
     done = await site.execute(argv, timeout=60, limit=MAX_IN_MEMORY_BYTES)
     if done.timed_out:
-        raise ToolError(f"finding line {first} of {path} took over a minute; search with grep")
-    return split_lines(done.stdout.decode(errors="replace"))
+        raise ToolError(f"reading that far into {path} took over a minute; search with grep")
+    return done.stdout
 
 
 def _make_image_output(content: FileContent, kind: str, display_path: str) -> ToolOutput:
