@@ -41,6 +41,11 @@ class TerminalApp(FullScreen):
 
     _last_key = _previous_key = ""
 
+    async def hide_dialog(self, *widgets: Widget) -> None:
+        """A key that closed a dialog is not the first of two."""
+        await super().hide_dialog(*widgets)
+        self._previous_key = self._last_key = ""
+
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Paste) and not event.is_forwarded:
             self._route_paste()

@@ -151,6 +151,10 @@ class Host(Protocol):
 
     def change_mode(self, mode: str) -> None: ...
 
+    @property
+    def goal(self) -> str:
+        """The command that must succeed before a turn ends; "" if there is none."""
+
     async def change_goal(self, command: str) -> Driver:
         """Every turn continues until this command succeeds; "" removes the goal."""
 

@@ -115,6 +115,9 @@ class PlainFrontend(Frontend):
         else:
             self._exit_with(130 if self._interrupts > 1 else 0)
 
+    def _is_command(self, name: str) -> bool:
+        return name in dict(commands.list_summaries(self))
+
     def run_command(self, line: str) -> None:
         running = commands.run_command(self, line)
         self._track_task(asyncio.get_running_loop().create_task(running))

@@ -161,6 +161,9 @@ class FullScreen(Frontend, App[int]):
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.run_worker(coroutine, exit_on_error=True)
 
+    def _is_command(self, name: str) -> bool:
+        return name in dict(commands.list_summaries(self))
+
     def run_command(self, line: str) -> None:
         self._spawn(commands.run_command(self, line))
 
