@@ -16,6 +16,7 @@ import msgspec
 from treadle.apps.tui import limits, trust_dialog
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Ability, Host
+from treadle.apps.tui.modes import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.tui.render import context_usage
 from treadle.apps.tui.render.palette import THEMES
 from treadle.apps.tui.render.status_area import TODO_SIGNS
@@ -356,19 +357,6 @@ async def _remember(ui: Frontend, arguments: str) -> None:
 
 async def _init(ui: Frontend, arguments: str) -> None:
     ui.conversation.submit(to_user_item(f"{INIT_PROMPT}\n{arguments}".strip()))
-
-
-MODE_DESCRIPTIONS = {
-    "plan": "reads and plans, changes nothing",
-    "ask": "asks before every action that no rule allows",
-    "accept-edits": "changes files of this folder without asking",
-    "auto": "like accept-edits, and runs commands in the sandbox without asking",
-    "bypass": "does everything without asking, except what a rule denies",
-}
-
-
-def describe_mode(mode: str) -> str:
-    return f"{mode}: {MODE_DESCRIPTIONS.get(mode, '')}"
 
 
 KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (

@@ -144,7 +144,8 @@ class Host(Protocol):
     async def change_model(self, name: str) -> Driver: ...
 
     @property
-    def mode(self) -> str: ...
+    def mode(self) -> str:
+        """The permission mode; also before a session is open."""
 
     @property
     def modes(self) -> tuple[str, ...]: ...

@@ -196,7 +196,9 @@ class LocalHost:
 
     @property
     def mode(self) -> str:
-        return self._current_session.policy.mode
+        if self._session is None:
+            return self._mode or self._load_settings().permission_mode
+        return self._session.policy.mode
 
     @property
     def modes(self) -> tuple[str, ...]:

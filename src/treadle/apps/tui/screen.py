@@ -27,6 +27,7 @@ from treadle.apps.tui.input import completion
 from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
+from treadle.apps.tui.modes import describe_mode
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.markdown import wrap_text
 from treadle.apps.tui.render.palette import Palette, select_palette
@@ -388,7 +389,7 @@ class FullScreen(Frontend, App[int]):
         self.schedule_frame()
 
     def show_mode(self) -> None:
-        self.status_area.hint = commands.describe_mode(self.host.mode)
+        self.status_area.hint = describe_mode(self.host.mode)
         self.schedule_frame()
 
     def _notify_user(self, message: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from treadle.apps.tui.host import Host
+from treadle.apps.tui.modes import MODE_DESCRIPTIONS
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 
@@ -53,11 +54,13 @@ async def ask_again(host: Host, choose: Chooser) -> bool:
 async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption]) -> str | None:
     files = host.list_extension_files()
     files_line = f"\ncontains {escape_invisible(', '.join(files))}" if files else ""
+    mode, description = host.mode, MODE_DESCRIPTIONS.get(host.mode, "")
     message = (
         f"{escape_invisible(str(host.folder))}{files_line}\n\n"
         "If you trust it, its own files take effect: AGENTS.md and CLAUDE.md, settings, commands, "
-        "agents, skills and allow rules. Trust it only if you know who wrote them. "
-        "Changes need your approval in either case."
+        "agents, skills and allow rules. Trust it only if you know who wrote them.\n\n"
+        "In either case the permission mode decides what needs your approval. It is now "
+        f"{mode}, which {description}."
     )
     title = "Do you trust the files in this folder?"
     answer = await choose(title, options, message=message, by_user=False)
