@@ -577,3 +577,15 @@ async def test_escape_after_a_picker_does_not_rewind(monkeypatch):
         await on.press("escape")
         await on.sees("press esc again to rewind")
         assert not on.app.dialogs.is_open
+
+
+async def test_escape_that_cleared_the_prompt_is_not_the_first_of_two(monkeypatch):
+    async with running_app(monkeypatch, scripted(["one"])) as on:
+        await on.send("first")
+        await on.idle()
+        await on.type("text")
+        await on.press("escape", "escape")
+        await on.sees("press esc again to rewind")
+        assert not on.app.dialogs.is_open
+        await on.press("escape")
+        await on.sees("Rewind to before")
