@@ -36,6 +36,7 @@ def test_version_loads_no_engine():
 
 async def test_doctor_checks_everything_and_says_what_to_do():
     ran = await run(None, "doctor")
+    assert "! terminal  stdout is not a terminal" in ran.out
     for name in ("python", "terminal", "git", "ripgrep", "sandbox", "model", "keys", "sessions"):
         assert name in ran.out
     assert ran.code in (0, 1)

@@ -3,10 +3,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
+from tests.apps.tui.harness import (
+    RunningApp,
+    exists,
+    make_usage,
+    read_file,
+    running_app,
+    scripted,
+    use,
+    write_file,
+)
 from treadle.apps.tui import commands
 from treadle.apps.tui.local_host import LocalHost
-from treadle.models.scripted import Pause, Say
+from treadle.core.contracts.model import ModelCard
+from treadle.models.scripted import Pause, Say, Scripted, ScriptElement
 
 
 def test_every_command_says_what_it_does_and_needs_what_a_host_can_name():
@@ -62,7 +72,7 @@ async def test_config_formats_values_and_doctor_leaves_out_the_terminal(monkeypa
         assert "network = false" in on.screen()
         await on.send("/doctor")
         await on.sees("✓ python")
-        assert "✓ terminal" not in on.screen()
+        assert "stdout is not a terminal" not in on.screen()
 
 
 async def test_a_choice_starts_at_the_current_value(monkeypatch):
@@ -243,9 +253,7 @@ async def test_compact_makes_the_history_shorter_or_says_that_it_cannot(monkeypa
         await on.send("one")
         await on.idle()
         await on.send("/compact")
-        await on.until(
-            lambda: "shorter" in on.screen() or "short already" in on.screen(), "an answer"
-        )
+        await on.sees("nothing was compacted: the history is short already")
 
 
 async def test_a_used_up_budget_names_the_limit_and_budget_raises_it(monkeypatch):
@@ -269,3 +277,115 @@ async def test_a_used_up_budget_names_the_limit_and_budget_raises_it(monkeypatch
         await on.sees("Go on.")
         await on.send("/budget lots")
         await on.sees("usage: /budget USD")
+
+
+async def test_a_compaction_is_told_once_and_the_context_is_counted_anew(monkeypatch):
+    long = Say("word " * 4_000, usage=make_usage(30_000))
+    script: list[ScriptElement] = [long, long, "Short.", Say("Sum.", usage=make_usage(29_000))]
+    async with running_app(monkeypatch, scripted(script), size=(100, 60)) as on:
+        for text in ("one", "two", "three"):
+            await on.send(text)
+            await on.idle()
+        on.app.conversation.set_context_tokens(40_000)
+        await on.send("/compact")
+        await on.sees("compacted the context")
+        compacted = on.app.conversation.view.context_tokens
+        assert 20_000 < compacted < 35_000
+        assert "shorter history" not in on.screen()
+        await on.send("/uncompact")
+        await on.sees("whole history again")
+        assert abs(on.app.conversation.view.context_tokens - 40_000) < 10
+        await on.send("/context")
+        await on.sees("40.0k of 200k tokens")
+
+
+async def test_a_change_of_the_mode_is_not_told_as_a_shorter_history(monkeypatch):
+    async with running_app(monkeypatch, scripted(["One.", "Two."])) as on:
+        await on.send("one")
+        await on.idle()
+        await on.send("/mode plan")
+        await on.send("two")
+        await on.sees("Two.")
+        await on.idle()
+        assert "history" not in on.screen()
+
+
+async def test_a_bare_goal_shows_it_and_off_removes_it(monkeypatch):
+    async with running_app(monkeypatch) as on:
+        await on.send("/goal")
+        await on.sees("no goal is set; /goal COMMAND sets one")
+        await on.send("/goal true")
+        await on.sees("goal set: every turn continues until this succeeds: true")
+        await on.send("/goal")
+        await on.sees("/goal off removes it")
+        assert on.app.host.goal == "true"
+        await on.send("/goal off")
+        await on.sees("there is no goal any more")
+        assert on.app.host.goal == ""
+        assert "scripted: says" not in on.screen()  # the notes of the start are not repeated
+
+
+async def test_the_status_line_shows_the_new_model_at_once(monkeypatch):
+    async with running_app(monkeypatch, scripted(["Hello."])) as on:
+        await on.send("hi")
+        await on.sees("Hello.")
+        await on.idle()
+        use(monkeypatch, Scripted(["x"], card=ModelCard("another", window=1_000)))
+        await on.send("/model claude-sonnet-4-5")
+        await on.until(lambda: "another" in on.screen().split("\n")[-1], "the new name")
+
+
+async def test_a_format_that_cannot_be_exported_is_refused(monkeypatch):
+    async with running_app(monkeypatch) as on:
+        await on.send("hi")
+        await on.idle()
+        await on.send("/export x.pdf")
+        await on.sees("cannot export to .pdf files; the file name may end in .md, .html, .json")
+        assert not exists("x.pdf")
+
+
+async def test_a_path_as_the_first_word_is_a_message(monkeypatch):
+    model = scripted(["Seen."] * 3)
+    async with running_app(monkeypatch, model) as on:
+        for text in ("/usr/bin/env is what?", "/tmp what is there", "/no/such.py: why?"):
+            await on.send(text)
+            await on.idle()
+            assert model.requests[-1].transcript[-1].text == text
+        await on.send("/nonsense")
+        await on.sees("unknown command /nonsense")
+
+
+async def test_open_todos_cause_no_second_request_at_a_terminal(monkeypatch):
+    todos = [{"content": "look", "status": "pending"}]
+    model = scripted([Say(calls=[("todo", {"todos": todos})]), "I made a list.", "Again."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("plan it")
+        await on.sees("I made a list.")
+        await on.idle()
+        assert len(model.requests) == 2
+
+
+async def test_the_signs_of_calls_are_the_same_after_a_restart(monkeypatch):
+    background = {"command": "true", "run_in_background": True}
+    calls = [("ls", {}), ("read", {"file_path": "nope"}), ("bash", {"command": "touch x"})]
+    script: list[ScriptElement] = [Say(calls=[*calls, ("bash", background)]), "Done.", "Seen."]
+    async with running_app(monkeypatch, scripted(script)) as on:
+        await on.send("go")
+        await on.sees("touch x")
+        await on.press("n")
+        await on.sees("Why not?")
+        await on.press(*"later", "enter")
+        await on.sees("Done.")
+        await on.sees("finished")
+        await on.idle()
+        live = list_calls(on)
+    async with running_app(monkeypatch, resume="") as on:
+        await on.sees("Done.")
+        resumed = list_calls(on)
+    assert [line[0] for line in live] == ["●", "✗", "⊘", "●"]
+    assert resumed[:3] == live[:3]
+    assert resumed[3].startswith("● bash true")
+
+
+def list_calls(on: RunningApp) -> list[str]:
+    return [line for line in on.screen().split("\n") if line.startswith(tuple("●✗⊘◌◦"))]

@@ -41,6 +41,17 @@ def test_letter_by_letter_it_is_the_same():
     assert found == ["paste 'ab'", "c"]
 
 
+def test_a_paste_that_the_terminal_does_not_mark_sends_nothing():
+    now = 0.0
+    parser = PasteParser(lambda: now)
+    assert describe(parser.feed("one\rtwo\r\n\tth")) == ["paste 'one\\ntwo\\n\\tth'"]
+    assert describe(parser.feed("ree\r")) == ["paste 'ree\\n'"]  # the next part of it
+    now = 1.0
+    assert describe(parser.feed("yes\r")) == ["y", "e", "s", "enter"]
+    assert describe(parser.feed("\r")) == ["enter"]
+    assert describe(parser.feed("\x1b[A\rx")) == ["up", "enter", "x"]
+
+
 def test_a_megabyte_is_pasted_in_no_time():
     text = "lorem ipsum dolor\n" * 60_000
     stream = f"{BEGIN}{text}{END}"

@@ -588,3 +588,28 @@ async def test_no_size_of_a_terminal_breaks_it(monkeypatch, size):
         await on.press("y")
         await on.idle()
         await on.press("ctrl+l")
+
+
+async def test_escape_after_a_picker_does_not_rewind(monkeypatch):
+    async with running_app(monkeypatch, scripted(["one"])) as on:
+        await on.send("first")
+        await on.idle()
+        await on.send("/mode")
+        await on.sees("Permission mode")
+        await on.press("escape")
+        await on.until(lambda: not on.app.dialogs.is_open, "the end of the dialog")
+        await on.press("escape")
+        await on.sees("press esc again to rewind")
+        assert not on.app.dialogs.is_open
+
+
+async def test_escape_that_cleared_the_prompt_is_not_the_first_of_two(monkeypatch):
+    async with running_app(monkeypatch, scripted(["one"])) as on:
+        await on.send("first")
+        await on.idle()
+        await on.type("text")
+        await on.press("escape", "escape")
+        await on.sees("press esc again to rewind")
+        assert not on.app.dialogs.is_open
+        await on.press("escape")
+        await on.sees("Rewind to before")

@@ -27,8 +27,8 @@ from treadle.apps.tui.render.palette import DARK
 from treadle.apps.tui.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.text import format_age, format_count, format_duration
-from treadle.core.transcript.content import Document, Image
-from treadle.core.transcript.items import to_user_item
+from treadle.core.transcript.content import Document, Image, Text
+from treadle.core.transcript.items import Item, NoticeItem, SummaryItem, UserItem, to_user_item
 from treadle.core.transcript.usage import Usage
 from treadle.tools.builtin.conversation.todo import TodoItem
 
@@ -260,7 +260,27 @@ def test_numbers_are_short():
     ]
 
 
+def test_context_usage_names_every_part_in_words_of_the_user():
+    items: list[Item] = [to_user_item("x" * 400), NoticeItem("y" * 400), SummaryItem("z" * 400, 3)]
+    shown = format_context_usage(items, 10_000, 100_000)
+    for name in ("your messages", "notices to the model", "summary of earlier messages"):
+        assert f"  {name}\n" in shown
+
+
 def test_context_usage_adds_up():
     lines = format_context_usage([to_user_item("x" * 4_000)], 10_000, 100_000).split("\n")
     assert lines[0].endswith("10.0k of 100k tokens (10%)")
-    assert [line.split()[-1] for line in lines[1:]] == ["tools", "you", "free"]
+    assert [line.split()[-1] for line in lines[1:]] == ["tools", "messages", "free"]
+
+
+def test_a_message_that_comes_back_keeps_its_attachments():
+    attachments = Attachments(Path.cwd())
+    image = Image("image/png", PNG)
+    text = f"look {attachments.add_image(image)}and {attachments.add_paste('x' * 2_000)}"
+    sent = attachments.build_item(text)
+    attachments.clear()
+    restored = attachments.restore(UserItem((*sent.content, Text("I ran `ls` myself"))))
+    again = attachments.build_item(restored)
+    assert [part for part in again.content if isinstance(part, Image)] == [image]
+    assert "x" * 2_000 in again.text
+    assert "I ran `ls` myself" in again.text

@@ -161,3 +161,9 @@ def test_the_theme_is_what_was_chosen_or_what_the_terminal_says():
     assert select_palette("light", {"NO_COLOR": "1"}) is NONE
     assert select_palette("", {"COLORFGBG": "0;15"}) is LIGHT
     assert select_palette("nonsense", {}) is DARK
+
+
+def test_a_table_keeps_the_alignment_of_its_columns():
+    text = "| name | size | x |\n|:--|--:|:-:|\n| a | 7 | yes |\n| b | 1200 | n |\n"
+    lines = [line.plain for line in markdown.render_markdown(text, 40, DARK)]
+    assert lines == ["name  size   x", "────  ────  ───", "a        7  yes", "b     1200   n"]

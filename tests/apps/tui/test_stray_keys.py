@@ -213,6 +213,7 @@ async def test_browsing_the_transcript_answers_nothing(monkeypatch):
         await on.pass_time(60)
         await on.press("up", "enter", "n")
         assert is_open(on)
+        await on.sees("esc returns to the question")
         await on.press("escape")
         await on.pass_time(1)
         await on.press("y")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.apps.tui.harness import RunningApp, exists, read_file, running_app, scripted, write_file
 from treadle.apps.assembly.extensions import discover_extensions
 from treadle.apps.assembly.rules import is_trust_declined, is_trusted
@@ -89,3 +91,18 @@ async def test_leaving_says_nothing_about_the_folder(monkeypatch):
         await on.press("escape")
         await on.until(lambda: on.app._exit, "the end")
     assert not exists(str(Path.home() / ".treadle/trust.json"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "promise"),
+    [
+        ("ask", "ask, which asks before every action"),
+        ("auto", "auto, which changes files of this folder"),
+    ],
+)
+async def test_the_question_promises_what_the_mode_does(monkeypatch, mode, promise):
+    flags: dict[str, object] = {"permission_mode": mode}
+    async with running_app(monkeypatch, trusted=False, flags=flags, size=(120, 40)) as on:
+        await on.sees("Do you trust")
+        await on.sees(promise)
+        assert "need your approval in either case" not in on.screen()

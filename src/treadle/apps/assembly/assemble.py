@@ -280,7 +280,8 @@ async def build_agent(
                 builtin, folder, memory, lambda: policy.mode, trusted=trusted, secrets=secrets
             )
             mutators.append(reminders)
-            all_hooks.append(reminders.stop_hook)
+            if not options.interactive:  # at a terminal the user sees the open todos, and decides
+                all_hooks.append(reminders.stop_hook)
 
         # What the options of this session add
         if options.until:

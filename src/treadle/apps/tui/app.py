@@ -41,6 +41,11 @@ class TerminalApp(FullScreen):
 
     _last_key = _previous_key = ""
 
+    async def hide_dialog(self, *widgets: Widget) -> None:
+        """A key that closed a dialog is not the first of two."""
+        await super().hide_dialog(*widgets)
+        self._previous_key = self._last_key = ""
+
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Paste) and not event.is_forwarded:
             self._route_paste()
@@ -84,24 +89,33 @@ class TerminalApp(FullScreen):
     def action_escape(self) -> None:
         """Close the completions, interrupt the turn or the command, or clear the prompt; pressed
         twice on an empty prompt, rewind."""
-        if self.prompt.dismiss_completions():
-            return
-        if self.dialogs.is_open and self.prompt.text:
-            self._clear_prompt()
+        if self._use_escape():
+            self._last_key = ""  # it had its effect: it is not the first of two
         elif self._conversation is None:
             return
-        elif self._conversation.view.is_busy:
-            self._conversation.interrupt()
-        elif self.shell_commands.stop():
-            pass
-        elif self.prompt.text:
-            self._clear_prompt()
         elif self._previous_key == "escape" and "rewind" in self.host.abilities:
             self.status_area.hint = ""
             self._spawn(self.rewind())
         else:
             self.status_area.hint = "press esc again to rewind to an earlier turn"
         self.schedule_frame()
+
+    def _use_escape(self) -> bool:
+        """What escape does besides a rewind; False if there is nothing to do."""
+        conversation = self._conversation
+        if self.prompt.dismiss_completions():
+            return True
+        if self.prompt.text and self.dialogs.is_open:
+            self._clear_prompt()
+        elif conversation is not None and conversation.view.is_busy:
+            conversation.interrupt()
+        elif conversation is not None and self.shell_commands.stop():
+            pass
+        elif conversation is not None and self.prompt.text:
+            self._clear_prompt()
+        else:
+            return False
+        return True
 
     def _clear_prompt(self) -> None:
         """Empty the prompt; the history keeps its text."""

@@ -16,6 +16,7 @@ import msgspec
 from treadle.apps.tui import limits, trust_dialog
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Ability, Host
+from treadle.apps.tui.modes import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.tui.render import context_usage
 from treadle.apps.tui.render.palette import THEMES
 from treadle.apps.tui.render.status_area import TODO_SIGNS
@@ -24,6 +25,7 @@ from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.errors import TreadleError
 from treadle.core.text import format_age, format_dollars, plural, suggest
 from treadle.core.transcript.items import to_user_item
+from treadle.core.transcript.transcript import Transcript
 
 INIT_PROMPT = """\
 Look around in this project and write a file AGENTS.md at its root for coding agents that will \
@@ -31,6 +33,8 @@ work here: how to build, test (all, and a single one) and lint it; how it is lai
 conventions that its code follows and that are not obvious. Read what is there before you write: \
 the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there is one already, \
 which you improve instead. Only what is true and useful, in at most 60 lines."""
+
+GOAL_OFF = "off"
 
 CommandFunction = Callable[[Frontend, str], Awaitable[None]]
 
@@ -138,15 +142,23 @@ async def _redo(ui: Frontend, arguments: str) -> None:
 
 
 async def _compact(ui: Frontend, arguments: str) -> None:
-    if await ui.host.driver.compact(arguments):
-        ui.show_message("the model now sees a shorter history")
+    driver, before = ui.host.driver, ui.host.driver.transcript
+    if await driver.compact(arguments):
+        _update_context(ui, before)  # the compaction itself tells what it did
     else:
-        ui.show_message("the history is short already")
+        ui.show_message("nothing was compacted: the history is short already")
 
 
 async def _uncompact(ui: Frontend, arguments: str) -> None:
-    when = "again" if ui.host.driver.uncompact() else "already"
+    driver, before = ui.host.driver, ui.host.driver.transcript
+    when = "again" if driver.uncompact() else "already"
+    _update_context(ui, before)
     ui.show_message(f"the model sees the whole history {when}")
+
+
+def _update_context(ui: Frontend, before: Transcript) -> None:
+    used, after = ui.conversation.view.context_tokens, ui.host.driver.transcript
+    ui.conversation.set_context_tokens(context_usage.estimate_change(used, before, after))
 
 
 async def _export(ui: Frontend, arguments: str) -> None:
@@ -223,12 +235,16 @@ async def _trust(ui: Frontend, arguments: str) -> None:
 
 
 async def _goal(ui: Frontend, arguments: str) -> None:
-    if not await ui.switch_session(lambda: ui.host.change_goal(arguments)):
+    goal = ui.host.goal
+    if not arguments:
+        usage = f"/goal COMMAND changes it, /goal {GOAL_OFF} removes it"
+        current = f"goal: every turn continues until this succeeds: {goal}\n{usage}"
+        ui.show_message(current if goal else "no goal is set; /goal COMMAND sets one")
         return
-    if arguments:
-        ui.show_message(f"goal set: every turn continues until this succeeds: {arguments}")
-    else:
-        ui.show_message("no goal is set; /goal COMMAND sets one")
+    goal = "" if arguments == GOAL_OFF else arguments
+    if await ui.switch_session(lambda: ui.host.change_goal(goal), has_notes=False):
+        done = f"goal set: every turn continues until this succeeds: {goal}"
+        ui.show_message(done if goal else "there is no goal any more")
 
 
 async def _budget(ui: Frontend, arguments: str) -> None:
@@ -238,7 +254,7 @@ async def _budget(ui: Frontend, arguments: str) -> None:
         ui.show_message(limits.format_limits(found) if found else none)
         return
     setting, value = limits.parse_budget(arguments)
-    if await ui.switch_session(lambda: ui.host.change_limit(setting, value)):
+    if await ui.switch_session(lambda: ui.host.change_limit(setting, value), has_notes=False):
         ui.show_message(limits.format_limits(ui.host.list_limits()))
 
 
@@ -341,19 +357,6 @@ async def _remember(ui: Frontend, arguments: str) -> None:
 
 async def _init(ui: Frontend, arguments: str) -> None:
     ui.conversation.submit(to_user_item(f"{INIT_PROMPT}\n{arguments}".strip()))
-
-
-MODE_DESCRIPTIONS = {
-    "plan": "reads and plans, changes nothing",
-    "ask": "asks before every action that no rule allows",
-    "accept-edits": "changes files of this folder without asking",
-    "auto": "like accept-edits, and runs commands in the sandbox without asking",
-    "bypass": "does everything without asking, except what a rule denies",
-}
-
-
-def describe_mode(mode: str) -> str:
-    return f"{mode}: {MODE_DESCRIPTIONS.get(mode, '')}"
 
 
 KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (

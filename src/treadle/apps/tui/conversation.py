@@ -139,6 +139,11 @@ class Conversation:
         if question.answer is not None:
             self._resolve(question, text)
 
+    def set_context_tokens(self, tokens: int) -> None:
+        """The size of the context after the view of the model has changed, until the next reply."""
+        self.view = msgspec.structs.replace(self.view, context_tokens=tokens)
+        self._on_change()
+
     # --- blocks of the frontend -----------------------------------------------------------
 
     def show_note(self, text: str, tone: Tone = "faint") -> None:

@@ -94,6 +94,10 @@ class Frontend:
         """Run a slash command."""
         raise NotImplementedError
 
+    def _is_command(self, name: str) -> bool:
+        """Whether there is a slash command of this name."""
+        raise NotImplementedError
+
     def set_prompt_text(self, text: str) -> None:
         raise NotImplementedError
 
@@ -158,16 +162,16 @@ class Frontend:
         self._attach_driver(driver)
         return True
 
-    def _attach_driver(self, driver: Driver) -> None:
+    def _attach_driver(self, driver: Driver, *, has_notes: bool = True) -> None:
         folders = [self.host.folder] if self.host.is_trusted else []
         home = Path.home()
         self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
         conversation = Conversation(driver, self._on_change, self.edit_messages)
         if "budget" in self.host.abilities:
             driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
-        if self.host.is_trust_declined and not self.host.is_trusted:
+        if has_notes and self.host.is_trust_declined and not self.host.is_trusted:
             conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
-        for note in (*self.host.notes, *problems):
+        for note in (*self.host.notes, *problems) if has_notes else ():
             conversation.show_block(NoteBlock(note))
         if conversation.has_unfinished_turn:
             unfinished = "the last turn is not finished; press enter to continue it"
@@ -176,9 +180,11 @@ class Frontend:
         conversation.start()
         self._on_session_attached(conversation)
 
-    async def switch_session(self, open_driver: Callable[[], Awaitable[Driver]]) -> bool:
+    async def switch_session(
+        self, open_driver: Callable[[], Awaitable[Driver]], *, has_notes: bool = True
+    ) -> bool:
         """Close the session and open another one. If that fails, show the error, reopen the first
-        session and return False."""
+        session and return False. Without `has_notes` the user has seen the notes of the session."""
         conversation, driver = self.conversation, self.conversation.driver
         previous = driver.session_id if len(driver.history) else None
         self._conversation = None  # no input and no drawing without a session
@@ -189,7 +195,7 @@ class Frontend:
             if await self._open_session(previous):
                 self.show_message(str(error), "error")
             return False
-        self._attach_driver(driver)
+        self._attach_driver(driver, has_notes=has_notes)
         return True
 
     async def _close_session(self, conversation: Conversation | None) -> None:
@@ -210,7 +216,7 @@ class Frontend:
         if not line:
             if self.conversation.has_unfinished_turn:
                 self.conversation.resume()
-        elif line.startswith("/") and not line.startswith(("//", "/ ")):
+        elif line.startswith("/") and not self._is_path(line):
             self.run_command(line)
         elif line.startswith("!") and len(line) > 1:
             self._track_task(self.shell_commands.start(self.conversation, line[1:].strip()))
@@ -218,6 +224,13 @@ class Frontend:
             item = self.attachments.build_item(text.rstrip())
             self.conversation.submit(self.shell_commands.attach_outputs(item))
             self.attachments.clear()
+
+    def _is_path(self, line: str) -> bool:
+        """Whether a line that begins with `/` is a message: `//`, `/ ` or a path comes first."""
+        name = line[1:].split(maxsplit=1)[0] if line[1:].strip() else ""
+        if line.startswith(("//", "/ ")) or "/" in name:
+            return True
+        return not self._is_command(name) and Path("/", name).exists()
 
     def edit_messages(self, items: Sequence[UserItem]) -> None:
         """Put messages that were queued back into the prompt."""

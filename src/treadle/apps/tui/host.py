@@ -161,12 +161,17 @@ class Host(Protocol):
     async def change_model(self, name: str) -> Driver: ...
 
     @property
-    def mode(self) -> str: ...
+    def mode(self) -> str:
+        """The permission mode; also before a session is open."""
 
     @property
     def modes(self) -> tuple[str, ...]: ...
 
     def change_mode(self, mode: str) -> None: ...
+
+    @property
+    def goal(self) -> str:
+        """The command that must succeed before a turn ends; "" if there is none."""
 
     async def change_goal(self, command: str) -> Driver:
         """Every turn continues until this command succeeds; "" removes the goal."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.restore import RestoreResult
 
+EXPORT_SUFFIXES = (".md", ".html", ".json")
 SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "plan")
 
 
@@ -213,6 +214,10 @@ class LocalHost:
         self._mode = mode
         self._current_session.policy.change_mode(msgspec.convert(mode, PermissionMode))
 
+    @property
+    def goal(self) -> str:
+        return self._goal
+
     async def change_goal(self, command: str) -> Driver:
         self._goal = command
         return await self.reopen()
@@ -355,15 +360,19 @@ class LocalHost:
     async def export(self, path: str) -> Path:
         from treadle.sessions import export
 
+        suffix = Path(path).suffix.lower()
+        if suffix and suffix not in EXPORT_SUFFIXES:
+            known = ", ".join(EXPORT_SUFFIXES)
+            raise ConfigError(f"cannot export to {suffix} files; the file name may end in {known}")
         session_dir = self._session_dir
         await self._current_session.store.flush()
         target = self.folder / (path or f"session-{session_dir.name}.md")
         summary = self._library.get_summary(session_dir)
-        if target.suffix == ".html":
+        if suffix == ".html":
             from treadle.sessions.html_export import render_html
 
             text = render_html(summary, export.read_blocks(session_dir))
-        elif target.suffix == ".json":
+        elif suffix == ".json":
             target.write_bytes(export.render_json(summary, session_dir))
             return target
         else:

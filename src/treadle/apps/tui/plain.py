@@ -20,6 +20,7 @@ from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Host
+from treadle.apps.tui.modes import describe_mode
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.questions import ApprovalAnswer
 from treadle.apps.tui.render import diffs, plain_reply, render
@@ -114,6 +115,9 @@ class PlainFrontend(Frontend):
             self._interrupts = 0
         else:
             self._exit_with(130 if self._interrupts > 1 else 0)
+
+    def _is_command(self, name: str) -> bool:
+        return name in dict(commands.list_summaries(self))
 
     def run_command(self, line: str) -> None:
         running = commands.run_command(self, line)
@@ -282,7 +286,7 @@ class PlainFrontend(Frontend):
         self.show_message("plain mode uses no colours")
 
     def show_mode(self) -> None:
-        self.show_message(commands.describe_mode(self.host.mode))
+        self.show_message(describe_mode(self.host.mode))
 
     # --- questions -----------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from treadle.apps.tui.input import completion
 from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
+from treadle.apps.tui.modes import describe_mode
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.markdown import wrap_text
 from treadle.apps.tui.render.palette import Palette, select_palette
@@ -93,7 +94,7 @@ class FullScreen(Frontend, App[int]):
             yield LinesWidget(id="activity")
             yield LinesWidget(id="separator")
             yield LinesWidget(id="completions")
-            yield LinesWidget(id="draft-hint")
+            yield LinesWidget(id="dialog-hint")
             with Horizontal(id="prompt-row"):
                 yield Static(Text("› ", self.palette.accent), id="prompt-sign")
                 yield PromptWidget(
@@ -160,6 +161,9 @@ class FullScreen(Frontend, App[int]):
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.run_worker(coroutine, exit_on_error=True)
+
+    def _is_command(self, name: str) -> bool:
+        return name in dict(commands.list_summaries(self))
 
     def run_command(self, line: str) -> None:
         self._spawn(commands.run_command(self, line))
@@ -238,7 +242,7 @@ class FullScreen(Frontend, App[int]):
                 await widget.remove()
         if self.is_running:
             self.query_one("#prompt-row").display = True
-            self.query_one("#draft-hint", LinesWidget).set_lines([])
+            self.query_one("#dialog-hint", LinesWidget).set_lines([])
             self.focus_input()
 
     def update_dialog_focus(self) -> None:
@@ -250,17 +254,20 @@ class FullScreen(Frontend, App[int]):
         is_ready = self.key_guard.is_ready(now, has_draft=bool(draft))
         is_typing = not is_ready and (bool(draft) or self.key_guard.is_typing(now))
         self.query_one("#prompt-row").display = bool(draft) or is_typing
-        if not self.transcript.has_focus:
+        is_browsing = self.transcript.has_focus
+        if not is_browsing:
             self.screen.set_focus(self.prompt if is_typing else dialog)
+        hint = ""
+        if is_browsing:
+            hint = "esc returns to the question"
+        elif draft and not is_ready:
+            sending = "enter sends it, " if self._conversation is not None else ""
+            hint = f"your message is not sent: {sending}esc clears it, ↑ ↓ select an answer"
+        lines = wrap_text(Text(hint, self.palette.warning), self.size.width) if hint else []
+        self.query_one("#dialog-hint", LinesWidget).set_lines(lines)
         if isinstance(dialog, Choices):
-            dialog.set_waiting(not is_ready)
-        hint = self._format_draft_hint() if draft and not is_ready else ""
-        lines = [Text(hint, self.palette.warning)] if hint else []
-        self.query_one("#draft-hint", LinesWidget).set_lines(lines)
-
-    def _format_draft_hint(self) -> str:
-        sending = "enter sends it, " if self._conversation is not None else ""
-        return f"your message is not sent: {sending}esc clears it, ↑ ↓ select an answer"
+            prompt_rows = self.prompt.wrapped_document.height if draft or is_typing else 0
+            dialog.set_waiting(is_browsing or not is_ready, len(lines) + prompt_rows)
 
     def focus_input(self) -> None:
         """Focus what takes keys: the dialog if it does, else the prompt."""
@@ -385,7 +392,7 @@ class FullScreen(Frontend, App[int]):
         self.schedule_frame()
 
     def show_mode(self) -> None:
-        self.status_area.hint = commands.describe_mode(self.host.mode)
+        self.status_area.hint = describe_mode(self.host.mode)
         self.schedule_frame()
 
     def _notify_user(self, message: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from treadle.apps.tui.host import Host
+from treadle.apps.tui.modes import MODE_DESCRIPTIONS
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 
@@ -19,15 +20,6 @@ _YES = ChoiceOption("yes", "Trust this folder", key="y")
 _NO = ChoiceOption("no", "Do not trust it: ignore its files", key="n")
 _NEVER = ChoiceOption("never", "Do not trust it, and do not ask again", key="d")
 _QUIT = ChoiceOption("quit", "Quit", key="q")
-_MODE_TEXTS = {  # what is asked before it happens, by the permission mode
-    "plan": "the mode is plan, so nothing is changed until you accept a plan",
-    "ask": "you are asked before anything is changed",
-    "accept-edits": "the mode is accept-edits, so files in the folder are changed without a "
-    "question; you are asked about commands",
-    "auto": "the mode is auto, so files in the folder are changed, and commands run in the "
-    "sandbox, without a question",
-    "bypass": "the mode is bypass, so everything runs without a question",
-}
 
 
 class Chooser(Protocol):
@@ -62,11 +54,13 @@ async def ask_again(host: Host, choose: Chooser) -> bool:
 async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption]) -> str | None:
     files = host.list_extension_files()
     files_line = f"\ncontains {escape_invisible(', '.join(files))}" if files else ""
+    mode, description = host.mode, MODE_DESCRIPTIONS.get(host.mode, "")
     message = (
         f"{escape_invisible(str(host.folder))}{files_line}\n\n"
         "If you trust it, its own files take effect: AGENTS.md and CLAUDE.md, settings, commands, "
         "agents, skills and allow rules. Trust it only if you know who wrote them.\n\n"
-        f"With or without trust: {_MODE_TEXTS.get(host.mode, host.mode)}."
+        "In either case the permission mode decides what needs your approval. It is now "
+        f"{mode}, which {description}."
     )
     title = "Do you trust the files in this folder?"
     answer = await choose(title, options, message=message, by_user=False)

@@ -84,7 +84,7 @@ def _check_python() -> CheckResult:
 
 def _check_terminal() -> CheckResult:
     if not sys.stdout.isatty():
-        return CheckResult("note", "stdout is not a terminal", "for the terminal UI, run it in one")
+        return CheckResult("note", "stdout is not a terminal: use -p or --plain here")
     columns, lines = shutil.get_terminal_size()
     kind = os.environ.get("TERM", "")
     size = f"{kind or 'unknown'}, {columns}x{lines}"

@@ -8,9 +8,11 @@ terminal is gone, only reading ends.
 from __future__ import annotations
 
 import os
+import re
 import selectors
+import time
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from textual import events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
@@ -18,21 +20,32 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 READ_SIZE = 1 << 16
+PASTE_GAP_SECONDS = 0.03  # between two parts of an unmarked paste
+_LINE_BREAK_INSIDE = re.compile(r"[^\r\n][\r\n]+[^\r\n]")
 POLL_SECONDS = 0.1  # after this an escape byte alone is the escape key
 
 
 class PasteParser(XTermParser):
-    """Textual's parser for everything except the inside of pastes."""
+    """Textual's parser for everything except the inside of pastes.
 
-    def __init__(self) -> None:
+    Some terminals do not mark a paste. Text that arrives at once with a line break inside is one,
+    too: its line breaks must not send messages or answer dialogs.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._paste_parts: list[str] | None = None  # of an unfinished paste
+        self._clock = clock
+        self._unmarked_at = float("-inf")  # the last part of an unmarked paste
 
     def feed(self, data: str) -> Iterable[Message]:
         while data:
             if self._paste_parts is None:
                 before, begins, data = data.partition(BRACKETED_PASTE_START)
-                if before:
+                if before and self._is_unmarked_paste(before):
+                    self._unmarked_at = self._clock()
+                    yield events.Paste(before.replace("\r\n", "\n").replace("\r", "\n"))
+                elif before:
                     yield from super().feed(before)
                 if begins:
                     self._paste_parts = []
@@ -48,6 +61,12 @@ class PasteParser(XTermParser):
             else:
                 size = len(BRACKETED_PASTE_END)
                 self._paste_parts[-1:] = [inside[:-size], inside[-size:]]
+
+    def _is_unmarked_paste(self, data: str) -> bool:
+        if not all(char.isprintable() or char in "\r\n\t" for char in data):
+            return False
+        is_next_part = self._clock() - self._unmarked_at < PASTE_GAP_SECONDS
+        return is_next_part or _LINE_BREAK_INSIDE.search(data) is not None
 
 
 class KeyboardDriver(LinuxDriver):

@@ -6,13 +6,24 @@ from collections.abc import Iterable
 
 from treadle.core.text import format_count
 from treadle.core.transcript.content import Thinking, ToolCall
-from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+)
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
 
 BAR_WIDTH = 40
 PART_BAR_WIDTH = 20
-_ITEM_GROUPS: dict[type, str] = {UserItem: "you", ToolResultItem: "results"}
-_PART_GROUPS: dict[type, str] = {Thinking: "thinking", ToolCall: "calls"}
+_ITEM_GROUPS: dict[type, str] = {
+    UserItem: "your messages",
+    ToolResultItem: "tool results",
+    SummaryItem: "summary of earlier messages",
+}
+_PART_GROUPS: dict[type, str] = {Thinking: "thinking", ToolCall: "tool calls"}
+_REPLIES, _NOTICES = "replies", "notices to the model"
 
 
 def format_context_usage(items: Iterable[Item], used: int, window: int) -> str:
@@ -20,7 +31,7 @@ def format_context_usage(items: Iterable[Item], used: int, window: int) -> str:
     tokens = _estimate_tokens(items)
     estimated = sum(tokens.values())
     if used > estimated:
-        tokens = {"system and tools": used - estimated, **tokens}
+        tokens = {"system prompt and tools": used - estimated, **tokens}
     elif estimated and used:
         tokens = {group: size * used // estimated for group, size in tokens.items()}
     total = used or estimated
@@ -35,15 +46,22 @@ def format_context_usage(items: Iterable[Item], used: int, window: int) -> str:
     return "\n".join(lines)
 
 
+def estimate_change(used: int, before: Iterable[Item], after: Iterable[Item]) -> int:
+    """`used` tokens after the view changed from `before` to `after`; 0 if `used` is unknown."""
+    change = sum(_estimate_tokens(after).values()) - sum(_estimate_tokens(before).values())
+    return max(used + change, 1) if used else 0
+
+
 def _estimate_tokens(items: Iterable[Item]) -> dict[str, int]:
-    chars = dict.fromkeys(("you", "replies", "thinking", "calls", "results", "summaries"), 0)
+    groups = (*_ITEM_GROUPS.values(), *_PART_GROUPS.values(), _REPLIES, _NOTICES)
+    chars = dict.fromkeys(groups, 0)
     for item in items:
         if isinstance(item, AssistantItem):
             for part in item.content:
-                group = _PART_GROUPS.get(type(part), "replies")
+                group = _PART_GROUPS.get(type(part), _REPLIES)
                 chars[group] += estimate_item_chars(AssistantItem((part,)))
         else:
-            chars[_ITEM_GROUPS.get(type(item), "summaries")] += estimate_item_chars(item)
+            chars[_ITEM_GROUPS.get(type(item), _NOTICES)] += estimate_item_chars(item)
     return {group: -(-count // CHARS_PER_MEDIA_TOKEN) for group, count in chars.items()}
 
 

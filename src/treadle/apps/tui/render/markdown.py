@@ -123,12 +123,14 @@ def _render_list(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Tex
     return lines
 
 
+# Halves of the free space that are before the text of a cell, by its alignment.
+_LEFT_SHARES = {"text-align:center": 1, "text-align:right": 2}
+
+
 def _render_table(node: SyntaxTreeNode, width: int, palette: Palette) -> Iterator[Text]:
-    rows = [
-        [_render_inline(cell, palette) for cell in row.children]
-        for part in node.children
-        for row in part.children
-    ]
+    table_rows = [row for part in node.children for row in part.children]
+    rows = [[_render_inline(cell, palette) for cell in row.children] for row in table_rows]
+    alignments = [str(cell.attrs.get("style", "")) for cell in table_rows[0].children]
     count = max(map(len, rows))
     widths = [max(r[c].cell_len if c < len(r) else 0 for r in rows) for c in range(count)]
     _shrink_columns(widths, width - 2 * (count - 1))
@@ -136,9 +138,11 @@ def _render_table(node: SyntaxTreeNode, width: int, palette: Palette) -> Iterato
         cells = [wrap_text(cell, room) for cell, room in zip(row, widths, strict=False)]
         for height in range(max(map(len, cells), default=0)):
             line = Text()
-            for cell, room in zip(cells, widths, strict=False):
+            for cell, room, style in zip(cells, widths, alignments, strict=False):
                 part = cell[height] if height < len(cell) else Text()
-                line += part + " " * (room - part.cell_len + 2)
+                space = room - part.cell_len
+                before = _LEFT_SHARES.get(style, 0) * space // 2
+                line += Text(" " * before) + part + " " * (space - before + 2)
             if not number:
                 line.stylize(palette.bold)
             line.rstrip()

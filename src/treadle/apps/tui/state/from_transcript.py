@@ -68,4 +68,4 @@ def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
             case _:
                 pass
     tokens = item.usage.total or view.context_tokens
-    return _replace(view, model=item.model or view.model, context_tokens=tokens)
+    return _replace(view, context_tokens=tokens)

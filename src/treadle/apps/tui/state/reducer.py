@@ -69,10 +69,12 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
         state: CallState = call.state
         if not call.is_finished and state != "background":
             state = _final_state(item.outcome, item.is_error)
+        text = redact_for_display(item.text)
         return _replace(
             call,
             state=state,
-            result=redact_for_display(item.text),
+            reason=text if state == "denied" else call.reason,
+            result=text,
             display=redact_for_display(item.display),
             full_output=item.full_output,
             progress="",
@@ -214,6 +216,8 @@ def _task_finished(view: ViewState, event: events.TaskFinished) -> ViewState:
     summary = next((t.summary for t in view.tasks if t.task_id == event.task_id), event.name)
     name = f"task {event.task_id} ({summary})"
     failed, finished = NoteBlock(f"{name} failed", "warning"), NoteBlock(f"{name} finished", "good")
+    for call_id in [task.call_id for task in view.tasks if task.task_id == event.task_id]:
+        view = update_call(view, call_id, lambda call: _replace(call, state="done"))
     return _replace(add_block(view, failed if event.is_error else finished), tasks=running)
 
 
@@ -271,9 +275,10 @@ def _model_changed(view: ViewState, event: events.ModelChanged) -> ViewState:
 
 def _usage_updated(view: ViewState, event: events.UsageUpdated) -> ViewState:
     """The context holds the input and the output of the last request."""
-    last, usage = event.last, view.usage + event.last
-    view = _replace(view, model=event.model, context_tokens=last.total)
-    return _replace(view, usage=usage, turn_usage=event.turn)
+    view = _replace(view, usage=view.usage + event.last, turn_usage=event.turn)
+    if view.activity.kind == "mutating":
+        return view  # the request of a mutator, such as the one for a summary
+    return _replace(view, model=event.model, context_tokens=event.last.total)
 
 
 def _mutation_started(view: ViewState, event: events.MutationStarted) -> ViewState:
@@ -281,8 +286,7 @@ def _mutation_started(view: ViewState, event: events.MutationStarted) -> ViewSta
 
 
 def _mutation_finished(view: ViewState, event: events.MutationFinished) -> ViewState:
-    if event.changed:
-        view = add_block(view, NoteBlock(f"{event.mutator}: the model now sees a shorter history"))
+    """What a mutator did, it tells itself (Notified)."""
     return _replace(view, activity=WORKING)
 
 

@@ -64,6 +64,7 @@ class Choices(Widget, can_focus=True):
         self.cursor = values.index(current) if current and current in values else 0
         self.filter_text = ""
         self.is_waiting = False  # it takes no keys yet
+        self._reserved_rows = 0
         self._palette = palette
         self._body = body
         self._is_filterable = filterable
@@ -73,7 +74,8 @@ class Choices(Widget, can_focus=True):
     # --- rendering -----------------------------------------------------------------------
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._build_lines(width, max(int(viewport.height * 0.8) - 1, 4)))
+        room = int(viewport.height * 0.8) - 1 - self._reserved_rows
+        return len(self._build_lines(width, max(room, 4)))
 
     def render(self) -> Text:
         lines = self._build_lines(self.size.width, self.size.height)
@@ -208,11 +210,12 @@ class Choices(Widget, can_focus=True):
         self._body = body
         self.refresh(layout=True)
 
-    def set_waiting(self, is_waiting: bool) -> None:
-        """Show whether the list takes keys."""
-        if is_waiting != self.is_waiting:
-            self.is_waiting = is_waiting
-            self.refresh()
+    def set_waiting(self, is_waiting: bool, reserved_rows: int = 0) -> None:
+        """Show whether the list takes keys; leave rows below it for what the user types."""
+        if (is_waiting, reserved_rows) != (self.is_waiting, self._reserved_rows):
+            has_new_size = reserved_rows != self._reserved_rows
+            self.is_waiting, self._reserved_rows = is_waiting, reserved_rows
+            self.refresh(layout=has_new_size)
 
     def on_click(self, event: events.Click) -> None:
         self.focus()
