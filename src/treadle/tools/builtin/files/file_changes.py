@@ -187,14 +187,6 @@ def encode_like(before: DecodedText, text: str, given_path: str) -> bytes:
         ) from error
 
 
-def encode_utf8(text: str) -> bytes:
-    """The bytes of a new file."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise ToolError(f"the content has half a surrogate pair in it: {error}") from error
-
-
 async def apply_changes(changes: Sequence[PlannedChange], site: CallSite) -> None:
     """Apply all of them; if one fails or the call is cancelled, revert those that were applied."""
     begun: list[tuple[PlannedChange, bool]] = []
