@@ -236,7 +236,7 @@ async def test_a_threshold_that_a_child_passed_is_told_to_its_parent_too():
     assert result.text == "done"
     told = [item for item in result.transcript if isinstance(item, NoticeItem)]
     assert [notice.kind for notice in told] == ["budget"]
-    assert "0.40 of 1 USD" in told[0].text
+    assert "$0.40 of $1.00" in told[0].text
 
 
 @pytest.mark.parametrize("cycle", [("a", "b"), ("a", "b", "c")])
