@@ -73,8 +73,9 @@ async def test_a_search_finds_what_a_child_said_and_names_the_session(monkeypatc
     by_hand = await search.search(Library().root, "in the WELL")
     assert {(hit.session, bool(hit.child)) for hit in by_hand} == {(session, True)}
     found = (await run(None, "sessions", "search", "in the WELL")).out.splitlines()
-    assert found
-    assert all(line.startswith(f"{session}  in subagent ") for line in found)
+    assert found[0].startswith(f"{session}  ")
+    assert found[1:]
+    assert all(line.startswith("    in subagent ") for line in found[1:])
     own = (await run(None, "sessions", "search", "That is all")).out
     assert own.startswith(f"{session}  ")
     assert "subagent" not in own

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import time
 from asyncio.subprocess import Process
 from pathlib import Path
+
+import pytest
 
 from tests.apps.program import Ran, finish, line_with, run, start
 from treadle.apps.cli import exit_codes
@@ -123,3 +126,37 @@ async def test_fault_87_a_stream_that_died_while_the_machine_slept_is_asked_for_
 
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+async def test_the_command_that_a_stopped_run_prints_continues_the_turn(name: str):
+    replies = [bash("echo $$ > pid; sleep 66"), LAST]
+    async with ProviderServer(replies) as server:
+        process = await start(server, "-p", "go", *FREELY)
+        while not Path("pid").exists() or not Path("pid").read_text():
+            await asyncio.sleep(0.01)
+        process.send_signal(getattr(signal, name))
+        stopped = await finish(process)
+        [command] = re.findall(r"to continue: treadle (.*)", stopped.err)
+        again = await run(server, *command.split())
+        assert (again.code, again.out) == (0, "That is all.\n")
+        assert server.violations == []
+
+
+async def test_a_run_that_was_stopped_while_the_model_wrote_continues_the_turn():
+    faults = [ProviderFault("stall_in_text")]
+    async with ProviderServer([FakeReply("one two three")], faults=faults) as server:
+        process = await start(server, "-p", "go", *STREAM, *FREELY)
+        await line_with(process, "text_delta")
+        await interrupted(process)
+        again = await run(server, "-p", "--continue")
+        assert (again.code, again.out) == (0, "one two three\n")
+        assert server.violations == []
+
+
+async def test_a_finished_session_without_a_prompt_says_that_one_is_needed():
+    async with ProviderServer([LAST]) as server:
+        await run(server, "-p", "go")
+        again = await run(server, "-p", "--continue")
+        assert again.code == exit_codes.USAGE_ERROR
+        assert "there is nothing to answer" in again.err

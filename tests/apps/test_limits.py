@@ -118,7 +118,7 @@ async def test_a_budget_for_less_than_a_request_says_what_it_needs_and_that_noth
 async def test_no_time_at_all_is_a_wrong_setting():
     ran = await run(None, "-p", "go", *SONNET, "--max-time", "0")
     assert ran.code == 2
-    assert "max_time is '0'; it has to be a time above 0" in one_sentence(ran)
+    assert "--max-time cannot be '0'; it must be a time above 0" in one_sentence(ran)
 
 
 async def test_a_price_that_is_not_known_stops_a_budget_in_money_with_what_to_do():

@@ -181,7 +181,7 @@ async def test_cancelling_a_paused_stream_leaves_nothing_running():
 async def test_the_end_of_the_script_says_how_long_it_was_and_what_was_asked():
     model = Scripted(["only one"])
     await collect_events(model)
-    with pytest.raises(ModelError, match=r"has 1 reply, .* one more.*What now\?"):
+    with pytest.raises(ModelError, match=r"has 1 reply, .* once more.*What now\?"):
         await collect_events(model, asking("What now?"))
 
 

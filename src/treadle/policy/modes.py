@@ -2,7 +2,7 @@
 
     plan          allows only what certainly reads; the rest is denied with a reason
     ask           the ruling of the rules
-    accept-edits  writing inside the workspace needs no approval
+    accept-edits  writing inside the folder needs no approval
     auto          as accept-edits, and commands inside the sandbox run
     bypass        allows everything that is not denied; only by a flag, never from settings
 

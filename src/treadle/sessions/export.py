@@ -56,7 +56,7 @@ def _entry_blocks(entry: Entry) -> list[ExportBlock]:
         case ViewRewritten(mutator=mutator, start=start, stop=stop):
             return [ExportBlock("engine", "", f"{mutator}: items {start} to {stop} left the view")]
         case Rewound(turn_id=turn_id):
-            return [ExportBlock("engine", "", f"rewound to before {turn_id}")]
+            return [ExportBlock("engine", "", f"rewound to before {turn_id.replace('-', ' ')}")]
         case TurnEnded(reason=reason, detail=detail) if reason != "end_turn":
             return [ExportBlock("engine", "", f"the turn ended: {reason} {detail}".strip())]
         case _:

@@ -253,6 +253,8 @@ class HeadlessRun:
 
     def _prepare_resume(self, view: View, driver: Driver) -> None:
         """Prepare for open calls of an earlier process."""
+        if not self._prompt:
+            driver.retry()  # a turn that a signal or an error ended is continued
         move = pending(view.transcript)
         if isinstance(move, RunTools):
             self._resumed_call_ids = frozenset(call.id for call in move.calls)

@@ -29,7 +29,7 @@ from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import GateRunner
 from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.inbox import Inbox, InputAcceptor
+from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, Inbox, InputAcceptor
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, build_request
 from treadle.core.loop.mutators import MutatorRunner
@@ -418,10 +418,16 @@ class Driver:
             self._interruption.request(reason)
 
     def retry(self) -> bool:
-        """Let next() continue what the last turn left unfinished, after an error or at a limit;
-        False if it left nothing. Without this call, next() waits for a message."""
+        """Let next() continue what the last turn left unfinished: after an error, at a limit, or
+        when it was interrupted. False if it left nothing. Without this call, next() waits for a
+        message."""
         if self._session.state.turn is not None:
             return False
+        last = self._session.state.transcript[-1:]
+        if last and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted":
+            notice = NoticeItem(CONTINUED_TEXT, kind=CONTINUED, next_move="ask")
+            self._inbox.put(notice, is_busy=False)
+            return True
         move = pending(self._session.state.transcript)
         self._may_resume = isinstance(move, (AskModel, RunTools))
         return self._may_resume

@@ -18,6 +18,9 @@ from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.entries import Entry, InputDropped, InputQueued
 from treadle.core.transcript.items import NoticeItem, UserItem
 
+CONTINUED = "continued"  # the kind of a notice: the user continues an interrupted turn
+CONTINUED_TEXT = "The user continues the turn. Go on where it stopped."
+
 
 class Inbox:
     def __init__(
@@ -67,8 +70,8 @@ class Inbox:
 
     @property
     def has_message(self) -> bool:
-        """Whether a message of the user waits; notices alone do not begin a turn."""
-        return any(isinstance(item, UserItem) for item, _ in self._queue)
+        """Whether the user wants a turn; notices of tasks and hooks do not begin one."""
+        return any(isinstance(item, UserItem) or item.kind == CONTINUED for item, _ in self._queue)
 
     @property
     def queued(self) -> tuple[UserItem | NoticeItem, ...]:

@@ -254,6 +254,9 @@ class AnthropicEncoder(MessageEncoder):
 
     def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]:
         blocks: list[EncodedBlock] = []
+        parts = list(parts)
+        while parts and isinstance(parts[-1][1], Thinking | RedactedThinking):
+            parts.pop()  # refused as the end of a message
         for number, part in parts:
             if isinstance(part, Opaque) and part.label == ATTACHED_LABEL:
                 if blocks and blocks[-1][0] == number - 1:

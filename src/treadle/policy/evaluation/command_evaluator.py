@@ -94,7 +94,7 @@ class CommandEvaluator:
         if _INVISIBLE_CHARS.search(parsed.text) or "\r" in parsed.text:
             yield PolicyFinding(parsed.text, "ask", "it contains invisible characters")
         if not is_inside(self._files.resolve(cwd, cwd).path, self._context.roots):
-            yield PolicyFinding(cwd, "ask", "the working directory is outside the workspace")
+            yield PolicyFinding(cwd, "ask", "the working directory is outside the folder")
 
 
 class _LineEvaluator:
@@ -172,7 +172,7 @@ class _LineEvaluator:
             reason = "the rule for the command around it names it"
             return PolicyFinding(command.source, "allow", reason, inner=inner)
         if self._context.accept_edits and get_program_name(command.argv[0]) in _EDIT_PROGRAMS:
-            return PolicyFinding(command.source, "allow", "edits inside the workspace are accepted")
+            return PolicyFinding(command.source, "allow", "edits inside the folder are accepted")
         return PolicyFinding(command.source, "ask", "no rule allows it", inner=inner)
 
     def _find_doubt(
@@ -246,9 +246,7 @@ class _LineEvaluator:
         if is_interpreter(name) and len(named) < 2:
             return ""  # the rule allows any script
         outside = self._paths.find_outside(command, effects, rest)
-        return (
-            f"{outside} is outside the workspace, and the rule does not name it" if outside else ""
-        )
+        return f"{outside} is outside the folder, and the rule does not name it" if outside else ""
 
     def _check_mentioned_programs(self, command: SimpleCommand, effects: Effects) -> str:
         """An unknown program may run a program that is named in its arguments."""

@@ -160,10 +160,10 @@ class FileEvaluator:
         if secret:
             return _make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
         if is_inside(resolved.path, self.context.roots):
-            return PolicyFinding(subject, "allow", "inside the workspace", is_read_only=True)
+            return PolicyFinding(subject, "allow", "inside the folder", is_read_only=True)
         if is_inside(resolved.path, self.context.readable):
             return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
-        return _make_finding(subject, "ask", resolved, "outside the workspace")
+        return _make_finding(subject, "ask", resolved, "outside the folder")
 
     def _evaluate_write(
         self, resolved: ResolvedPath, subject: str, allow: tuple[Rule, ...]
@@ -184,10 +184,10 @@ class FileEvaluator:
             reason = f"{'/'.join(protected)} is protected: {describe_use(protected)}"
             return _make_finding(subject, "ask", resolved, reason)
         if not is_in_workspace:
-            reason = "no rule allows writing it, and it is outside the workspace"
+            reason = "no rule allows writing it, and it is outside the folder"
             return _make_finding(subject, "ask", resolved, reason)
         if self.context.accept_edits:
-            return PolicyFinding(subject, "allow", "edits inside the workspace are accepted")
+            return PolicyFinding(subject, "allow", "edits inside the folder are accepted")
         reason = "no rule allows writing it"
         return _make_finding(subject, "ask", resolved, reason, kind="unruled_workspace_write")
 
@@ -312,7 +312,7 @@ class FileEvaluator:
     def _find_protected_child(self, resolved: ResolvedPath) -> str:
         """What a folder contains that must not change along with the rest of it."""
         if any(is_inside(root, (resolved.path,)) for root in self.context.roots):
-            return "the workspace"
+            return "the folder"
         names = self.file_system.list_names(resolved.path)
         if names is None:
             return "an unknown number of files"

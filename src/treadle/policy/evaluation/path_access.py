@@ -223,7 +223,7 @@ class PathAccess:
         """A file that the program exists to write: its own rule is enough in the workspace."""
         for finding in self._evaluate_word(command, word, "write", is_recursive=is_recursive):
             if finding.kind == "unruled_workspace_write":
-                yield PolicyFinding(finding.subject, "allow", "inside the workspace")
+                yield PolicyFinding(finding.subject, "allow", "inside the folder")
             else:
                 yield finding
 
@@ -285,8 +285,8 @@ class PathAccess:
     def _evaluate_cwd(self, command: SimpleCommand, cwd: str) -> PolicyFinding:
         """Whether a command may run in the folder after `cd`."""
         if is_inside(cwd, self._roots) or self._is_cd_allowed(command):
-            return PolicyFinding(cwd, "allow", "inside the workspace", is_read_only=True)
-        return PolicyFinding(cwd, "ask", "it would run outside the workspace")
+            return PolicyFinding(cwd, "allow", "inside the folder", is_read_only=True)
+        return PolicyFinding(cwd, "ask", "it would run outside the folder")
 
     def _is_cd_allowed(self, command: SimpleCommand) -> bool:
         """Whether an exact rule allows every `cd` before the command."""

@@ -14,7 +14,7 @@ from treadle.policy.ruleset.rules import Outcome, Rule
 
 _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
 
-# unruled_workspace_write: asked only because no rule allows this write inside the workspace.
+# unruled_workspace_write: asked only because no rule allows this write inside the folder.
 FindingKind = Literal["other", "unruled_workspace_write"]
 
 

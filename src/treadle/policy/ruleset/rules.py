@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core.text import suggest
 from treadle.policy.ruleset.domains import normalize_host
 from treadle.policy.ruleset.path_patterns import PathPattern, compile_path_pattern
 from treadle.policy.ruleset.spellings import Spellings, WordTexts, matches_loosely
@@ -24,6 +25,7 @@ RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")
 
 READ_TOOLS = frozenset({"read", "glob", "grep", "ls"})
 WRITE_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch", "notebookedit"})
+TOOL_NAMES_WITH_PATTERNS = ("Bash", "Read", "Glob", "Grep", "Ls", "Write", "Edit", "WebFetch")
 _WORD_SEPARATOR = "\x1f"
 
 
@@ -205,7 +207,10 @@ def _parse_pattern(
         if kind.strip() != "domain" or not host.strip():
             raise ValueError("write WebFetch(domain:host)")
         return DomainPattern(normalize_host(host.strip()))
-    raise ValueError("a rule about this tool takes no parentheses")
+    known = {name.lower(): name for name in TOOL_NAMES_WITH_PATTERNS}
+    near = suggest(key, known)
+    hint = f"; did you mean {known[near]}(…)?" if near and near != key else ""
+    raise ValueError(f"only {', '.join(TOOL_NAMES_WITH_PATTERNS)} take a pattern{hint}")
 
 
 _WORD_SYNTAX = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.core.text import suggest
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.ruleset.rules import (
     RULE_LISTS,
@@ -42,7 +43,9 @@ def read_rules(
     unknown = set(permissions) - {*RULE_LISTS, "mode", "defaultMode", "additionalDirectories"}
     for name in sorted(unknown):
         # A misspelt list would be a list of rules without effect.
-        raise ConfigError(f"{file}:{find_line(text, name)}: {name!r} is not a list of rules")
+        where, near = f"{file}:{find_line(text, name)}", suggest(name, RULE_LISTS)
+        hint = f"did you mean {near!r}?" if near else f"use {', '.join(RULE_LISTS)}"
+        raise ConfigError(f"{where}: unknown list of rules {name!r}; {hint}")
     return RuleSet(**lists)
 
 
