@@ -1,8 +1,6 @@
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from tests.apps.tui.harness import (
     RunningApp,
     exists,
@@ -208,24 +206,6 @@ async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
         await on.sees("/help lists")
         assert on.app.custom_commands == []
         assert not on.app.host.is_trusted
-
-
-@pytest.mark.parametrize(
-    ("mode", "text"),
-    [
-        ("ask", "you are asked before anything is changed"),
-        ("accept-edits", "changed without a question"),
-        ("auto", "the mode is auto"),
-    ],
-)
-async def test_the_trust_dialog_promises_only_what_the_mode_keeps(monkeypatch, mode, text):
-    flags = {"permission_mode": mode}
-    async with running_app(monkeypatch, trusted=False, size=(120, 40), flags=flags) as on:
-        await on.sees("Do you trust")
-        screen = " ".join(on.screen().split())
-        assert text in screen
-        assert ("you are asked before anything is changed" in screen) == (mode == "ask")
-        await on.press("q")
 
 
 async def test_quitting_the_trust_dialog_quits_the_program(monkeypatch):
