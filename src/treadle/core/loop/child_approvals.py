@@ -51,6 +51,8 @@ class ChildApprovals:
     @property
     def shown_ids(self) -> tuple[str, ...]:
         """The calls that the host knows of and has not decided on."""
+        if not self._waiting:
+            return ()
         shown = [waiting.request.unresolved for waiting in self._waiting if waiting.is_shown]
         return tuple(call_id for ids in shown for call_id in ids)
 

@@ -24,7 +24,8 @@ class Emitter:
         self.turn_id = ""
         self.seq = 0
         self._is_sending = False
-        self._waiting: deque[Callable[[Observer], None]] = deque()
+        # What an observer causes is sent after what it was told: to all in the same order.
+        self._waiting: deque[tuple[Event | None, Item | None, int]] = deque()
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
@@ -37,23 +38,38 @@ class Emitter:
         if not self._observers:
             return
         event = kind(self.session_id, self.turn_id, self.seq, *details)
-        self._send(lambda observer: observer.on_event(event))
-
-    def emit_item(self, position: int, item: Item) -> None:
-        if self._observers:
-            self._send(lambda observer: observer.on_item(position, item))
-
-    def _send(self, notify: Callable[[Observer], None]) -> None:
-        self._waiting.append(notify)
         if self._is_sending:
+            self._waiting.append((event, None, 0))
             return
         self._is_sending = True
         try:
+            for observer in self._observers:
+                try:
+                    observer.on_event(event)
+                except Exception as error:  # noqa: BLE001 - an observer never harms the run
+                    self._warn_once(observer, error)
+        finally:
+            self._is_sending = False
+        if self._waiting:
+            self._send_waiting()
+
+    def emit_item(self, position: int, item: Item) -> None:
+        if self._observers:
+            self._waiting.append((None, item, position))
+            if not self._is_sending:
+                self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        self._is_sending = True
+        try:
             while self._waiting:
-                notify = self._waiting.popleft()
+                event, item, position = self._waiting.popleft()
                 for observer in self._observers:
                     try:
-                        notify(observer)
+                        if event is not None:
+                            observer.on_event(event)
+                        elif item is not None:
+                            observer.on_item(position, item)
                     except Exception as error:  # noqa: BLE001 - an observer never harms the run
                         self._warn_once(observer, error)
         finally:

@@ -4,6 +4,7 @@ Pure functions of a URL and an environment. It opens nothing: connect.py does.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -66,7 +67,7 @@ def parse_route(url: str, environ: Mapping[str, str]) -> Route:
         raise ValueError(f"not an http or https URL: {_redact_url(url)!r}")
     if "@" in parts.netloc:
         raise ValueError("a URL must not contain a user or password: use headers")
-    if any(char <= " " or char == "\x7f" for char in url):
+    if " " in url or not url.isprintable():
         raise ValueError(f"the URL contains blanks or control characters: {_redact_url(url)!r}")
     host = parts.hostname if parts.hostname.isascii() else _encode_idna(parts.hostname)
     port = parts.port or _DEFAULT_PORTS[parts.scheme]
@@ -83,13 +84,20 @@ def parse_route(url: str, environ: Mapping[str, str]) -> Route:
 
 def check_base_url(url: str, setting: str) -> None:
     """Raise ConfigError unless paths can be appended to this URL; `setting` is where it is set."""
-    try:
-        parse_route(url, {})
-        if "?" in url or "#" in url:
-            raise ValueError(f"a base URL has no '?' and no '#': {_redact_url(url)!r}")
-    except ValueError as error:
+    if problem := _find_problem(url):
         remedy = "set it to an address such as https://api.example.com/v1"
-        raise ConfigError(f"{setting}: {error}; {remedy}") from None
+        raise ConfigError(f"{setting}: {problem}; {remedy}")
+
+
+@lru_cache(maxsize=64)
+def _find_problem(base_url: str) -> str:
+    try:
+        parse_route(base_url, {})
+    except ValueError as error:
+        return str(error)
+    if "?" in base_url or "#" in base_url:
+        return f"a base URL has no '?' and no '#': {_redact_url(base_url)!r}"
+    return ""
 
 
 def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
