@@ -51,7 +51,7 @@ def make_commit(folder: Path, files: dict[str, str]) -> None:
         "echo x > .mcp.json",
         "mkdir .vscode; echo x > .vscode/tasks.json",
         "mkdir .Husky; echo x > .Husky/pre-commit",
-        "echo x > .npmrc & disown",
+        "echo x > .npmrc & disown; until [ -e .npmrc ]; do :; done",
     ],
 )
 async def test_settings_that_a_command_makes_are_moved_away_and_named(
