@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.program import PROGRAM, Ran, environment, finish, run
+from tests.apps.program import PROGRAM, Ran, environment, finish, run, start
 from tests.workspace.helpers import BOTH, needs_bubblewrap
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
@@ -33,6 +33,25 @@ async def test_a_command_reads_and_changes_nothing_that_a_rule_denies():
     assert "deny rules hide from commands: .env" in result
     assert "hunter2" not in result
     assert Path("infra/main.tf").read_text() == "ours"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("where", ["home", "above"])
+async def test_in_the_home_folder_nothing_is_moved_away(where: str):
+    home = Path.home()
+    files = [".ssh/id_ed25519", ".bashrc", ".npmrc", ".gitconfig", "project/.git/config"]
+    for name in files:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("mine")
+    folder = home if where == "home" else home.parent
+    call = FakeCall("bash", {"command": "ls"})
+    async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
+        checked = await finish(await start(None, "doctor", cwd=folder))
+        ran = await finish(await start(server, "-p", "go", cwd=folder))
+    assert ran.out == "done\n"
+    assert "it contains the home folder" in checked.out
+    assert [(home / name).read_text() for name in files] == ["mine"] * len(files)
+    assert not (home / ".local/state/treadle/set_aside").exists()
 
 
 WITHOUT_SANDBOX = "commands run without a sandbox: bubblewrap is not installed"

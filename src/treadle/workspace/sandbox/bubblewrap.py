@@ -105,6 +105,7 @@ class Bubblewrap:
         with_network = self.confinement.network if network is None else network
         self._active_count += 1
         fds: list[int] = []
+        has_run = False
         try:
             options = [*NAMESPACE_OPTIONS.split(), *([] if with_network else ["--unshare-net"])]
             options += [*self._mount_options(command, with_network), "--chdir", command.cwd]
@@ -118,6 +119,7 @@ class Bubblewrap:
             options += ["--seccomp", str(seccomp_fd)]
             ruleset = landlock.make_scope_ruleset()
             fds += [] if ruleset is None else [ruleset]
+            has_run = True
             yield msgspec.structs.replace(
                 command,
                 argv=(self.program, *options, "--", *command.argv),
@@ -132,7 +134,8 @@ class Bubblewrap:
         finally:
             _close_all(fds)
             self._active_count -= 1
-            self._check()
+            if has_run:  # else nothing was made by a command, and there may be no baseline
+                self._check()
 
     def _check(self) -> None:
         for protection in self._protections:

@@ -106,6 +106,7 @@ class ProtectedPaths:
         extra = dict.fromkeys((*names, *_find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
         self._baseline: dict[str, FoundEntry] = {}
+        self._has_begun = False  # without a baseline nothing counts as made by a command
         self._symlinks: dict[str, str] = {}
         self._memory: dict[str, tuple[int, int, int]] = {}
         self._own_sockets: set[tuple[str, int]] = set()
@@ -127,6 +128,7 @@ class ProtectedPaths:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
             self._baseline = {entry.path: entry for entry in found}
+            self._has_begun = True
             self._symlinks = _read_symlinks(found)
             self._memory = _read_states(found)
             self._written.clear()
@@ -143,6 +145,8 @@ class ProtectedPaths:
 
     def check(self) -> list[str]:
         """Move away what was made at protected paths; returns lines for the user and the model."""
+        if not self._has_begun:
+            return []
         found = self.scan()
         self._own_sockets |= {
             (e.path, e.inode) for e in found if e.kind == SOCKET and e.path not in self._baseline
