@@ -12,6 +12,7 @@
     │   ├── AccessDenied           401, 403: the key is missing, wrong or not allowed
     │   ├── QuotaExhausted         the account has no credit left
     │   ├── UnknownModel           404
+    │   ├── CacheUnsupported       a prompt cache is required, and the model has none
     │   ├── EmptyReply             the reply was empty, also at the second attempt
     │   └── OutputMismatch         the answer does not fit the requested type
     ├── LoopError                  the driver was used wrongly, or a mutator is wrong
@@ -127,6 +128,10 @@ class QuotaExhausted(ModelError):
 
 class UnknownModel(ModelError):
     """The provider does not know this model."""
+
+
+class CacheUnsupported(ModelError):
+    """The request requires a prompt cache, and the model has none; nothing was sent."""
 
 
 class EmptyReply(ModelError):

@@ -28,7 +28,7 @@ UserInput = str | UserItem | UserContent | tuple[UserContent, ...]
 class AwaitingInput(msgspec.Struct, frozen=True):
     """There is no input. Calling next() again without input returns this again."""
 
-    submit: Callable[[UserInput], None]
+    submit: Callable[[UserInput], str]
 
 
 class PendingApproval(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class AfterToolResult(msgspec.Struct, frozen=True):
     """A tool round is over and the model is about to be asked again."""
 
     results: tuple[ToolResultItem, ...]
-    submit: Callable[[UserInput], None]
+    submit: Callable[[UserInput], str]
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -112,6 +112,13 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 Step = AwaitingInput | ApprovalRequest | AfterToolResult | Finished
+
+
+class QueuedMessage(msgspec.Struct, frozen=True):
+    """A message that waits for its place in the transcript."""
+
+    id: str
+    item: UserItem
 
 
 class DriverSnapshot(msgspec.Struct, frozen=True):

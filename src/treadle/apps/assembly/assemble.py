@@ -316,6 +316,7 @@ async def build_agent(
             options=model_options,
             keep_output=make_output_saver(outputs_dir),
             structured_output=structured_output,
+            caller="terminal" if options.interactive else "headless",
             **({} if is_small else _make_subagent_options(folder, trusted, store, notes)),
         )
         session = AgentSession(

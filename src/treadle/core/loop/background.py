@@ -51,7 +51,7 @@ class _BackgroundTask:
 class BackgroundTasks:
     """The detached calls of one driver."""
 
-    def __init__(self, emitter: Emitter, on_notice: Callable[[NoticeItem], None]) -> None:
+    def __init__(self, emitter: Emitter, on_notice: Callable[[NoticeItem], object]) -> None:
         self._emitter = emitter
         self._on_notice = on_notice
         self._tasks: dict[str, _BackgroundTask] = {}

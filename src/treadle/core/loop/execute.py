@@ -53,7 +53,7 @@ class CallExecutor:
         tasks: BackgroundTasks,
         runner: ToolRunner,
         session: SessionState,
-        on_notice: Callable[[NoticeItem], None],
+        on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._ask_host = ask_host

@@ -55,7 +55,7 @@ class ToolRound:
         hooks: Hooks,
         tasks: BackgroundTasks,
         session: SessionState,
-        on_notice: Callable[[NoticeItem], None],
+        on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._config = config

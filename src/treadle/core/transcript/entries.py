@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
+from treadle.core.transcript.items import Item, Metadata, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
@@ -200,11 +200,13 @@ Entry = (
 
 
 class TurnProgress(msgspec.Struct, frozen=True):
-    """Rounds, calls and usage of a turn. A round counts when its last call has a result."""
+    """Rounds, calls and usage of a turn, and the caller's metadata. A round counts when its last
+    call has a result."""
 
     rounds: int = 0
     calls: int = 0
     usage: Usage = Usage()
+    metadata: Metadata = {}
 
 
 class View(msgspec.Struct, frozen=True):
@@ -238,6 +240,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
     parked, history = start.suspended, start.history
     progress = start.turn_progress
     rounds, calls, used = progress.rounds, progress.calls, progress.usage
+    metadata = progress.metadata
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], Transcript | None]] = {}
     for entry in entries:
         match entry:
@@ -252,6 +255,8 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                     settled.pop(item.call_id, None)
                     calls += 1
                     rounds += not isinstance(pending(transcript), RunTools)
+                elif isinstance(item, UserItem) and item.metadata:
+                    metadata = {**metadata, **item.metadata}
             case InputQueued(item=said):
                 queued.append(said)
             case InputDropped(index=index):
@@ -259,7 +264,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), history)
                 turns, open_turn, parked = max(turns + 1, _turn_number(turn_id)), turn_id, None
-                rounds, calls, used = 0, 0, Usage()
+                rounds, calls, used, metadata = 0, 0, Usage(), {}
             case Intent():
                 intents[entry.call_id] = entry
             case EarlyResult(result=result):
@@ -306,7 +311,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
         tuple(queued),
         parked,
         history,
-        TurnProgress(rounds, calls, used),
+        TurnProgress(rounds, calls, used, metadata),
     )
 
 
