@@ -15,8 +15,9 @@
         └ repeated while the model calls tools
       TurnFinished | RunFailed                          exactly one, always last
 
-    WarningRaised, Notified, ModelChanged, ToolsChanged, ChildEvent and LoopContinued may come
-    anywhere in between. A pure call may start, and finish, while its reply is still streaming.
+    WarningRaised, Notified, ModelChanged, ToolsChanged, AuthenticationRequired, ToolsSummarized,
+    ChildEvent and LoopContinued may come anywhere in between. A pure call may start, and finish,
+    while its reply is still streaming.
 
 Each event has the id of the session and of the turn, and a number that only grows. This module
 holds values only; contracts/observer.py says how they are received.
@@ -238,6 +239,16 @@ class ToolFinished(Event, frozen=True, tag="tool_finished", gc=False):
     outcome: CallOutcome = "finished"
 
 
+class AuthenticationRequired(Event, frozen=True, tag="authentication_required", gc=False):
+    """A call failed because its server needs a login. The host gives it to the server, outside of
+    the turn; the next call connects again."""
+
+    call_id: str
+    server: str
+    url: str
+    challenge: str  # of the server
+
+
 class ToolDetached(Event, frozen=True, tag="tool_detached", gc=False):
     """The call continues in the background as a task; its result tells the model."""
 
@@ -257,6 +268,13 @@ class ChildEvent(Event, frozen=True, tag="child_event"):
 
     call_id: str
     child: Event
+
+
+class ToolsSummarized(Event, frozen=True, tag="tools_summarized"):
+    """One line of a small model about the last calls (context/tool_summaries.py)."""
+
+    text: str
+    call_ids: tuple[str, ...]
 
 
 class ToolsChanged(Event, frozen=True, tag="tools_changed"):

@@ -210,6 +210,14 @@ async def build_agent(
             builtin.restore_cwd(store.session_id, view.transcript)
         tools: list[ToolLike] = [redact_source(builtin, secrets)]
         mutators: list[Mutator] = [Compactor(small_model or model)]
+        if settings.tool_summaries and small_model is None:
+            notes.append(
+                "tool_summaries has no effect: set small_model, the model that writes them"
+            )
+        elif settings.tool_summaries and small_model is not None:
+            from treadle.context.tool_summaries import ToolSummaries
+
+            mutators.append(ToolSummaries(small_model))
         extensions = discover_extensions(folder)
         notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
         servers: tuple[McpServer, ...] = ()
