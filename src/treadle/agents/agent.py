@@ -28,6 +28,7 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, LoopError
@@ -97,6 +98,7 @@ class Agent:
         depth: int = 0,
         role: str = "",
         caller: Caller = "library",
+        task_manager: MakeTaskManager | None = None,
         structured_output: StructuredOutput | None = None,
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
@@ -129,6 +131,7 @@ class Agent:
             workspace=workspace,
             agent_type=role,
             caller=caller,
+            task_manager=task_manager,
             clock=clock or RealClock(),
             services=services if services is not None else {},
             save_output=keep_output,

@@ -20,6 +20,7 @@ from treadle.core.contracts.hook import AddContext
 from treadle.core.contracts.model import CacheRequest, Model
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
 from treadle.core.events import (
     MessageDropped,
@@ -29,7 +30,7 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop.approvals import Approvals
-from treadle.core.loop.background import BackgroundTasks, cancel_all
+from treadle.core.loop.background import BackgroundTasks, TaskReports, cancel_all
 from treadle.core.loop.child_approvals import ChildApprovals
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -110,7 +111,9 @@ class Driver:
         self._hooks = hooks = Hooks(config.hooks, emitter, config.caller)
         self._approvals = Approvals(session, emitter)
         self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
-        self.tasks = tasks = BackgroundTasks(emitter, inbox.put)
+        self._task_reports = reports = TaskReports(emitter, inbox.put)
+        make_tasks = config.task_manager or BackgroundTasks
+        self.tasks: TaskManager = make_tasks(reports.report_end)
         self._child_approvals = ChildApprovals()
         self._open_round: OpenRound | None = None
         self._tool_round = ToolRound(
@@ -118,7 +121,7 @@ class Driver:
             emitter,
             toolbox,
             hooks,
-            tasks,
+            self.tasks,
             session,
             inbox.put,
             self._child_approvals.ask,
@@ -344,7 +347,8 @@ class Driver:
             self._has_started = True
             self._emitter.emit(RunStarted)
             if self._may_resume:
-                self.tasks.report_lost((*self._session.history, *self._inbox.queued))
+                items = (*self._session.history, *self._inbox.queued)
+                self._task_reports.report_lost(self.tasks, items)
         if not self._has_run_start_hooks:
             answers = await self._hooks.run("session_start", {})
             self._has_run_start_hooks = True  # an interrupted one is asked again
