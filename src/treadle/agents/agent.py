@@ -39,6 +39,7 @@ from treadle.core.steps import (
     ApprovalRequest,
     AwaitingInput,
     Denial,
+    DriverSnapshot,
     Finished,
     PendingApproval,
     UserInput,
@@ -159,17 +160,22 @@ class Agent:
         store: Store | None = None,
         session_id: str | None = None,
         metadata: Metadata | None = None,
+        snapshot: DriverSnapshot | None = None,
     ) -> Driver:
         """The loop itself: call `next()` on it.
 
         A `transcript` from elsewhere is repaired first, and logged as a new session if there is a
-        `store`; `view`, loaded from a session's log, is used as it is. `metadata` belongs to
-        `input`, see `Driver.submit`.
+        `store`; `view`, loaded from a session's log, is used as it is. A `snapshot` of another
+        driver is continued with its session id; with a `store`, in the new session of that store.
+        `metadata` belongs to `input`, see `Driver.submit`.
         """
-        if transcript is not None:
+        if snapshot is not None:
+            view = repair_view(snapshot.view)
+            session_id = session_id or (None if store is not None else snapshot.session_id)
+        elif transcript is not None:
             view = repair_view(View(transcript=Transcript(transcript)))
         driver = Driver(self.config, session_id=session_id, view=view, store=store)
-        if transcript is not None:
+        if transcript is not None or snapshot is not None:
             driver.log_transcript()
         if input is not None:
             driver.submit(input, metadata=metadata)

@@ -73,7 +73,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.entries import ItemAdded, View, list_entries
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 
@@ -359,9 +359,12 @@ class Driver:
     # --- for the host --------------------------------------------------------------------
 
     def log_transcript(self) -> None:
-        """Log the items that the driver began with: they are new to its store."""
-        for item in self.transcript:
-            self._log.write_item(item)
+        """Log what the driver began with: it is new to its store."""
+        for entry in list_entries(self._session.make_view(self._inbox.queued)):
+            if isinstance(entry, ItemAdded):
+                self._log.write_item(entry.item)
+            else:
+                self._log.write(entry)
 
     def submit(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
         """Queue a message; it enters at the next legal point. Returns the id of the message, "" for
@@ -494,7 +497,8 @@ class Driver:
         self._emitter.remove(observer)
 
     def snapshot(self) -> DriverSnapshot:
-        return DriverSnapshot(self.session_id, self.transcript, self._inbox.queued)
+        """What the driver holds now; see `DriverSnapshot` for how to store and resume it."""
+        return DriverSnapshot(self.session_id, self._session.make_view(self._inbox.queued))
 
     @property
     def transcript(self) -> Transcript:

@@ -36,6 +36,7 @@ from treadle.core.transcript.entries import (
     Quarantined,
     TurnBegan,
     TurnEnded,
+    TurnProgress,
     Uncompacted,
     UsageRecorded,
     View,
@@ -48,6 +49,7 @@ from treadle.core.transcript.items import (
     AssistantItem,
     Item,
     Metadata,
+    NoticeItem,
     ToolResultItem,
     UserItem,
 )
@@ -136,6 +138,27 @@ class SessionState:
             card,
             request_chars,
             max_output,
+        )
+
+    def make_view(self, queued: tuple[UserItem | NoticeItem, ...]) -> View:
+        """The state as the log describes it."""
+        state, turn = self.state, self.state.turn
+        progress, open_turn = self._turn_progress, self._open_turn
+        if turn is not None:
+            progress = TurnProgress(turn.rounds, turn.calls, turn.usage, turn.metadata)
+            open_turn = turn.id
+        return View(
+            state.transcript,
+            state.decisions,
+            state.intents,
+            state.early_results,
+            state.quarantine,
+            state.usage,
+            state.turns,
+            open_turn,
+            queued,
+            history=self._history,
+            turn_progress=progress,
         )
 
     def record_transition(self, reason: str, turn: TurnState | None = None) -> None:

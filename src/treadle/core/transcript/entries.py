@@ -16,7 +16,7 @@ import msgspec
 from treadle.core.transcript.items import Item, Metadata, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import NO_USAGE, Usage
 
 EffectClass = Literal["pure", "verifiable", "irreversible"]
 # "headless": no user could be asked. "": written by version 0.1, which did not record it.
@@ -313,6 +313,46 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
         history,
         TurnProgress(rounds, calls, used, metadata),
     )
+
+
+def list_entries(view: View) -> list[Entry]:
+    """Entries of a new log that describe this view: `fold_entries` makes it of them again. What a
+    compaction replaced is in them; the limits between earlier turns are not."""
+    entries: list[Entry] = []
+    add = entries.append
+    progress = view.turn_progress
+    before = view.usage - progress.usage
+    if before != NO_USAGE:
+        add(UsageRecorded("", before))
+    history = view.transcript if view.history is None else view.history
+    entries += [ItemAdded(item) for item in history]
+    begin = len(entries)
+    if view.history is not None:
+        add(diff_views("snapshot", view.history, view.transcript))
+        begin = len(entries)
+    elif view.open_turn is not None:
+        begin -= _count_turn_items(history)
+    if view.turns:
+        entries.insert(begin, TurnBegan(view.open_turn or make_turn_id(view.turns)))
+    if progress.usage != NO_USAGE:
+        add(UsageRecorded("", progress.usage))
+    for position, part in sorted(view.quarantine):
+        add(Quarantined(position, part, ""))
+    if view.open_turn is None and view.turns:
+        add(TurnEnded(make_turn_id(view.turns), "end_turn"))
+    entries += [*view.decisions.values(), *view.intents.values()]
+    entries += [EarlyResult(result) for result in view.early_results.values()]
+    entries += [InputQueued(item) for item in view.queued]
+    return entries
+
+
+def _count_turn_items(history: Transcript) -> int:
+    """How many items the last turn has: those from its first message on."""
+    for position in range(len(history) - 1, -1, -1):
+        item = history[position]
+        if isinstance(item, UserItem) and not item.steered:
+            return len(history) - position
+    return len(history)
 
 
 def make_turn_id(number: int) -> str:
