@@ -155,6 +155,19 @@ class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
     usage: Usage
 
 
+class HeadRecorded(msgspec.Struct, frozen=True, tag="head", tag_field="kind", omit_defaults=True):
+    """What the last request began with, before its items: a later process keeps to it, or says what
+    a change costs. `system` and `definitions` (of the tools) are checksums. `is_unattended`: the
+    instructions say that the user cannot answer."""
+
+    model: str
+    system: int
+    tools: tuple[str, ...]
+    definitions: int
+    thinking: int | str | None = None
+    is_unattended: bool = False
+
+
 class WakeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a suspended turn waits for: a time (`at`, seconds since 1970), a file (`path`) that
     appears, an answer of the user, or a larger budget."""
@@ -194,6 +207,7 @@ Entry = (
     | NoticeShown
     | Checkpoint
     | UsageRecorded
+    | HeadRecorded
     | Suspended
     | TurnEnded
 )
@@ -228,6 +242,7 @@ class View(msgspec.Struct, frozen=True):
     suspended: Suspended | None = None
     history: Transcript | None = None
     turn_progress: TurnProgress = TurnProgress()
+    request_head: HeadRecorded | None = None
 
 
 def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
@@ -237,7 +252,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
     rulings, intents = dict(start.decisions), dict(start.intents)
     settled, quarantine, usage = dict(start.early_results), set(start.quarantine), start.usage
     turns, open_turn, queued = start.turns, start.open_turn, list(start.queued)
-    parked, history = start.suspended, start.history
+    parked, history, head = start.suspended, start.history, start.request_head
     progress = start.turn_progress
     rounds, calls, used = progress.rounds, progress.calls, progress.usage
     metadata = progress.metadata
@@ -290,6 +305,8 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                 quarantine.add((entry.position, entry.part))
             case UsageRecorded():
                 usage, used = usage + entry.usage, used + entry.usage
+            case HeadRecorded():
+                head = entry
             case Suspended():
                 parked = entry
             case TurnEnded():
@@ -312,6 +329,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
         parked,
         history,
         TurnProgress(rounds, calls, used, metadata),
+        head,
     )
 
 
