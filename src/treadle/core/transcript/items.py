@@ -42,7 +42,7 @@ NoticeEffect = Literal["ask", "rest", "same"]
 CallOutcome = Literal["finished", "denied", "interrupted", "unknown", "recovered"]
 
 
-Metadata = dict[str, str | int | float | bool]
+Metadata = Mapping[str, str | int | float | bool]
 
 
 class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict=True):
