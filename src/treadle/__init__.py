@@ -26,7 +26,13 @@ if TYPE_CHECKING:
         TurnFinished,
     )
     from treadle.core.loop.driver import Driver
-    from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
+    from treadle.core.steps import (
+        AfterToolResult,
+        ApprovalRequest,
+        AwaitingInput,
+        DriverSnapshot,
+        Finished,
+    )
     from treadle.core.transcript.content import Document, Image, Text
     from treadle.core.transcript.items import AssistantItem, UserItem
     from treadle.core.transcript.transcript import Transcript
@@ -44,6 +50,7 @@ __all__ = [
     "CacheRequest",
     "Document",
     "Driver",
+    "DriverSnapshot",
     "Finished",
     "Image",
     "ModelError",
@@ -81,6 +88,7 @@ __getattr__, __dir__ = lazy_exports(
         "CacheRequest": "core.contracts.model",
         "Document": "core.transcript.content",
         "Driver": "core.loop.driver",
+        "DriverSnapshot": "core.steps",
         "Finished": "core.steps",
         "Image": "core.transcript.content",
         "ModelError": "core.errors",

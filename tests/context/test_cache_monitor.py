@@ -10,7 +10,13 @@ import msgspec
 import pytest
 
 from treadle import Agent, Transcript, Usage
-from treadle.context.cache_monitor import CacheMonitor, describe_first_change
+from treadle.context.cache_monitor import (
+    CacheMonitor,
+    HeadLog,
+    describe_first_change,
+    describe_head_change,
+    make_head,
+)
 from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Verdict
@@ -19,7 +25,7 @@ from treadle.core.events import Notified
 from treadle.core.loop.config import AllowAll
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, to_user_item
-from treadle.core.transcript.entries import Intent
+from treadle.core.transcript.entries import HeadRecorded, Intent, fold_entries
 from treadle.models import Anthropic, Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
@@ -75,6 +81,64 @@ async def test_a_broken_cache_is_told_once_with_what_it_cost():
         "the prompt cache broke: line 1 of the instructions changed to 'Be long.'; "
         "about 100,000 tokens are sent uncached (+$1.15)"
     ]
+
+
+HEAD = make_head("m", request())
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        (request("ab"), ""),
+        (request(tools=(ONE, TWO)), "the tool two was added since the session was last used"),
+        (request(tools=()), "the tool one was removed since the session was last used"),
+        (
+            request(tools=(ToolSpec("one", "e", {}),)),
+            "the definitions of the tools changed since the session was last used",
+        ),
+        (request(system="t"), "the instructions changed since the session was last used"),
+    ],
+)
+def test_what_changed_between_two_processes_is_named(new: ModelRequest, words: str):
+    assert describe_head_change(HEAD, make_head("m", new)) == words
+    assert describe_head_change(HEAD, make_head("other", new)) == ""
+
+
+async def test_a_cache_that_another_process_breaks_is_told_with_its_price_and_the_head_is_logged():
+    card = ModelCard("m", input_price=10.0, cache_read_price=1.0, cache_write_price=12.5)
+    store = MemoryStore()
+
+    async def use(thinking: str, tokens: int) -> list[str]:
+        view = fold_entries(store.durable)
+        log = HeadLog("session", store.append, view.request_head, tokens)
+        model = CacheMonitor(Scripted(["x", "y"], card=card), log)
+        witness = RecordingObserver()
+        agent = Agent(model, observers=[witness], options=ModelOptions(thinking=thinking))
+        driver = agent.start(view=view, store=store, input="a")
+        await driver.next()
+        driver.submit("b")
+        await driver.next()
+        await driver._log.flush()
+        return [event.text for event in witness.events_of(Notified)]
+
+    assert await use("low", 0) == []
+    assert await use("low", 100_000) == []
+    assert await use("high", 100_000) == [
+        "the prompt cache broke: thinking changed from low to high; "
+        "about 100,000 tokens are sent uncached (+$1.15)"
+    ]
+    heads = [entry for entry in store.durable if isinstance(entry, HeadRecorded)]
+    assert [head.thinking for head in heads] == ["low", "high"]  # one for each change
+
+
+async def test_a_child_agent_does_not_write_its_head_into_the_log_of_its_parent():
+    saved: list[HeadRecorded] = []
+    task = ("task", {"description": "work", "prompt": "child"})
+    model = CacheMonitor(Scripted([Say(calls=[task]), "found", "done"]), HeadLog("s", saved.append))
+    driver = Agent(model, subagents=[]).start(input="go", session_id="s")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    assert [head.tools for head in saved] == [("task",)]
 
 
 async def test_a_tool_that_comes_late_is_announced_and_called_without_touching_the_list():

@@ -388,7 +388,7 @@ def compare_states(driver: Driver, view: View) -> None:
     """What the driver has in memory, and what the log says."""
     state = driver._session.state
     open_calls = _open_call_ids(driver.transcript)
-    logged = [item for item, is_logged in driver._inbox._queue if is_logged]
+    logged = [waiting.item for waiting in driver._inbox.waiting if waiting.is_logged]
     pairs: dict[str, tuple[Any, Any]] = {
         "transcript": (list(driver.transcript), list(view.transcript)),
         "history": (list(driver.history), list(view.history or view.transcript)),

@@ -402,6 +402,46 @@ def test_the_cache_can_be_left_out_or_kept_for_an_hour():
     assert hour.count("'ttl': '1h'") == 3
 
 
+@pytest.mark.parametrize("length", [4, 400])
+def test_breakpoints_of_a_cache_request_replace_the_ones_at_the_end(length: int):
+    transcript = Transcript()
+    for number in range(length):
+        reply = AssistantItem((Text(f"a{number}"),), "end_turn", "m")
+        transcript = transcript.extend([to_user_item(f"q{number}"), reply])
+    transcript = transcript.append(to_user_item("last"))
+    plain = body(asked(transcript, system="s", cache=CacheRequest(enabled=False)))
+
+    def marked(*breakpoints: int) -> list[int]:
+        request = asked(transcript, system="s", cache=CacheRequest(breakpoints=breakpoints))
+        sent = body(request)
+        found = [
+            n for n, m in enumerate(sent["messages"]) if m["content"][-1].pop("cache_control", 0)
+        ]
+        assert sent["messages"] == plain["messages"]
+        return found
+
+    assert marked(2) == [2]
+    assert marked(3) == [2]  # a reply has no mark: the input before it
+    assert marked(0, 2, 6) == [2, 6]  # there is room for two
+    assert marked(len(transcript) + 5) == [len(transcript) - 1]
+
+
+def test_a_task_budget_is_sent_only_to_models_that_have_one():
+    request = asked(options=ModelOptions(task_budget=50_000, thinking="high"))
+    config = body(request, "claude-opus-5")["output_config"]
+    assert config == {"effort": "high", "task_budget": {"type": "tokens", "total": 50_000}}
+    assert headers(request, "claude-opus-5")["anthropic-beta"] == "task-budgets-2026-03-13"
+    assert "task_budget" not in str(body(request, "claude-sonnet-5"))
+    assert "anthropic-beta" not in headers(request, "claude-sonnet-5")
+    assert "task_budget" not in card_for("anthropic/claude-opus-5-preview").abilities
+
+
+def test_only_the_user_id_of_the_metadata_is_sent():
+    assert "metadata" not in body(asked(metadata={"job": 3}))
+    sent = body(asked(metadata={"job": 3, "user_id": "u" * 300}))
+    assert sent["metadata"] == {"user_id": "u" * 256}
+
+
 def test_the_head_is_encoded_again_only_when_it_changed():
     speaker = codec()
     transcript = Transcript([to_user_item("hi")])

@@ -488,3 +488,11 @@ def test_a_history_may_begin_with_a_reply_and_hold_a_table():
     table = UserItem((Document("text/csv", b"a,b"),))
     reply, message = items_sent(AssistantItem((Text("Hello."),)), table)
     assert (reply["role"], message["content"][0]["filename"]) == ("assistant", "document.csv")
+
+
+def test_metadata_is_sent_as_short_texts():
+    assert "metadata" not in sent(to_user_item("hi"))
+    many = {f"key{number}": number for number in range(20)}
+    values = sent(to_user_item("hi"), metadata={"user": "u7", "dry": True, **many})["metadata"]
+    assert len(values) == 16
+    assert (values["user"], values["dry"], values["key0"]) == ("u7", "true", "0")

@@ -315,3 +315,12 @@ def test_recording_needs_a_model_and_a_known_mode(tmp_path):
         Recorded(None, tmp_path / "x.jsonl")
     with pytest.raises(ValueError, match="not 'listen'"):
         Recorded(Scripted([]), tmp_path / "x.jsonl", mode="listen")  # type: ignore[arg-type]
+
+
+async def test_a_replay_may_have_other_metadata_than_the_recording(tmp_path):
+    path = tmp_path / "talk.jsonl"
+    agent = Agent(Recorded(Scripted(["hello"]), path, mode="record"))
+    await agent.run("hi", metadata={"job": 1})
+    replay = Recorded(Scripted([]), path, mode="replay")
+    replayed = await Agent(replay).run("hi", metadata={"job": 2})
+    assert replayed.text == "hello"

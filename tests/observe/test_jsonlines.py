@@ -41,7 +41,7 @@ def sample(kind: type[Event]) -> Event:
             given.append(to_user_item("hello"))
         elif field.type in SAMPLES:
             given.append(SAMPLES[field.type])
-        elif field.name in ("added", "removed"):
+        elif field.name in ("added", "removed", "call_ids"):
             given.append(("a", "b"))
         else:
             given.append(get_args(field.type)[0])

@@ -57,7 +57,8 @@ def items(draw: st.DrawFn) -> Entry:
     content = draw(texts())
     match draw(st.sampled_from(["user", "reply", "result", "notice", "summary"])):
         case "user":
-            return ItemAdded(UserItem(content))
+            metadata = draw(st.sampled_from([None, {"job": 1}, {"user": "ü"}]))
+            return ItemAdded(UserItem(content, metadata=metadata))
         case "reply":
             return ItemAdded(AssistantItem((*content, ToolCall(draw(names), "bash", "{}"))))
         case "result":
@@ -139,3 +140,13 @@ async def test_fault_23_a_view_too_long_for_any_model_keeps_its_newest_part_whol
     old = view.transcript[2]
     assert isinstance(old, ToolResultItem)
     assert "session log has them" in old.text
+
+
+async def test_the_metadata_of_a_long_message_is_part_of_its_open_turn(tmp_path: Path) -> None:
+    for size in (3, 2_000, 90_000, 2_000_000):
+        message = UserItem((Text("x" * size),), metadata={"job": size})
+        place = tmp_path / str(size)
+        await written(place, [TurnBegan("turn-1"), ItemAdded(message)])
+        view = ViewLoader(JournalReader(place)).load()
+        assert view.turn_progress.metadata == {"job": size}
+        assert view.transcript[0] == message

@@ -28,22 +28,24 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, LoopError
-from treadle.core.events import TurnResult
+from treadle.core.events import Caller, TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import (
     ApprovalRequest,
     AwaitingInput,
     Denial,
+    DriverSnapshot,
     Finished,
     PendingApproval,
     UserInput,
 )
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.items import Item
+from treadle.core.transcript.items import Item, Metadata, to_user_item
 from treadle.core.transcript.repair import repair_view
 from treadle.core.transcript.transcript import Transcript
 from treadle.policy.budgets import RoundLimit
@@ -96,6 +98,8 @@ class Agent:
         open_store: OpenStore | None = None,
         depth: int = 0,
         role: str = "",
+        caller: Caller = "library",
+        task_manager: MakeTaskManager | None = None,
         structured_output: StructuredOutput | None = None,
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
@@ -127,6 +131,8 @@ class Agent:
             observers=tuple(observers),
             workspace=workspace,
             agent_type=role,
+            caller=caller,
+            task_manager=task_manager,
             clock=clock or RealClock(),
             services=services if services is not None else {},
             save_output=keep_output,
@@ -153,19 +159,26 @@ class Agent:
         view: View | None = None,
         store: Store | None = None,
         session_id: str | None = None,
+        metadata: Metadata | None = None,
+        snapshot: DriverSnapshot | None = None,
     ) -> Driver:
         """The loop itself: call `next()` on it.
 
         A `transcript` from elsewhere is repaired first, and logged as a new session if there is a
-        `store`; `view`, loaded from a session's log, is used as it is.
+        `store`; `view`, loaded from a session's log, is used as it is. A `snapshot` of another
+        driver is continued with its session id; with a `store`, in the new session of that store.
+        `metadata` belongs to `input`, see `Driver.submit`.
         """
-        if transcript is not None:
+        if snapshot is not None:
+            view = repair_view(snapshot.view)
+            session_id = session_id or (None if store is not None else snapshot.session_id)
+        elif transcript is not None:
             view = repair_view(View(transcript=Transcript(transcript)))
         driver = Driver(self.config, session_id=session_id, view=view, store=store)
-        if transcript is not None:
+        if transcript is not None or snapshot is not None:
             driver.log_transcript()
         if input is not None:
-            driver.submit(input)
+            driver.submit(input, metadata=metadata)
         return driver
 
     async def run(
@@ -175,11 +188,14 @@ class Agent:
         output: object | None = None,
         output_retries: int = 2,
         store: Store | None = None,
+        metadata: Metadata | None = None,
     ) -> Result:
         """One prompt with a new history. A provider's failure is raised as its error.
 
         With `output`, a type or a JSON schema, the answer is an instance of it: `result.output`.
+        `metadata` goes into the requests and into `result.turn.metadata`; no model reads it.
         """
+        prompt = to_user_item(prompt, metadata)
         if output is not None:
             return await self._run_structured(prompt, output, output_retries, store)
         driver = self.start(input=prompt, store=store)
@@ -198,6 +214,7 @@ class Agent:
         *,
         transcript: Transcript | Sequence[Item] | None = None,
         store: Store | None = None,
+        metadata: Metadata | None = None,
     ) -> Stream:
         """`async with agent.stream(prompt) as events`: the events of a run.
 
@@ -208,7 +225,7 @@ class Agent:
 
         async def open_driver() -> Driver:
             driver = await self._start_from(transcript, store)
-            driver.submit(prompt)
+            driver.submit(prompt, metadata=metadata)
             return driver
 
         async def drive(driver: Driver, wait: DecideApprovals) -> TurnResult:

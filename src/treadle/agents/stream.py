@@ -24,6 +24,7 @@ from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.items import Metadata
 
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 DriveTurn = Callable[[Driver, DecideApprovals], Awaitable[TurnResult]]
@@ -87,8 +88,9 @@ class Stream(BaseObserver):
         if self._run_task is not None:
             await asyncio.wait([self._run_task])
 
-    def steer(self, user_input: UserInput) -> None:
-        self.driver.steer(user_input)
+    def steer(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message for the agent at work; returns its id."""
+        return self.driver.steer(user_input, metadata=metadata)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         self.driver.interrupt(reason)

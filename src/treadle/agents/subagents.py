@@ -238,6 +238,7 @@ def make_child_settings(
         "policy": ReadOnlyPolicy(policy) if definition.mode == "plan" else policy,
         "observers": (),
         "role": definition.name,
+        "caller": "child",
         "structured_output": None,  # the child answers its parent in text
         **({"model": definition.model} if definition.model else {}),
     }

@@ -49,6 +49,9 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("small_model", "text", "model that summarizes long sessions (default: the model)"),
     Setting(
+        "tool_summaries", "boolean", "small_model sums up each round of tools in a line", (), "off"
+    ),
+    Setting(
         "thinking",
         "effort",
         "reasoning effort: low, medium, high, or a number of tokens",
@@ -91,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str = ""
     small_model: str = ""
+    tool_summaries: bool = False
     thinking: str = ""
     permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
     sandbox: Literal["required", "auto", "off"] = "auto"

@@ -2,12 +2,14 @@
 
 Providers cache the prefix of a request (tools, then system, then items) while it stays the same.
 The wrapper compares each request with the previous one of its session. When the prefix changed it
-notifies the user in one line: the first change, and the money lost.
+notifies the user in one line: the first change, and the money lost. The head of the last request
+(tools, system, thinking) is in the log, so the first request of a resumed session is compared too.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import zlib
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
@@ -16,6 +18,7 @@ from treadle.core.contracts.model import Model, ModelEvent, ModelNotified, Model
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.text import format_dollars, plural
+from treadle.core.transcript.entries import HeadRecorded
 from treadle.core.transcript.transcript import Transcript
 
 MAX_SESSIONS = 256
@@ -26,28 +29,59 @@ class _LastRequest(msgspec.Struct, frozen=True):
     cached_tokens: int  # that the provider may have cached
 
 
+class HeadLog(msgspec.Struct, frozen=True):
+    """The head of a session's last request, and where a new one is recorded. `cached_tokens` are
+    those that the provider may still have cached from an earlier process."""
+
+    session_id: str
+    save: Callable[[HeadRecorded], None]
+    last: HeadRecorded | None = None
+    cached_tokens: int = 0
+    is_unattended: bool = False
+
+
 class CacheMonitor(WrappedModel):
     """Watches the requests of the wrapped model."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, head_log: HeadLog | None = None) -> None:
         super().__init__(model)
         self._last: dict[str, _LastRequest] = {}
+        self._head_log = head_log
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        last = self._last.get(request.session_id)
-        if last is not None:
-            change = describe_first_change(last.request, request)
-            if change and last.cached_tokens:
-                loss = self._format_loss(last.cached_tokens)
-                yield ModelNotified(f"the prompt cache broke: {change}{loss}")
+        change, cached_tokens = self._find_change(request)
+        if change and cached_tokens:
+            loss = self._format_loss(cached_tokens)
+            yield ModelNotified(f"the prompt cache broke: {change}{loss}")
         async with open_stream(self._model, request) as events:
             async for event in events:
                 if isinstance(event, Reply):
                     self._save_last(request, event.item.usage.total_input)
                 yield event
 
+    def _find_change(self, request: ModelRequest) -> tuple[str, int]:
+        """What broke the cached prefix, and how many tokens it has."""
+        last, log = self._last.get(request.session_id), self._head_log
+        if last is not None:
+            return describe_first_change(last.request, request), last.cached_tokens
+        if log is None or log.last is None or request.session_id != log.session_id:
+            return "", 0
+        return describe_head_change(log.last, make_head(self.name, request)), log.cached_tokens
+
+    def _save_head(self, request: ModelRequest, last: _LastRequest | None) -> None:
+        """Record the head if it is another one; usually once in a session."""
+        log = self._head_log
+        if log is None or request.session_id != log.session_id:
+            return
+        if last is not None and _has_same_head(last.request, request):
+            return
+        head = make_head(self.name, request, log.is_unattended)
+        if head != log.last:
+            log.save(head)
+            self._head_log = msgspec.structs.replace(log, last=head)
+
     def _save_last(self, request: ModelRequest, cached: int) -> None:
-        self._last.pop(request.session_id, None)
+        self._save_head(request, self._last.pop(request.session_id, None))
         self._last[request.session_id] = _LastRequest(request, cached)
         while len(self._last) > MAX_SESSIONS:
             self._last.pop(next(iter(self._last)))
@@ -60,6 +94,43 @@ class CacheMonitor(WrappedModel):
         full_price = max(card.input_price, card.cache_write_price or 0.0)
         loss = tokens * (full_price - card.cache_read_price) / 1e6
         return f"{text} (+{format_dollars(loss)})" if loss > 0 else text
+
+
+def make_head(model: str, request: ModelRequest, is_unattended: bool = False) -> HeadRecorded:
+    tools = [(tool.name, tool.description, tool.schema) for tool in request.tools]
+    return HeadRecorded(
+        model,
+        zlib.crc32(request.system.encode("utf-8", "replace")),
+        tuple([tool.name for tool in request.tools]),
+        zlib.crc32(msgspec.json.encode(tools)),
+        request.options.thinking,
+        is_unattended,
+    )
+
+
+def _has_same_head(old: ModelRequest, new: ModelRequest) -> bool:
+    has_same_tools = old.tools is new.tools or old.tools == new.tools
+    has_same_thinking = old.options.thinking == new.options.thinking
+    return has_same_tools and has_same_thinking and old.system == new.system
+
+
+def describe_head_change(old: HeadRecorded, new: HeadRecorded) -> str:
+    """What differs from the request of an earlier process. Another model has another cache, as the
+    user knows."""
+    if old.model != new.model:
+        return ""
+    added = [name for name in new.tools if name not in old.tools]
+    removed = [name for name in old.tools if name not in new.tools]
+    since = "since the session was last used"
+    if added:
+        return f"the tool {added[0]} was added {since}"
+    if removed:
+        return f"the tool {removed[0]} was removed {since}"
+    if old.tools != new.tools or old.definitions != new.definitions:
+        return f"the definitions of the tools changed {since}"
+    if old.system != new.system:
+        return f"the instructions changed {since}"
+    return _describe_thinking_change(old.thinking, new.thinking)
 
 
 def describe_first_change(old: ModelRequest, new: ModelRequest) -> str:

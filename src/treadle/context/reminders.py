@@ -3,6 +3,7 @@
     changed_files    a file that the session read or wrote has changed on disk
     memory           a memory file changed, or one applies to the folder of the work
     mode             the session is in plan mode, or the user changed the permission mode
+    attendance       the user can answer questions now, or cannot any more
     open_todos       the todo list is stale, or has open entries when the model wants to stop
 
 Each change gives one notice at the end of the view, so the cached prefix of the request stays
@@ -24,6 +25,7 @@ from typing import Any
 
 from treadle.context.compaction.pins import TODO_TOOLS, list_open_todos
 from treadle.context.memory import Memory, MemoryFile, read_nested_memory, reread_changed
+from treadle.context.prompt import UNATTENDED_INSTRUCTION
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError
@@ -51,12 +53,19 @@ ListSessionPaths = Callable[[str], Sequence[Path]]  # by session id
 ListSessionMemory = Callable[[str], Sequence[MemoryFile]]
 
 
+ATTENDED_TEXT = (
+    "The user reads your replies from now on and can answer questions: ask them in your reply."
+)
+
+
 class Reminders:
     """The mutator. Its `stop_hook` also reminds of open todos when the model wants to stop.
 
     changed_files(session)    paths that changed since the session last saw them, each change once
     changed_memory(session)   memory files whose current text is not in the prompt
     mode()                    the current permission mode
+    is_attended               whether the user can answer questions; `began_attended`: whether the
+                              instructions assume so
     """
 
     def __init__(
@@ -65,8 +74,12 @@ class Reminders:
         changed_files: ListSessionPaths | None = None,
         changed_memory: ListSessionMemory | None = None,
         mode: Callable[[], str] | None = None,
+        is_attended: bool = True,
+        began_attended: bool = True,
         todo_rounds: int = TODO_ROUNDS,
     ) -> None:
+        self._is_attended = is_attended
+        self._began_attended = began_attended
         self._changed_files = changed_files
         self._changed_memory = changed_memory
         self._mode = mode
@@ -86,6 +99,7 @@ class Reminders:
         view = _index_notices(context.transcript)
         due = [
             *self._mode_notices(view),
+            *self._attendance_notices(view),
             *self._memory_notices(view, context.session_id),
             *self._file_notices(context.session_id),
             *self._todo_notices(view, context.session_id),
@@ -101,6 +115,11 @@ class Reminders:
         known_mode = self._initial_mode if last is None else last.get("mode")
         is_known = mode == known_mode and not (last is None and mode == "plan")
         return [] if is_known else [make_mode_notice(mode)]
+
+    def _attendance_notices(self, view: _NoticeIndex) -> list[Item]:
+        last = view.last_data("attendance")
+        known = self._began_attended if last is None else last.get("attended")
+        return [] if known == self._is_attended else [make_attendance_notice(self._is_attended)]
 
     def _memory_notices(self, view: _NoticeIndex, session_id: str) -> list[Item]:
         files = self._changed_memory(session_id) if self._changed_memory is not None else ()
@@ -240,6 +259,12 @@ class ChangedMemory:
 
 
 # --- the notices -----------------------------------------------------------------------------
+
+
+def make_attendance_notice(is_attended: bool) -> NoticeItem:
+    """Instead of other instructions, which would break the prompt cache."""
+    text = ATTENDED_TEXT if is_attended else UNATTENDED_INSTRUCTION
+    return NoticeItem(text, "attendance", data={"attended": is_attended})
 
 
 def make_mode_notice(mode: str) -> NoticeItem:

@@ -12,6 +12,7 @@
     │   ├── AccessDenied           401, 403: the key is missing, wrong or not allowed
     │   ├── QuotaExhausted         the account has no credit left
     │   ├── UnknownModel           404
+    │   ├── CacheUnsupported       a prompt cache is required, and the model has none
     │   ├── EmptyReply             the reply was empty, also at the second attempt
     │   └── OutputMismatch         the answer does not fit the requested type
     ├── LoopError                  the driver was used wrongly, or a mutator is wrong
@@ -35,7 +36,7 @@ provider to these (models/provider_base/error_mapping.py); only models raise Mod
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 WorkspaceErrorKind = Literal["other", "not_found", "is_folder", "not_folder", "bad_cwd"]
 
@@ -129,6 +130,10 @@ class UnknownModel(ModelError):
     """The provider does not know this model."""
 
 
+class CacheUnsupported(ModelError):
+    """The request requires a prompt cache, and the model has none; nothing was sent."""
+
+
 class EmptyReply(ModelError):
     """The reply was empty, also at the second attempt."""
 
@@ -166,15 +171,20 @@ class LawBroken(LoopError):
 
 
 class ToolError(TreadleError):
-    """Raised by a tool; the model reads the message as an error result."""
+    """Raised by a tool; the model reads the message as an error result, whose data is `data`."""
+
+    data: dict[str, Any] | None = None
 
 
 class AuthRequired(ToolError):
     """The server of the tool needs a login; the host does that outside of the turn."""
 
-    def __init__(self, server: str, message: str) -> None:
+    def __init__(self, server: str, message: str, *, url: str = "", challenge: str = "") -> None:
         super().__init__(message)
         self.server = server
+        self.url = url
+        self.challenge = challenge  # the server's own words
+        self.data = {"auth_required": {"server": server, "url": url, "challenge": challenge}}
 
 
 class StoreError(TreadleError):

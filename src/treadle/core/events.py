@@ -3,8 +3,9 @@
     RunStarted
       TurnStarted                                       once per turn
         InputAccepted*                                  the first message, and each steered one
+        (MessageQueued (InputAccepted | MessageDropped))*   a message that arrives meanwhile
         ┌ RequestStarted                                once per model call
-        │   (TextDelta | ThinkingDelta | ToolCallBegan | ToolCallDelta)*
+        │   (PartBegan (TextDelta | ThinkingDelta)* PartCommitted | ToolCallBegan ToolCallDelta*)*
         │   (RetryScheduled ReplyDiscarded?)*           the attempt failed and is discarded
         │   ToolCallRequested*                          once per call, when it is complete
         │ UsageUpdated
@@ -14,8 +15,9 @@
         └ repeated while the model calls tools
       TurnFinished | RunFailed                          exactly one, always last
 
-    WarningRaised, Notified, ModelChanged, ToolsChanged, ChildEvent and LoopContinued may come
-    anywhere in between. A pure call may start, and finish, while its reply is still streaming.
+    WarningRaised, Notified, ModelChanged, ToolsChanged, AuthenticationRequired, ToolsSummarized,
+    ChildEvent and LoopContinued may come anywhere in between. A pure call may start, and finish,
+    while its reply is still streaming.
 
 Each event has the id of the session and of the turn, and a number that only grows. This module
 holds values only; contracts/observer.py says how they are received.
@@ -28,12 +30,22 @@ from typing import Literal
 import msgspec
 
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.items import AssistantItem, CallOutcome, Item, NoticeItem, UserItem
+from treadle.core.transcript.items import (
+    AssistantItem,
+    CallOutcome,
+    Item,
+    Metadata,
+    NoticeItem,
+    UserItem,
+)
 from treadle.core.transcript.usage import Usage
 
 TerminalReason = Literal[
     "end_turn", "max_turns", "aborted", "budget_exceeded", "goal_not_met", "refused", "error"
 ]
+
+# Who runs the agent: a program, the terminal, a run without a user, or a parent agent.
+Caller = Literal["library", "terminal", "headless", "child"]
 
 PREVIEW_CHARS = 200
 
@@ -45,14 +57,15 @@ def preview(text: str) -> str:
 
 class TurnResult(msgspec.Struct, frozen=True):
     """How a turn ended. `items` are the items that it added to the transcript, `usage` is that of
-    its own model calls, `child_usage` that of the child agents that it started."""
+    its own model calls, `child_usage` that of the child agents that it started. `metadata` is the
+    caller's, with what the engine adds about the end (`detail`, `interrupted`, ...)."""
 
     turn_id: str
     reason: TerminalReason
     items: tuple[Item, ...] = ()
     usage: Usage = Usage()
     rounds: int = 0
-    metadata: dict[str, str | int | float | bool] = {}
+    metadata: Metadata = {}
     error: BaseException | None = None
     child_usage: Usage = Usage()
 
@@ -102,14 +115,43 @@ class RunStarted(Event, frozen=True, tag="run_started"):
 class TurnStarted(Event, frozen=True, tag="turn_started"):
     """A turn started with a user message, or an unfinished turn was resumed."""
 
+    caller: Caller = "library"
+
+
+class MessageQueued(Event, frozen=True, tag="message_queued"):
+    """A message arrived while the agent is working. InputAccepted with the same id tells when it
+    entered the transcript, MessageDropped that it will not."""
+
+    message_id: str
+    item: UserItem
+
+
+class MessageDropped(Event, frozen=True, tag="message_dropped", gc=False):
+    message_id: str
+    reason: Literal["withdrawn", "refused"]  # by the host, or by a hook
+
 
 class InputAccepted(Event, frozen=True, tag="input_accepted"):
     item: UserItem
+    message_id: str = ""
 
 
 class RequestStarted(Event, frozen=True, tag="request_started"):
     model: str
     attempt: int = 1
+
+
+class PartBegan(Event, frozen=True, tag="part_began", gc=False):
+    """A text or a thinking part of the reply begins; its deltas follow. A call begins with
+    ToolCallBegan."""
+
+    kind: Literal["text", "thinking"]
+
+
+class PartCommitted(Event, frozen=True, tag="part_committed", gc=False):
+    """The part that began last is complete. ReplyDiscarded voids it too."""
+
+    kind: Literal["text", "thinking"]
 
 
 class TextDelta(Event, frozen=True, tag="text_delta", gc=False):
@@ -149,7 +191,7 @@ class ReplyDiscarded(Event, frozen=True, tag="reply_discarded", gc=False):
 
 
 class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):
-    """A fallback model is used from now on."""
+    """Another model is used from now on: a fallback, or the one that the host chose."""
 
     old: str
     new: str
@@ -197,6 +239,16 @@ class ToolFinished(Event, frozen=True, tag="tool_finished", gc=False):
     outcome: CallOutcome = "finished"
 
 
+class AuthenticationRequired(Event, frozen=True, tag="authentication_required", gc=False):
+    """A call failed because its server needs a login. The host gives it to the server, outside of
+    the turn; the next call connects again."""
+
+    call_id: str
+    server: str
+    url: str
+    challenge: str  # of the server
+
+
 class ToolDetached(Event, frozen=True, tag="tool_detached", gc=False):
     """The call continues in the background as a task; its result tells the model."""
 
@@ -216,6 +268,13 @@ class ChildEvent(Event, frozen=True, tag="child_event"):
 
     call_id: str
     child: Event
+
+
+class ToolsSummarized(Event, frozen=True, tag="tools_summarized"):
+    """One line of a small model about the last calls (context/tool_summaries.py)."""
+
+    text: str
+    call_ids: tuple[str, ...]
 
 
 class ToolsChanged(Event, frozen=True, tag="tools_changed"):

@@ -16,11 +16,14 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access, Preview
+from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.events import TurnResult
 from treadle.core.transcript.content import Arguments, ToolCall, UserContent
-from treadle.core.transcript.entries import DecidedBy
-from treadle.core.transcript.items import NoticeItem, ToolResultItem, UserItem
+from treadle.core.transcript.entries import DecidedBy, View
+from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
+
+SNAPSHOT_VERSION = 1
 
 UserInput = str | UserItem | UserContent | tuple[UserContent, ...]
 
@@ -28,7 +31,7 @@ UserInput = str | UserItem | UserContent | tuple[UserContent, ...]
 class AwaitingInput(msgspec.Struct, frozen=True):
     """There is no input. Calling next() again without input returns this again."""
 
-    submit: Callable[[UserInput], None]
+    submit: Callable[[UserInput], str]
 
 
 class PendingApproval(msgspec.Struct, frozen=True):
@@ -102,7 +105,7 @@ class AfterToolResult(msgspec.Struct, frozen=True):
     """A tool round is over and the model is about to be asked again."""
 
     results: tuple[ToolResultItem, ...]
-    submit: Callable[[UserInput], None]
+    submit: Callable[[UserInput], str]
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -114,9 +117,50 @@ class Finished(msgspec.Struct, frozen=True):
 Step = AwaitingInput | ApprovalRequest | AfterToolResult | Finished
 
 
+class QueuedMessage(msgspec.Struct, frozen=True):
+    """A message that waits for its place in the transcript."""
+
+    id: str
+    item: UserItem
+
+
 class DriverSnapshot(msgspec.Struct, frozen=True):
-    """A copy of what a driver holds; changing it changes nothing."""
+    """What a driver holds at one moment; it does not change. `agent.start(snapshot=...)` continues
+    from it, also in another process: `to_json` and `from_json` keep everything."""
 
     session_id: str
-    transcript: Transcript
-    pending_input: tuple[UserItem | NoticeItem, ...]
+    view: View
+    version: int = SNAPSHOT_VERSION
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.view.transcript
+
+    @property
+    def pending_input(self) -> tuple[UserItem | NoticeItem, ...]:
+        return self.view.queued
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self, enc_hook=_encode_transcript)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> DriverSnapshot:
+        """Raises StoreError if the data is not a snapshot, or of a newer version."""
+        try:
+            snapshot = msgspec.json.decode(data, type=cls, dec_hook=_decode_transcript)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"this is not a snapshot of a driver: {error}") from error
+        if snapshot.version > SNAPSHOT_VERSION:
+            found, known = snapshot.version, SNAPSHOT_VERSION
+            raise SessionTooNew(f"the snapshot has version {found}; this program reads {known}")
+        return snapshot
+
+
+def _encode_transcript(value: object) -> list[Item]:
+    if isinstance(value, Transcript):
+        return list(value)
+    raise NotImplementedError(f"a snapshot cannot hold {type(value).__name__}")
+
+
+def _decode_transcript(kind: type, value: object) -> Transcript:
+    return Transcript(msgspec.convert(value, list[Item]))

@@ -40,6 +40,7 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.errors import ConfigError, ModelError
+from treadle.core.transcript.items import Item, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.secret_redactor import SecretRedactor
 
@@ -182,6 +183,8 @@ class Cassette:
         shown = {"system": request.system, "tools": tools, "options": request.options}
         shown["quarantine"] = sorted(request.quarantine)
         clean: Json = self._redactor.redact_value(msgspec.to_builtins(shown))
+        if request.options.task_budget is None:
+            del clean["options"]["task_budget"]  # recordings of earlier versions do not have it
         clean["items"] = self._item_values(request.transcript)
         return clean
 
@@ -189,7 +192,7 @@ class Cassette:
         """The items as JSON values without secrets; each is converted once."""
         values: list[Json] = transcript.cache.setdefault(self, [])
         new = transcript[len(values) :]
-        values += [self._redactor.redact_value(msgspec.to_builtins(item)) for item in new]
+        values += [self._redactor.redact_value(_encode_item(item)) for item in new]
         return values[: len(transcript)]
 
     def _append_line(self, line: Json) -> None:
@@ -234,6 +237,14 @@ def _is_json(line: bytes) -> bool:
     except msgspec.DecodeError:
         return False
     return True
+
+
+def _encode_item(item: Item) -> Json:
+    """What the model sees of it: metadata may be other at the replay."""
+    values: Json = msgspec.to_builtins(item)
+    if isinstance(item, UserItem):
+        values.pop("metadata", None)
+    return values
 
 
 def _compute_fingerprint(request: Json) -> str:

@@ -147,6 +147,7 @@ def test_a_command_gets_the_fields_that_scripts_know():
         "permission_mode": "ask",
         "hook_event_name": "PreToolUse",
         "turn_id": "t1",
+        "caller": "library",
         "tool_name": "Bash",
         "tool_input": {"command": "ls \ud800"},
         "tool_use_id": "c1",

@@ -377,3 +377,9 @@ async def test_a_secret_is_not_written_and_every_line_stays_readable(
         reply.calls[0].raw,
     )
     assert resume(tmp_path / "s").damage == ()
+
+
+def test_a_secret_in_the_metadata_of_a_message_is_not_written():
+    entry = ItemAdded(to_user_item("hi", {"key": "sk-1234567", "job": 3}))
+    written = EntryRedactor(["sk-1234567"]).redact(entry)
+    assert written == ItemAdded(to_user_item("hi", {"key": "[redacted]", "job": 3}))

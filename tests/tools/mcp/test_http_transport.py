@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from tests.tools.mcp.helpers import Log, call, served, workspace
+from treadle import Agent, Finished
 from treadle.core.errors import AuthRequired, ToolError
+from treadle.core.events import AuthenticationRequired
+from treadle.core.transcript import ToolResultItem
+from treadle.models import Say, Scripted
+from treadle.models.scripted import ScriptElement
+from treadle.testing.observers import RecordingObserver
 from treadle.tools.mcp import McpServer
 
 SDK = str(Path(__file__).with_name("sdk_server.py"))
@@ -124,6 +130,47 @@ async def test_a_server_that_wants_a_login_waits_for_it():
         await log.until("login", after=len(log.seen))
         given["Authorization"] = "Bearer k3"
         assert (await call(server, "hello")).content == "hello from afar"
+
+
+async def test_the_host_answers_a_login_outside_of_the_turn_and_the_next_call_connects():
+    web = Web()
+    seen = RecordingObserver()
+    script: list[ScriptElement] = [
+        Say(calls=[("mcp__far__hello", {})]),
+        "No login.",
+        Say(calls=[("mcp__far__hello", {})]),
+        "Done.",
+    ]
+    async with web.open() as url, far(url) as (server, _):
+        assert await server.wait_ready()
+        driver = Agent(Scripted(script), [server]).start(input="say hello")
+        driver.watch(seen)
+        web.key = "Bearer k9"
+        await driver.next()
+        assert isinstance(await driver.next(), Finished)
+        needs = {"server": "far", "url": url, "challenge": 'Bearer realm="here"'}
+        failed = driver.transcript[2]
+        assert isinstance(failed, ToolResultItem)
+        assert failed.data == {"auth_required": needs}
+        (event,) = [one for one in seen.events if isinstance(one, AuthenticationRequired)]
+        assert (event.call_id, event.server, event.url) == (failed.call_id, "far", url)
+
+        assert not await server.authenticate(token="wrong")
+        assert await server.authenticate(token="k9")
+        driver.submit("again")
+        await driver.next()
+        await driver.next()
+        result = driver.transcript[-2]
+        assert isinstance(result, ToolResultItem)
+        assert result.text == "hello from afar"
+
+
+async def test_a_new_login_replaces_the_connection_that_is_up():
+    web = Web()
+    async with web.open() as url, far(url) as (server, _):
+        assert await server.wait_ready()
+        assert await server.authenticate({"X-Key": "one"})
+        assert web.seen[-1]["x-key"] == "one"
 
 
 async def test_a_session_that_was_forgotten_is_begun_anew():

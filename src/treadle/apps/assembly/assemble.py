@@ -37,11 +37,12 @@ from treadle.apps.assembly.sessions import (
     create_child_store,
     get_outputs_dir,
     get_session_dir,
+    make_head_log,
     make_output_saver,
     open_session,
 )
 from treadle.apps.settings import Settings, treadle_home
-from treadle.context.cache_monitor import CacheMonitor
+from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.context.compaction import Compactor
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook
@@ -172,6 +173,10 @@ async def build_agent(
     small_model = _create_small_model(settings)
     _check_prompt_length(options.prompt_chars, model)
     store, view, session_notes = open_session(options.resume, folder, secrets)
+    # A resumed session keeps the tools and instructions that it began with: other ones would break
+    # the provider's cache. A notice tells the model that the user can answer now, or cannot.
+    head = view.request_head if view is not None else None
+    began_attended = can_ask if head is None or is_small else not head.is_unattended
     notes = [model_summary, *settings.notes, *folder_notes, *rule_notes, *session_notes]
 
     async with AsyncExitStack() as on_error:
@@ -205,11 +210,19 @@ async def build_agent(
         model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
 
         # Tools: built-in, then MCP servers and skills
-        builtin = _make_builtin_tools(model, workspace, policy, can_ask=can_ask)
+        builtin = _make_builtin_tools(model, workspace, policy, can_ask=began_attended)
         if view is not None:
             builtin.restore_cwd(store.session_id, view.transcript)
         tools: list[ToolLike] = [redact_source(builtin, secrets)]
         mutators: list[Mutator] = [Compactor(small_model or model)]
+        if settings.tool_summaries and small_model is None:
+            notes.append(
+                "tool_summaries has no effect: set small_model, the model that writes them"
+            )
+        elif settings.tool_summaries and small_model is not None:
+            from treadle.context.tool_summaries import ToolSummaries
+
+            mutators.append(ToolSummaries(small_model))
         extensions = discover_extensions(folder)
         notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
         servers: tuple[McpServer, ...] = ()
@@ -248,7 +261,7 @@ async def build_agent(
             folder,
             notes=notes,
             trusted=trusted,
-            interactive=can_ask,
+            attended=began_attended,
             mode=settings.permission_mode,
             added_folders=[Path(added) for added in settings.add_dir],
             tools=builtin.instructions(),
@@ -277,7 +290,14 @@ async def build_agent(
         )
         if not is_small:
             reminders = LazyReminders(
-                builtin, folder, memory, lambda: policy.mode, trusted=trusted, secrets=secrets
+                builtin,
+                folder,
+                memory,
+                lambda: policy.mode,
+                trusted=trusted,
+                secrets=secrets,
+                is_attended=can_ask,
+                began_attended=began_attended,
             )
             mutators.append(reminders)
             if not options.interactive:  # at a terminal the user sees the open todos, and decides
@@ -302,7 +322,12 @@ async def build_agent(
             structured_output = StructuredOutput(options.output_schema, model)
 
         agent = Agent(
-            _wrap_model(model, store, secrets, suspend=options.suspend),
+            _wrap_model(
+                model,
+                secrets,
+                make_head_log(store, view, is_unattended=not began_attended),
+                suspend=options.suspend,
+            ),
             tools,
             instructions=prompt.text,
             max_turns=settings.max_turns,
@@ -316,6 +341,7 @@ async def build_agent(
             options=model_options,
             keep_output=make_output_saver(outputs_dir),
             structured_output=structured_output,
+            caller="terminal" if options.interactive else "headless",
             **({} if is_small else _make_subagent_options(folder, trusted, store, notes)),
         )
         session = AgentSession(
@@ -372,16 +398,18 @@ def _check_prompt_length(chars: int, model: Model) -> None:
         )
 
 
-def _wrap_model(model: Model, store: Store, secrets: tuple[str, ...], *, suspend: bool) -> Model:
+def _wrap_model(
+    model: Model, secrets: tuple[str, ...], head_log: HeadLog, *, suspend: bool
+) -> Model:
     is_small = _is_small(model)
     if secrets:
         model = RedactingModel(model, secrets)
     if not is_small:
-        model = CacheMonitor(model)
+        model = CacheMonitor(model, head_log)
     if suspend:
         from treadle.apps.assembly.suspend import SuspendOnRateLimit
 
-        model = SuspendOnRateLimit(model, store.session_id)
+        model = SuspendOnRateLimit(model, head_log.session_id)
     return model
 
 

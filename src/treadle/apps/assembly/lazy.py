@@ -248,7 +248,11 @@ class LazyReminders:
         *,
         trusted: bool,
         secrets: tuple[str, ...] = (),
+        is_attended: bool = True,
+        began_attended: bool = True,
     ) -> None:
+        self._is_attended = is_attended
+        self._began_attended = began_attended
         self._builtin = builtin
         self._root = root
         self._memory = memory
@@ -276,6 +280,8 @@ class LazyReminders:
             changed_files=ChangedFiles(self._get_seen_files),
             changed_memory=lambda session_id: self._redact_files(memory(session_id)),
             mode=_start_with_mode(self._first_mode, self._mode),
+            is_attended=self._is_attended,
+            began_attended=self._began_attended,
         )
 
     def _redact_files(self, files: list[MemoryFile]) -> list[MemoryFile]:

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.context.prompt import SystemPrompt, build_prompt, describe_environment, read_section
+from treadle.context.prompt import (
+    UNATTENDED_INSTRUCTION,
+    SystemPrompt,
+    build_prompt,
+    describe_environment,
+    read_section,
+)
 from treadle.core.redaction import redact
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory
-
-UNATTENDED_INSTRUCTION = (
-    "The user cannot answer questions during this run: decide, and say at the end what you chose."
-)
 
 
 def build_system_prompt(
@@ -28,7 +30,7 @@ def build_system_prompt(
     *,
     notes: list[str],
     trusted: bool,
-    interactive: bool,
+    attended: bool,
     mode: str,
     added_folders: Sequence[Path] = (),
     tools: str = "",
@@ -39,11 +41,12 @@ def build_system_prompt(
 ) -> tuple[SystemPrompt, Memory | None]:
     """The prompt without secrets, and the memory in it if there is any.
 
-    It does not change during a session, so that it stays in the provider's cache.
+    It does not change during a session, so that it stays in the provider's cache. `attended`:
+    whether the user could answer questions when the session began.
     """
     # Other models get the mode as a notice, so that a change of it keeps the prompt as it is.
     extra = [read_section("plan")] if mode == "plan" and is_small else []
-    extra += [] if interactive or is_small else [UNATTENDED_INSTRUCTION]
+    extra += [] if attended or is_small else [UNATTENDED_INSTRUCTION]
     extra += [appended] if appended.strip() else []
     memory = None if is_small else _load_memory(root, trusted, notes)
     prompt = build_prompt(

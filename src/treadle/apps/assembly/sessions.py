@@ -6,17 +6,23 @@ Also where its long outputs and the sessions of its subagents are stored. Uses t
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.context.cache_monitor import HeadLog
 from treadle.core.contracts.store import Store
 from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.entries import NoticeShown, View
+from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
     from treadle.sessions.log.journal import Journal
+
+
+CACHE_SECONDS = 3600.0  # no provider keeps a prompt for longer without a request
 
 
 def open_session(
@@ -59,6 +65,22 @@ def load_earlier_usage(store: Store, view: View | None) -> Usage:
         own = summarize_session(session_dir).usage
     children = ChildSessions(Library().root).walk(session_dir)
     return sum((child.summary.usage for child in children), own)
+
+
+def make_head_log(store: Store, view: View | None, *, is_unattended: bool) -> HeadLog:
+    """Where the head of each request is recorded, with the last one of a resumed session."""
+    head = view.request_head if view is not None else None
+    reply = last_reply(view.transcript) if view is not None else None
+    cached_tokens = 0
+    if head is not None and reply is not None and _count_idle_seconds(store) < CACHE_SECONDS:
+        cached_tokens = reply.usage.total_input
+    return HeadLog(store.session_id, store.append, head, cached_tokens, is_unattended)
+
+
+def _count_idle_seconds(store: Store) -> float:
+    """How long ago the session was written."""
+    files = get_session_dir(store).glob("journal*.jsonl")
+    return time.time() - max([file.stat().st_mtime for file in files], default=0.0)
 
 
 def get_outputs_dir(store: Store) -> Path:

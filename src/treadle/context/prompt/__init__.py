@@ -19,6 +19,9 @@ from pathlib import Path
 import msgspec
 
 SECTION_DIR = Path(__file__).parent
+UNATTENDED_INSTRUCTION = (
+    "The user cannot answer questions during this run: decide, and say at the end what you chose."
+)
 
 
 class PromptSection(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from treadle.core.events import Caller
 from treadle.core.transcript.content import Arguments
 
 HookPoint = Literal[
@@ -48,6 +49,7 @@ class HookInput(msgspec.Struct, frozen=True):
     session_id: str
     turn_id: str
     data: Mapping[str, Any]
+    caller: Caller = "library"
 
 
 class Block(msgspec.Struct, frozen=True):

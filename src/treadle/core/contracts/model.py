@@ -12,18 +12,33 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import ConfigError
+from treadle.core.events import Caller
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.items import AssistantItem, Metadata
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
+MIN_TASK_BUDGET = 20_000
+
 
 class CacheRequest(msgspec.Struct, frozen=True):
-    """How the next request uses the provider's prompt cache."""
+    """How the next request uses the provider's prompt cache.
+
+    `breakpoints` are positions of items: the cache ends after these, instead of after the newest
+    input. A provider without breakpoints ignores them; Anthropic has room for the last two.
+    `required`: a model without a prompt cache is not called; the turn fails with CacheUnsupported.
+    """
 
     enabled: bool = True
     ttl: str = "5m"
     key: str = ""
+    breakpoints: tuple[int, ...] = ()
+    required: bool = False
+
+    def __post_init__(self) -> None:
+        if self.required and not self.enabled:
+            raise ConfigError("the cache request is both required and not enabled; choose one")
 
 
 class ModelOptions(msgspec.Struct, frozen=True):
@@ -36,10 +51,19 @@ class ModelOptions(msgspec.Struct, frozen=True):
     tool_choice: str = "auto"  # auto, none, any, or a tool's name
     output_schema: dict[str, Any] | None = None
     extra: dict[str, Any] = {}  # merged into the provider's request as it is
+    task_budget: int | None = None  # tokens for the whole task, which the model sees and plans with
+
+    def __post_init__(self) -> None:
+        if self.task_budget is not None and self.task_budget < MIN_TASK_BUDGET:
+            problem = f"task_budget is {self.task_budget}; providers accept {MIN_TASK_BUDGET:,}"
+            raise ConfigError(f"{problem} tokens or more")
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """All that a model receives. `quarantine` holds (item, part) pairs that must not be sent."""
+    """All that a model receives. `quarantine` holds (item, part) pairs that must not be sent.
+
+    `metadata` is the caller's, of this turn; a codec sends what its provider has a field for.
+    """
 
     transcript: Transcript
     system: str = ""
@@ -50,6 +74,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     session_id: str = ""
     turn_id: str = ""
     idempotency_key: str = ""  # the same for every attempt at one reply
+    caller: Caller = "library"
+    metadata: Metadata = {}
 
 
 class ModelCard(msgspec.Struct, frozen=True):

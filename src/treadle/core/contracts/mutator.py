@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.core.contracts.model import ModelCard
+from treadle.core.events import Event
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -33,12 +34,20 @@ def no_reservation(card: ModelCard, chars: int, max_output: int) -> Callable[[Us
     return lambda used: None
 
 
+EmitEvent = Callable[..., None]
+
+
+def ignore_event(kind: type[Event], *fields: object) -> None:
+    """Default when there are no observers."""
+
+
 class MutationContext(msgspec.Struct, frozen=True):
     """What a mutator receives. `last_usage` is what the provider measured at the last call.
 
     notify                 shows one line to the user
     run_pre_compact_hooks  None: a hook blocks the compaction; a text is added to the focus
     reserve                reserves budget for a model call by the mutator; see ReserveBudget
+    emit                   emits an event: its type, and its fields after the first three
     """
 
     point: MutationPoint
@@ -52,6 +61,7 @@ class MutationContext(msgspec.Struct, frozen=True):
     run_pre_compact_hooks: Callable[[], Awaitable[str | None]]
     focus: str = ""  # what the user wants to keep above all
     reserve: ReserveBudget = no_reservation
+    emit: EmitEvent = ignore_event
 
 
 class Mutator(Protocol):

@@ -18,6 +18,7 @@ from treadle.core.transcript.entries import EffectClass
 from treadle.core.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
+    from treadle.core.contracts.task_manager import TaskManager
     from treadle.core.contracts.workspace import Workspace
 
 DEFAULT_RESULT_CHARS = 100_000
@@ -126,7 +127,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     detach: Callable[[], None]  # continue in the background; for detachable tools
     relay_event: Callable[[Event], None]  # show an event of a child agent to our observers
     workspace: Workspace | None = None
-    tasks: Any = None  # the loop's background tasks: list, read, cancel
+    tasks: TaskManager | None = None  # the background tasks: list, read, cancel
     services: dict[str, Any] = {}  # what the host provides for its own tools
     history: Callable[[], Transcript] = Transcript  # all items, also those out of the view
     access: Access = NO_ACCESS

@@ -1,19 +1,18 @@
-"""Calls that continue in the background.
+"""Calls that continue in the background: the default task manager, and the reports to the model.
 
 A call may be detached at once or after a while. Its result says "running as task t1"; when the task
-ends, a notice with its output enters the inbox, and from there the transcript. Tools list, read and
-cancel tasks through their context.
+ends, a notice with its output enters the inbox, and from there the transcript. The contract is
+contracts/task_manager.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-import msgspec
-
+from treadle.core.contracts.task_manager import ReportTaskEnd, TaskInfo, TaskManager, TaskState
 from treadle.core.errors import error_text
 from treadle.core.events import TaskFinished, preview
 from treadle.core.loop.emitter import Emitter
@@ -23,19 +22,7 @@ from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 RUNNING_TEXT = "Running as task {id}. A notice will give its result when it ends."
 LOST_NOTICE = "Background task {id} is lost: the process that ran it ended. Its outcome is unknown."
 
-TaskState = Literal["running", "done", "failed", "cancelled"]
 MAX_OUTPUT_CHARS = 20_000
-
-
-class TaskInfo(msgspec.Struct, frozen=True):
-    """A background task, as tools and hosts see it."""
-
-    id: str
-    call_id: str
-    name: str
-    summary: str
-    state: TaskState
-    output: str
 
 
 class _BackgroundTask:
@@ -49,32 +36,22 @@ class _BackgroundTask:
 
 
 class BackgroundTasks:
-    """The detached calls of one driver."""
+    """The default task manager: tasks of this process, with the end of their output."""
 
-    def __init__(self, emitter: Emitter, on_notice: Callable[[NoticeItem], None]) -> None:
-        self._emitter = emitter
-        self._on_notice = on_notice
+    def __init__(self, report_end: ReportTaskEnd) -> None:
+        self._report_end = report_end
         self._tasks: dict[str, _BackgroundTask] = {}
         self._earlier_tasks = 0  # tasks of earlier processes
         self._output_tails: dict[str, str] = {}  # by call id, of calls that may become tasks
 
-    def report_lost(self, items: Iterable[Item]) -> None:
-        """Tell the model which tasks of earlier processes did not end before those did."""
-        running: dict[str, None] = {}
-        for item in items:
-            task_id = _find_task_id(item)
-            if not task_id:
-                continue
-            if isinstance(item, ToolResultItem):
-                running[task_id] = None
-                self._earlier_tasks = max(self._earlier_tasks, int(task_id[1:]))
-            else:
-                running.pop(task_id, None)
-        for task_id in running:
-            self._notify(task_id, LOST_NOTICE.format(id=task_id))
+    def restore(self, known: Sequence[str], unfinished: Sequence[str]) -> Sequence[str]:
+        """All are lost: they ended with their process."""
+        numbers = [int(task_id[1:]) for task_id in known if task_id[1:].isdecimal()]
+        self._earlier_tasks = max([self._earlier_tasks, *numbers])
+        return unfinished
 
-    def _notify(self, task_id: str, text: str) -> None:
-        self._on_notice(NoticeItem(text, kind="task", data={"task_id": task_id}))
+    def foreground_seconds(self, call: ToolCall, declared: float | None) -> float | None:
+        return declared
 
     def start_capture(self, call: ToolCall) -> None:
         """Keep what the call reports: it may become a task."""
@@ -139,10 +116,34 @@ class BackgroundTasks:
             text = result.text
             task.output = text[-MAX_OUTPUT_CHARS:]
         task.work = None
-        failed = task.state != "done"
-        self._emitter.emit(TaskFinished, task.id, task.call.name, preview(text), failed)
+        self._report_end(self._info(task), text)
+
+
+class TaskReports:
+    """Tells the model and the observers what becomes of background tasks."""
+
+    def __init__(self, emitter: Emitter, on_notice: Callable[[NoticeItem], object]) -> None:
+        self._emitter = emitter
+        self._on_notice = on_notice
+
+    def report_end(self, task: TaskInfo, text: str) -> None:
+        self._emitter.emit(TaskFinished, task.id, task.name, preview(text), task.state != "done")
         head = f"Background task {task.id} {task.summary} is {task.state}."
         self._notify(task.id, f"{head}\n{text}")
+
+    def report_lost(self, manager: TaskManager, items: Iterable[Item]) -> None:
+        """Tell the model which tasks of earlier processes are lost."""
+        ids: dict[str, bool] = {}  # and whether the task has not ended
+        for item in items:
+            if task_id := _find_task_id(item):
+                ids[task_id] = isinstance(item, ToolResultItem)
+        if ids:
+            unfinished = [task_id for task_id, is_running in ids.items() if is_running]
+            for task_id in manager.restore(list(ids), unfinished):
+                self._notify(task_id, LOST_NOTICE.format(id=task_id))
+
+    def _notify(self, task_id: str, text: str) -> None:
+        self._on_notice(NoticeItem(text, kind="task", data={"task_id": task_id}))
 
 
 def _find_task_id(item: Item) -> str:

@@ -20,7 +20,9 @@ from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import Allow, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
+from treadle.core.events import Caller
 
 
 class Clock(Protocol):
@@ -67,6 +69,8 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     observers: tuple[Observer, ...] = ()
     workspace: Workspace | None = None
     agent_type: str = ""  # the kind of a child agent
+    caller: Caller = "library"
+    task_manager: MakeTaskManager | None = None  # None: tasks run in this process
     clock: Clock = msgspec.field(default_factory=RealClock)
     services: dict[str, Any] = {}
     save_output: Callable[[str, str], str] | None = None  # (call id, text) -> path

@@ -17,13 +17,20 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from treadle.core.contracts.hook import AddContext
-from treadle.core.contracts.model import CacheRequest
+from treadle.core.contracts.model import CacheRequest, Model
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
-from treadle.core.events import RunStarted, TurnResult, WarningRaised
+from treadle.core.events import (
+    MessageDropped,
+    MessageQueued,
+    RunStarted,
+    TurnResult,
+    WarningRaised,
+)
 from treadle.core.loop.approvals import Approvals
-from treadle.core.loop.background import BackgroundTasks, cancel_all
+from treadle.core.loop.background import BackgroundTasks, TaskReports, cancel_all
 from treadle.core.loop.child_approvals import ChildApprovals
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -50,12 +57,14 @@ from treadle.core.steps import (
     DriverSnapshot,
     Finished,
     PendingApproval,
+    QueuedMessage,
     Step,
     UserInput,
 )
 from treadle.core.transcript import (
     Arguments,
     AssistantItem,
+    Metadata,
     NoticeItem,
     ToolCall,
     ToolResultItem,
@@ -64,7 +73,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.entries import ItemAdded, View, list_entries
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 
@@ -96,13 +105,15 @@ class Driver:
         self._interruption = Interruption()
         self._emitter = emitter = Emitter(config.observers, self.session_id)
         self._log = DurableLog(store)
-        self._session = session = SessionState(view, emitter, self._log)
+        self._session = session = SessionState(view, emitter, self._log, config.caller)
         self._inbox = inbox = Inbox(view.queued, self._log.write)
         self._toolbox = toolbox = Toolbox(config.source, emitter)
-        self._hooks = hooks = Hooks(config.hooks, emitter)
+        self._hooks = hooks = Hooks(config.hooks, emitter, config.caller)
         self._approvals = Approvals(session, emitter)
         self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
-        self.tasks = tasks = BackgroundTasks(emitter, inbox.put)
+        self._task_reports = reports = TaskReports(emitter, inbox.put)
+        make_tasks = config.task_manager or BackgroundTasks
+        self.tasks: TaskManager = make_tasks(reports.report_end)
         self._child_approvals = ChildApprovals()
         self._open_round: OpenRound | None = None
         self._tool_round = ToolRound(
@@ -110,7 +121,7 @@ class Driver:
             emitter,
             toolbox,
             hooks,
-            tasks,
+            self.tasks,
             session,
             inbox.put,
             self._child_approvals.ask,
@@ -204,6 +215,7 @@ class Driver:
         if has_refused and isinstance(pending(self._session.state.transcript), Rest):
             return None  # there is no new message to answer
         try:
+            self._model_caller.switch_to_chosen_model()
             self._toolbox.refresh()
             await self._mutators.run("before_model")
             await self._log.flush_before_model_call()
@@ -335,7 +347,8 @@ class Driver:
             self._has_started = True
             self._emitter.emit(RunStarted)
             if self._may_resume:
-                self.tasks.report_lost((*self._session.history, *self._inbox.queued))
+                items = (*self._session.history, *self._inbox.queued)
+                self._task_reports.report_lost(self.tasks, items)
         if not self._has_run_start_hooks:
             answers = await self._hooks.run("session_start", {})
             self._has_run_start_hooks = True  # an interrupted one is asked again
@@ -346,25 +359,50 @@ class Driver:
     # --- for the host --------------------------------------------------------------------
 
     def log_transcript(self) -> None:
-        """Log the items that the driver began with: they are new to its store."""
-        for item in self.transcript:
-            self._log.write_item(item)
+        """Log what the driver began with: it is new to its store."""
+        for entry in list_entries(self._session.make_view(self._inbox.queued)):
+            if isinstance(entry, ItemAdded):
+                self._log.write_item(entry.item)
+            else:
+                self._log.write(entry)
 
-    def submit(self, user_input: UserInput) -> None:
-        """Queue a message; it enters at the next legal point. An empty one is ignored."""
-        if not is_empty(item := to_user_item(user_input)):
-            self._inbox.put(item, is_busy=self._session.state.turn is not None)
+    def submit(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message; it enters at the next legal point. Returns the id of the message, "" for
+        an empty one, which is ignored.
 
-    def steer(self, user_input: UserInput) -> None:
-        """Queue a message for the agent at work; it is marked as steering."""
-        item = msgspec.structs.replace(to_user_item(user_input), steered=True)
-        if not is_empty(item):
-            self._inbox.put(item)
+        `metadata` goes into the requests and the result of the turn that answers the message.
+        """
+        item = to_user_item(user_input, metadata)
+        return self._queue(item, is_busy=self._session.state.turn is not None)
 
-    def withdraw(self, item: UserItem) -> bool:
-        """Take back a queued message, one of `snapshot().pending_input`; False if it has entered
-        the transcript already."""
-        return self._inbox.withdraw(item)
+    def steer(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message for the agent at work; it is marked as steering. Returns its id."""
+        item = to_user_item(user_input, metadata)
+        return self._queue(msgspec.structs.replace(item, steered=True))
+
+    def _queue(self, item: UserItem, *, is_busy: bool = True) -> str:
+        if is_empty(item):
+            return ""
+        message_id = self._inbox.put(item, is_busy=is_busy)
+        if self._session.state.turn is not None:
+            self._emitter.emit(MessageQueued, message_id, item)
+        return message_id
+
+    def withdraw(self, message: str | UserItem) -> bool:
+        """Take back a queued message, by its id or as one of `snapshot().pending_input`; False if
+        it has entered the transcript already."""
+        message_id = self._inbox.withdraw(message)
+        if message_id:
+            self._emitter.emit(MessageDropped, message_id, "withdrawn")
+        return bool(message_id)
+
+    @property
+    def queued_messages(self) -> tuple[QueuedMessage, ...]:
+        """The messages that wait, in their order."""
+        waiting = self._inbox.waiting
+        return tuple(
+            [QueuedMessage(one.id, one.item) for one in waiting if isinstance(one.item, UserItem)]
+        )
 
     def approve(
         self,
@@ -435,6 +473,11 @@ class Driver:
     def set_next_turn_cache(self, cache: CacheRequest) -> None:
         self._next_cache = cache  # for the next model call only
 
+    def use_model(self, model: Model) -> None:
+        """Use another model from the next request on, also in the middle of a turn. The reply that
+        is being streamed is finished by its own model. The caller closes both."""
+        self._model_caller.choose_model(model)
+
     async def compact(self, focus: str = "") -> bool:
         """Compact the view now, between turns; whether it became smaller."""
         self._enter()
@@ -460,7 +503,8 @@ class Driver:
         self._emitter.remove(observer)
 
     def snapshot(self) -> DriverSnapshot:
-        return DriverSnapshot(self.session_id, self.transcript, self._inbox.queued)
+        """What the driver holds now; see `DriverSnapshot` for how to store and resume it."""
+        return DriverSnapshot(self.session_id, self._session.make_view(self._inbox.queued))
 
     @property
     def transcript(self) -> Transcript:

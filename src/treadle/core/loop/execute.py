@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.hook import AddContext, Change
+from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.contracts.tool import ProbeResult, Tool, ToolContext, ToolOutput
 from treadle.core.errors import error_text
 from treadle.core.events import (
@@ -25,7 +26,6 @@ from treadle.core.events import (
     UsageUpdated,
     preview,
 )
-from treadle.core.loop.background import BackgroundTasks
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
@@ -50,10 +50,10 @@ class CallExecutor:
         config: DriverConfig,
         emitter: Emitter,
         hooks: Hooks,
-        tasks: BackgroundTasks,
+        tasks: TaskManager,
         runner: ToolRunner,
         session: SessionState,
-        on_notice: Callable[[NoticeItem], None],
+        on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._ask_host = ask_host

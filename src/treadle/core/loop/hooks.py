@@ -22,7 +22,7 @@ from treadle.core.contracts.hook import (
     get_hook_timeout,
 )
 from treadle.core.errors import TreadleError
-from treadle.core.events import WarningRaised
+from treadle.core.events import Caller, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import await_contained
 
@@ -46,12 +46,13 @@ ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
 class Hooks:
     """Runs each hook of a point in order; the first Block or Permit ends the run."""
 
-    def __init__(self, hooks: Sequence[Hook], emitter: Emitter) -> None:
+    def __init__(self, hooks: Sequence[Hook], emitter: Emitter, caller: Caller = "library") -> None:
         self._by_point: dict[HookPoint, list[Hook]] = {}
         for hook in hooks:
             for point in hook.points:
                 self._by_point.setdefault(point, []).append(hook)
         self._emitter = emitter
+        self._caller = caller
 
     def has(self, point: HookPoint) -> bool:
         return point in self._by_point
@@ -63,7 +64,8 @@ class Hooks:
         for hook in self._by_point.get(point, ()):
             name = type(hook).__name__
             try:
-                hook_input = HookInput(point, emitter.session_id, emitter.turn_id, data)
+                ids = (emitter.session_id, emitter.turn_id)
+                hook_input = HookInput(point, *ids, data, self._caller)
                 answer = await _run_bounded(hook, hook_input)
             except Exception as error:  # noqa: BLE001 - a hook may raise anything
                 problem = _failure_text(name, point, error)

@@ -7,11 +7,14 @@ none.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from treadle.core.contracts.hook import AddContext, Block
-from treadle.core.events import InputAccepted, WarningRaised
+from treadle.core.events import InputAccepted, MessageDropped, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.session_state import SessionState
@@ -22,26 +25,37 @@ CONTINUED = "continued"  # the kind of a notice: the user continues an interrupt
 CONTINUED_TEXT = "The user continues the turn. Go on where it stopped."
 
 
+class WaitingItem(msgspec.Struct, frozen=True):
+    """An item of the queue; `id` is valid in this process."""
+
+    item: UserItem | NoticeItem
+    is_logged: bool
+    id: str
+
+
 class Inbox:
     def __init__(
         self, queued: Iterable[UserItem | NoticeItem], write_entry: Callable[[Entry], None]
     ) -> None:
-        self._queue = deque((item, True) for item in queued)  # and whether it is in the log
+        self._queue = deque(WaitingItem(item, True, _make_message_id()) for item in queued)
         self._write_entry = write_entry
 
-    def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> None:
-        """Add an item. It is logged while it waits; an idle agent accepts it at once."""
-        must_log = is_busy or any(is_logged for _, is_logged in self._queue)
+    def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> str:
+        """Add an item; returns its id. It is logged while it waits; an idle agent accepts it at
+        once."""
+        must_log = is_busy or any(waiting.is_logged for waiting in self._queue)
         if must_log:
             self._write_entry(InputQueued(item))
-        self._queue.append((item, must_log))
+        waiting = WaitingItem(item, must_log, _make_message_id())
+        self._queue.append(waiting)
+        return waiting.id
 
     def log_waiting(self) -> None:
         """Log what waits and is not in the log yet: the process ends before it was accepted."""
-        for item, is_logged in self._queue:
-            if not is_logged:
-                self._write_entry(InputQueued(item))
-        self._queue = deque((item, True) for item, _ in self._queue)
+        for waiting in self._queue:
+            if not waiting.is_logged:
+                self._write_entry(InputQueued(waiting.item))
+        self._queue = deque(WaitingItem(one.item, True, one.id) for one in self._queue)
 
     def accept_first(self) -> None:
         """The first item has entered the transcript."""
@@ -49,33 +63,42 @@ class Inbox:
 
     def drop_first(self) -> None:
         """The first item was refused."""
-        _, is_logged = self._queue.popleft()
-        if is_logged:
+        if self._queue.popleft().is_logged:
             self._write_entry(InputDropped())
 
-    def withdraw(self, item: UserItem) -> bool:
-        """Remove a message that waits; False if it is not there (any more)."""
-        for index, (queued, is_logged) in enumerate(self._queue):
-            if queued is item:
-                if is_logged:
-                    before = [logged for _, logged in self._queue][:index]
+    def withdraw(self, message: str | UserItem) -> str:
+        """Remove a message that waits, given by its id or as the item; returns its id, "" if it is
+        not there (any more)."""
+        for index, waiting in enumerate(self._queue):
+            if message == waiting.id or message is waiting.item:
+                if waiting.is_logged:
+                    before = [one.is_logged for one in self._queue][:index]
                     self._write_entry(InputDropped(sum(before)))
                 del self._queue[index]
-                return True
-        return False
+                return waiting.id
+        return ""
 
     @property
-    def first(self) -> UserItem | NoticeItem | None:
-        return self._queue[0][0] if self._queue else None
+    def first(self) -> WaitingItem | None:
+        return self._queue[0] if self._queue else None
 
     @property
     def has_message(self) -> bool:
         """Whether the user wants a turn; notices of tasks and hooks do not begin one."""
-        return any(isinstance(item, UserItem) or item.kind == CONTINUED for item, _ in self._queue)
+        items = (waiting.item for waiting in self._queue)
+        return any(isinstance(item, UserItem) or item.kind == CONTINUED for item in items)
+
+    @property
+    def waiting(self) -> tuple[WaitingItem, ...]:
+        return tuple(self._queue)
 
     @property
     def queued(self) -> tuple[UserItem | NoticeItem, ...]:
-        return tuple([item for item, _ in self._queue])
+        return tuple([waiting.item for waiting in self._queue])
+
+
+def _make_message_id() -> str:
+    return f"msg_{os.urandom(6).hex()}"
 
 
 class InputAcceptor:
@@ -88,22 +111,24 @@ class InputAcceptor:
     async def accept_queued(self) -> bool:
         """Append every waiting item in order; whether a hook refused one."""
         has_refused = False
-        while (item := self._inbox.first) is not None:
+        while (waiting := self._inbox.first) is not None:
+            item = waiting.item
             refusal: str | None = None
             added: list[str] = []
             if isinstance(item, UserItem) and self._hooks.has("user_prompt_submit"):
                 refusal, added = await self._run_prompt_hooks(item)
-                if self._inbox.first is not item:
+                if self._inbox.first is not waiting:
                     continue  # withdrawn meanwhile
             if refusal is not None:
                 self._inbox.drop_first()
                 has_refused = True
                 self._emitter.emit(WarningRaised, f"a hook refused the message: {refusal}")
+                self._emitter.emit(MessageDropped, waiting.id, "refused")
                 continue
             self._session.append(item)
             self._inbox.accept_first()
             if isinstance(item, UserItem):
-                self._emitter.emit(InputAccepted, item)
+                self._emitter.emit(InputAccepted, item, waiting.id)
             for text in added:
                 self._session.append(NoticeItem(text, kind="hook"))
         return has_refused

@@ -28,10 +28,12 @@ from treadle.core.contracts.model import (
     PartQuarantined,
     Reply,
 )
-from treadle.core.errors import ModelError, StreamBroken
+from treadle.core.errors import CacheUnsupported, ModelError, StreamBroken
 from treadle.core.events import (
     ModelChanged,
     Notified,
+    PartBegan,
+    PartCommitted,
     ReplyDiscarded,
     RequestStarted,
     RetryScheduled,
@@ -50,6 +52,9 @@ from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import with_unique_ids
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, Usage
+
+PartKind = Literal["", "text", "thinking"]
+CHOSEN_REASON = "chosen for the next request"
 
 
 class RetryWithBudget(msgspec.Struct, frozen=True):
@@ -74,6 +79,7 @@ class ModelCaller:
         is_interrupted: Callable[[], bool],
     ) -> None:
         self.model = model
+        self._chosen_model: Model | None = None  # for the next request
         self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
         self._clock = clock
@@ -87,6 +93,18 @@ class ModelCaller:
         self._quarantine: frozenset[tuple[int, int]] = frozenset()
         self._attempts = 0
         self._failures: Counter[type[ModelError]] = Counter()
+
+    def choose_model(self, model: Model) -> None:
+        """Use this model from the next request on."""
+        self._chosen_model = model
+
+    def switch_to_chosen_model(self) -> None:
+        """Called between two requests: a reply is never made by two models."""
+        model, self._chosen_model = self._chosen_model, None
+        if model is not None and model is not self.model:
+            self._emitter.emit(ModelChanged, self.model.name, model.name, CHOSEN_REASON)
+            self.model = model
+            self._forget_failures()
 
     async def call(self, request: ModelRequest) -> AssistantItem | RetryWithBudget:
         """The whole reply, its call ids unique in this session. Raises ModelError.
@@ -171,7 +189,9 @@ class ModelCaller:
             _AnnouncedCalls(self._is_taken_id),
         )
         streamed.clear()
+        self._check_cache(request.cache)
         reply: AssistantItem | None = None
+        part: PartKind = ""  # the open one
         task = asyncio.current_task()
         cancellations = task.cancelling() if task is not None else 0
         stream = self.model.stream(request)
@@ -179,14 +199,20 @@ class ModelCaller:
             async for event in stream:
                 kind = type(event)
                 if kind is ModelTextDelta:
+                    if part != "text":
+                        part = self._begin_part(part, "text")
                     streamed.append(event.text)  # type: ignore[union-attr]
                     emit(TextDelta, event.text)  # type: ignore[union-attr]
                 elif kind is ModelThinkingDelta:
+                    if part != "thinking":
+                        part = self._begin_part(part, "thinking")
                     emit(ThinkingDelta, event.text)  # type: ignore[union-attr]
                 elif isinstance(event, Reply):
                     reply = event.item
                     break
                 else:
+                    if part and kind is ModelToolCallBegan:
+                        part = self._begin_part(part, "")
                     self._handle_event(event, ready)
                 if self._is_interrupted():
                     raise asyncio.CancelledError
@@ -204,9 +230,27 @@ class ModelCaller:
             raise StreamBroken(
                 f"{self.model.name} ended its stream without a reply", provider=self.model.name
             )
+        if part:
+            self._begin_part(part, "")
         streamed.clear()
         self._attempt_usage = NO_USAGE  # the reply has the final usage
         return ready.with_announced_ids(reply)
+
+    def _check_cache(self, cache: CacheRequest) -> None:
+        if cache.required and "cache" not in self.model.card.abilities:
+            raise CacheUnsupported(
+                f"{self.model.name} has no prompt cache, and the request requires one. Choose "
+                "another model, or do not require the cache.",
+                provider=self.model.name,
+            )
+
+    def _begin_part(self, last: PartKind, kind: PartKind) -> PartKind:
+        """End the open part and begin another one; "" stands for none."""
+        if last:
+            self._emitter.emit(PartCommitted, last)
+        if kind:
+            self._emitter.emit(PartBegan, kind)
+        return kind
 
     def _handle_event(self, event: object, announced: _AnnouncedCalls) -> None:
         emit = self._emitter.emit
@@ -306,4 +350,6 @@ def build_request(
         session.id,
         turn.id,
         f"{key}/smaller" if turn.was_compacted else key,
+        config.caller,
+        turn.metadata,
     )

@@ -69,6 +69,7 @@ class MutatorRunner:
             lambda: self._run_pre_compact_hooks(point),
             focus,
             self._reserve,
+            self._emitter.emit,
         )
         return await run_mutators(self._config.mutators, scene, self._emitter, self._take_over)
 

@@ -104,7 +104,7 @@ class CallPreparer:
         emitter: Emitter,
         toolbox: Toolbox,
         hooks: Hooks,
-        on_notice: Callable[[NoticeItem], None],
+        on_notice: Callable[[NoticeItem], object],
     ) -> None:
         self._policy = policy
         self._emitter = emitter

@@ -23,6 +23,7 @@ import msgspec
 
 from treadle.core.errors import (
     AccessDenied,
+    CacheUnsupported,
     ContextTooLong,
     ModelError,
     Overloaded,
@@ -54,6 +55,7 @@ FALLBACK_ERRORS = (
     AccessDenied,
     QuotaExhausted,
     UnknownModel,
+    CacheUnsupported,
 )
 
 

@@ -25,7 +25,7 @@ from treadle.core.loop.recovery import may_compact
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.integrity import is_empty
-from treadle.core.transcript.items import AssistantItem, NoticeItem
+from treadle.core.transcript.items import AssistantItem, Metadata, NoticeItem
 from treadle.core.transcript.pending import Rest, pending
 
 CONTINUE_NOTICE = "Your reply was cut off at the output limit. Go on exactly where it stopped."
@@ -46,7 +46,7 @@ class TurnEnd(msgspec.Struct, frozen=True):
 
     reason: TerminalReason
     error: BaseException | None = None
-    metadata: dict[str, str | int | float | bool] = {}
+    metadata: Metadata = {}
     warning: str = ""
 
 

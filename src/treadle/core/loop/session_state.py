@@ -15,6 +15,7 @@ from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.contracts.store import Store
 from treadle.core.errors import LoopError
 from treadle.core.events import (
+    Caller,
     LoopContinued,
     RunFailed,
     TerminalReason,
@@ -35,6 +36,7 @@ from treadle.core.transcript.entries import (
     Quarantined,
     TurnBegan,
     TurnEnded,
+    TurnProgress,
     Uncompacted,
     UsageRecorded,
     View,
@@ -46,6 +48,8 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
+    Metadata,
+    NoticeItem,
     ToolResultItem,
     UserItem,
 )
@@ -59,7 +63,9 @@ TRACE_LENGTH = 1_000
 
 
 class SessionState:
-    def __init__(self, view: View, emitter: Emitter, log: DurableLog) -> None:
+    def __init__(
+        self, view: View, emitter: Emitter, log: DurableLog, caller: Caller = "library"
+    ) -> None:
         move = pending(view.transcript)
         open_ids = {call.id for call in move.calls} if isinstance(move, RunTools) else frozenset()
         self.state = LoopState(
@@ -82,6 +88,7 @@ class SessionState:
         self._turn_items: list[Item] = []
         self._emitter = emitter
         self._log = log
+        self._caller = caller
 
     @property
     def id(self) -> str:
@@ -107,6 +114,10 @@ class SessionState:
         )
         if self._history is not None:
             self._history = self._history.append(item)
+        if type(item) is UserItem and item.metadata and state.turn is not None:
+            turn = self.turn
+            turn = msgspec.structs.replace(turn, metadata={**turn.metadata, **item.metadata})
+            self.state = msgspec.structs.replace(self.state, turn=turn)
         self._turn_items.append(item)
         self._emitter.emit_item(len(state.transcript), item)
 
@@ -129,6 +140,27 @@ class SessionState:
             max_output,
         )
 
+    def make_view(self, queued: tuple[UserItem | NoticeItem, ...]) -> View:
+        """The state as the log describes it."""
+        state, turn = self.state, self.state.turn
+        progress, open_turn = self._turn_progress, self._open_turn
+        if turn is not None:
+            progress = TurnProgress(turn.rounds, turn.calls, turn.usage, turn.metadata)
+            open_turn = turn.id
+        return View(
+            state.transcript,
+            state.decisions,
+            state.intents,
+            state.early_results,
+            state.quarantine,
+            state.usage,
+            state.turns,
+            open_turn,
+            queued,
+            history=self._history,
+            turn_progress=progress,
+        )
+
     def record_transition(self, reason: str, turn: TurnState | None = None) -> None:
         """Record why the loop continues."""
         if turn is not None:
@@ -145,8 +177,8 @@ class SessionState:
         turn_id = resumed or make_turn_id(state.turns + 1)
         self._emitter.turn_id = turn_id
         self._turn_items = []
-        turn = TurnState(turn_id)
         if resumed is None:
+            turn = TurnState(turn_id, metadata=_find_unanswered_metadata(state.transcript))
             self._log.write(TurnBegan(turn_id))
         else:
             turn = TurnState(
@@ -154,20 +186,21 @@ class SessionState:
                 self._turn_progress.rounds,
                 self._turn_progress.calls,
                 self._turn_progress.usage,
+                metadata=self._turn_progress.metadata,
             )
         self.state = msgspec.structs.replace(
             state,
             turn=turn,
             turns=state.turns + (resumed is None),
         )
-        self._emitter.emit(TurnStarted)
+        self._emitter.emit(TurnStarted, self._caller)
         self.trace.append(Transition(turn_id, "resumed" if resumed else "began"))
 
     def end_turn(
         self,
         reason: TerminalReason,
         error: BaseException | None,
-        metadata: dict[str, str | int | float | bool],
+        metadata: Metadata,
     ) -> TurnResult:
         """End the turn. The terminal event is emitted later, as the last one."""
         turn = self.turn
@@ -183,7 +216,7 @@ class SessionState:
             tuple(self._turn_items),
             turn.usage,
             turn.rounds,
-            metadata,
+            {**turn.metadata, **metadata} if turn.metadata else metadata,
             error,
             turn.child_usage,
         )
@@ -191,7 +224,7 @@ class SessionState:
     def resume_turn(self) -> None:
         """The loop failed in the middle of the turn and tries again."""
         if self.state.turn is not None:
-            self._emitter.emit(TurnStarted)
+            self._emitter.emit(TurnStarted, self._caller)
             self.trace.append(Transition(self.turn.id, "resumed"))
 
     def make_failed_result(self, error: Exception) -> TurnResult:
@@ -199,7 +232,14 @@ class SessionState:
         turn = self.state.turn or TurnState("")
         items = tuple(self._turn_items) if turn.id else ()
         return TurnResult(
-            turn.id, "error", items, turn.usage, turn.rounds, {}, error, turn.child_usage
+            turn.id,
+            "error",
+            items,
+            turn.usage,
+            turn.rounds,
+            turn.metadata,
+            error,
+            turn.child_usage,
         )
 
     def emit_turn_end(self, result: TurnResult) -> None:
@@ -336,6 +376,12 @@ class SessionState:
         self._emitter.emit(WarningRaised, f"{what} is left out of requests: {refused.reason}")
 
 
+def _find_unanswered_metadata(transcript: Transcript) -> Metadata:
+    """The metadata of a message that was in the history before the turn began (`chat`)."""
+    last = transcript[-1] if transcript else None
+    return (last.metadata or {}) if isinstance(last, UserItem) else {}
+
+
 def _describe_part(item: Item, part: int) -> str:
     if isinstance(item, (UserItem, AssistantItem, ToolResultItem)) and part < len(item.content):
         content = item.content[part]
@@ -359,6 +405,7 @@ class TurnState(msgspec.Struct, frozen=True):
     had_empty_reply: bool = False
     was_compacted: bool = False
     closing_stop: Stop | None = None
+    metadata: Metadata = {}  # of the caller
 
 
 class LoopState(msgspec.Struct, frozen=True):

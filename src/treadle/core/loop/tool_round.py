@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.policy import Allow
+from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.contracts.tool import Preview, ToolOutput
 from treadle.core.errors import error_text
 from treadle.core.events import ToolDetached, ToolFinished, ToolStarted, WarningRaised, preview
-from treadle.core.loop.background import RUNNING_TEXT, BackgroundTasks, cancel_all
+from treadle.core.loop.background import RUNNING_TEXT, cancel_all
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
@@ -53,9 +54,9 @@ class ToolRound:
         emitter: Emitter,
         toolbox: Toolbox,
         hooks: Hooks,
-        tasks: BackgroundTasks,
+        tasks: TaskManager,
         session: SessionState,
-        on_notice: Callable[[NoticeItem], None],
+        on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._config = config
@@ -156,7 +157,9 @@ class ToolRound:
             output = ToolOutput(prepared.refusal, is_error=True)
             return self._finalize(prepared, RunResult(output, prepared.refusal_outcome))
         if prepared.tool is not None and prepared.tool.spec.detachable:
-            return await self._run_detachable(prepared, prepared.tool.spec.detach_after)
+            declared = prepared.tool.spec.detach_after
+            seconds = self._tasks.foreground_seconds(prepared.call, declared)
+            return await self._run_detachable(prepared, seconds)
         return await self._run(prepared)
 
     async def _run(

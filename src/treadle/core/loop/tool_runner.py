@@ -12,8 +12,8 @@ from functools import partial
 import msgspec
 
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
-from treadle.core.errors import error_text
-from treadle.core.events import Notified, WarningRaised, preview
+from treadle.core.errors import AuthRequired, ToolError, error_text
+from treadle.core.events import AuthenticationRequired, Notified, WarningRaised, preview
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.emitter import Emitter
 from treadle.core.transcript.content import Arguments, Text, check_parts, to_json_object
@@ -49,7 +49,7 @@ class ToolRunner:
         loop = asyncio.get_running_loop()
         # Awaiting the task directly would forward our cancellation to it.
         done: asyncio.Future[None] = loop.create_future()
-        work = loop.create_task(_call_tool(tool, arguments, context, done))
+        work = loop.create_task(self._call_tool(tool, arguments, context, done))
         timer = loop.call_later(timeout, _mark_done, done) if timeout is not None else None
         try:
             await done
@@ -84,6 +84,30 @@ class ToolRunner:
         """Cancel the abandoned calls once more; bounded in time."""
         await cancel_all(list(self._abandoned.values()))
 
+    async def _call_tool(
+        self, tool: Tool, arguments: Arguments, context: ToolContext, done: asyncio.Future[None]
+    ) -> ToolOutput:
+        try:
+            output: object = await tool.call(arguments, context)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything
+            if isinstance(error, AuthRequired):
+                needs = (error.server, error.url, error.challenge)
+                self._emitter.emit(AuthenticationRequired, context.call_id, *needs)
+            data = error.data if isinstance(error, ToolError) else None
+            output = ToolOutput(f"error: {error_text(error)}", is_error=True, data=data)
+        finally:
+            _mark_done(done)
+        if not isinstance(output, ToolOutput):
+            kind = type(output).__name__
+            return ToolOutput(f"error: the tool returned {kind}, not a ToolOutput", is_error=True)
+        try:
+            return _to_storable(output)
+        except (TypeError, ValueError) as error:
+            problem = f"error: the tool ran, but its output cannot be stored: {error}"
+            return ToolOutput(problem, is_error=True)
+
     async def _stop(
         self, work: asyncio.Task[ToolOutput], tool: Tool, context: ToolContext, grace: float
     ) -> None:
@@ -108,27 +132,6 @@ class ToolRunner:
         else:
             end = f"has finished; its late result is ignored: {preview(_text(work.result()))}"
         self._emitter.emit(Notified, f"{name}, which was abandoned, {end}")
-
-
-async def _call_tool(
-    tool: Tool, arguments: Arguments, context: ToolContext, done: asyncio.Future[None]
-) -> ToolOutput:
-    try:
-        output: object = await tool.call(arguments, context)
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # noqa: BLE001 - a tool may raise anything
-        return ToolOutput(f"error: {error_text(error)}", is_error=True)
-    finally:
-        _mark_done(done)
-    if not isinstance(output, ToolOutput):
-        kind = type(output).__name__
-        return ToolOutput(f"error: the tool returned {kind}, not a ToolOutput", is_error=True)
-    try:
-        return _to_storable(output)
-    except (TypeError, ValueError) as error:
-        problem = f"error: the tool ran, but its output cannot be stored: {error}"
-        return ToolOutput(problem, is_error=True)
 
 
 def _to_storable(output: ToolOutput) -> ToolOutput:

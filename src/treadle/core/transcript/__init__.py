@@ -16,6 +16,7 @@ from treadle.core.transcript.content import (
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
+    Metadata,
     NoticeItem,
     StopReason,
     SummaryItem,
@@ -44,6 +45,7 @@ __all__ = [
     "Document",
     "Image",
     "Item",
+    "Metadata",
     "Move",
     "NoticeItem",
     "Opaque",

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
+from treadle.core.transcript.items import Item, Metadata, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import NO_USAGE, Usage
 
 EffectClass = Literal["pure", "verifiable", "irreversible"]
 # "headless": no user could be asked. "": written by version 0.1, which did not record it.
@@ -155,6 +155,19 @@ class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
     usage: Usage
 
 
+class HeadRecorded(msgspec.Struct, frozen=True, tag="head", tag_field="kind", omit_defaults=True):
+    """What the last request began with, before its items: a later process keeps to it, or says what
+    a change costs. `system` and `definitions` (of the tools) are checksums. `is_unattended`: the
+    instructions say that the user cannot answer."""
+
+    model: str
+    system: int
+    tools: tuple[str, ...]
+    definitions: int
+    thinking: int | str | None = None
+    is_unattended: bool = False
+
+
 class WakeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a suspended turn waits for: a time (`at`, seconds since 1970), a file (`path`) that
     appears, an answer of the user, or a larger budget."""
@@ -194,17 +207,20 @@ Entry = (
     | NoticeShown
     | Checkpoint
     | UsageRecorded
+    | HeadRecorded
     | Suspended
     | TurnEnded
 )
 
 
 class TurnProgress(msgspec.Struct, frozen=True):
-    """Rounds, calls and usage of a turn. A round counts when its last call has a result."""
+    """Rounds, calls and usage of a turn, and the caller's metadata. A round counts when its last
+    call has a result."""
 
     rounds: int = 0
     calls: int = 0
     usage: Usage = Usage()
+    metadata: Metadata = {}
 
 
 class View(msgspec.Struct, frozen=True):
@@ -226,6 +242,7 @@ class View(msgspec.Struct, frozen=True):
     suspended: Suspended | None = None
     history: Transcript | None = None
     turn_progress: TurnProgress = TurnProgress()
+    request_head: HeadRecorded | None = None
 
 
 def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
@@ -235,9 +252,10 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
     rulings, intents = dict(start.decisions), dict(start.intents)
     settled, quarantine, usage = dict(start.early_results), set(start.quarantine), start.usage
     turns, open_turn, queued = start.turns, start.open_turn, list(start.queued)
-    parked, history = start.suspended, start.history
+    parked, history, head = start.suspended, start.history, start.request_head
     progress = start.turn_progress
     rounds, calls, used = progress.rounds, progress.calls, progress.usage
+    metadata = progress.metadata
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], Transcript | None]] = {}
     for entry in entries:
         match entry:
@@ -252,6 +270,8 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                     settled.pop(item.call_id, None)
                     calls += 1
                     rounds += not isinstance(pending(transcript), RunTools)
+                elif isinstance(item, UserItem) and item.metadata:
+                    metadata = {**metadata, **item.metadata}
             case InputQueued(item=said):
                 queued.append(said)
             case InputDropped(index=index):
@@ -259,7 +279,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), history)
                 turns, open_turn, parked = max(turns + 1, _turn_number(turn_id)), turn_id, None
-                rounds, calls, used = 0, 0, Usage()
+                rounds, calls, used, metadata = 0, 0, Usage(), {}
             case Intent():
                 intents[entry.call_id] = entry
             case EarlyResult(result=result):
@@ -285,6 +305,8 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                 quarantine.add((entry.position, entry.part))
             case UsageRecorded():
                 usage, used = usage + entry.usage, used + entry.usage
+            case HeadRecorded():
+                head = entry
             case Suspended():
                 parked = entry
             case TurnEnded():
@@ -306,8 +328,49 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
         tuple(queued),
         parked,
         history,
-        TurnProgress(rounds, calls, used),
+        TurnProgress(rounds, calls, used, metadata),
+        head,
     )
+
+
+def list_entries(view: View) -> list[Entry]:
+    """Entries of a new log that describe this view: `fold_entries` makes it of them again. What a
+    compaction replaced is in them; the limits between earlier turns are not."""
+    entries: list[Entry] = []
+    add = entries.append
+    progress = view.turn_progress
+    before = view.usage - progress.usage
+    if before != NO_USAGE:
+        add(UsageRecorded("", before))
+    history = view.transcript if view.history is None else view.history
+    entries += [ItemAdded(item) for item in history]
+    begin = len(entries)
+    if view.history is not None:
+        add(diff_views("snapshot", view.history, view.transcript))
+        begin = len(entries)
+    elif view.open_turn is not None:
+        begin -= _count_turn_items(history)
+    if view.turns:
+        entries.insert(begin, TurnBegan(view.open_turn or make_turn_id(view.turns)))
+    if progress.usage != NO_USAGE:
+        add(UsageRecorded("", progress.usage))
+    for position, part in sorted(view.quarantine):
+        add(Quarantined(position, part, ""))
+    if view.open_turn is None and view.turns:
+        add(TurnEnded(make_turn_id(view.turns), "end_turn"))
+    entries += [*view.decisions.values(), *view.intents.values()]
+    entries += [EarlyResult(result) for result in view.early_results.values()]
+    entries += [InputQueued(item) for item in view.queued]
+    return entries
+
+
+def _count_turn_items(history: Transcript) -> int:
+    """How many items the last turn has: those from its first message on."""
+    for position in range(len(history) - 1, -1, -1):
+        item = history[position]
+        if isinstance(item, UserItem) and not item.steered:
+            return len(history) - position
+    return len(history)
 
 
 def make_turn_id(number: int) -> str:

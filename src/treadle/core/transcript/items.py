@@ -11,6 +11,7 @@ Values only. integrity.py says which sequences are valid, pending.py what the ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -41,11 +42,16 @@ NoticeEffect = Literal["ask", "rest", "same"]
 CallOutcome = Literal["finished", "denied", "interrupted", "unknown", "recovered"]
 
 
+Metadata = Mapping[str, str | int | float | bool]
+
+
 class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict=True):
-    """A message of the user. `steered`: it arrived while the agent was working."""
+    """A message of the user. `steered`: it arrived while the agent was working. `metadata` is the
+    caller's own, for the turn that answers the message; no model reads it."""
 
     content: tuple[UserContent, ...]
     steered: bool = False
+    metadata: Metadata | None = None
 
     @property
     def text(self) -> str:
@@ -112,8 +118,15 @@ class SummaryItem(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True
 Item = UserItem | AssistantItem | ToolResultItem | NoticeItem | SummaryItem
 
 
-def to_user_item(user_input: str | UserItem | UserContent | tuple[UserContent, ...]) -> UserItem:
+def to_user_item(
+    user_input: str | UserItem | UserContent | tuple[UserContent, ...],
+    metadata: Metadata | None = None,
+) -> UserItem:
     """Convert the input of a caller to an item. TypeError if it is none."""
+    if metadata:
+        item = msgspec.structs.replace(to_user_item(user_input), metadata=dict(metadata))
+        check_metadata(metadata)
+        return item
     if isinstance(user_input, str):
         return UserItem((Text(fix_surrogates(user_input)),))
     if isinstance(user_input, (Text, Image, Document)):
@@ -124,6 +137,13 @@ def to_user_item(user_input: str | UserItem | UserContent | tuple[UserContent, .
     check_parts(parts)
     fixed = tuple([Text(fix_surrogates(p.text)) if type(p) is Text else p for p in parts])
     return user_input if fixed == parts else msgspec.structs.replace(user_input, content=fixed)
+
+
+def check_metadata(metadata: Mapping[Any, Any]) -> None:
+    """TypeError if something in it could not be stored in a log."""
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, (str, int, float, bool)):
+            raise TypeError(f"metadata {key!r}: {value!r} is not a text, a number or a bool")
 
 
 def _join_text(content: tuple[AssistantContent | ResultContent, ...]) -> str:

@@ -42,5 +42,18 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             cost=None if unknown else (self.cost or 0.0) + (other.cost or 0.0),
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """What is left of it without `other`, which is a part of it."""
+        unknown = self.cost is None or other.cost is None
+        return Usage(
+            input=self.input - other.input,
+            output=self.output - other.output,
+            cache_read=self.cache_read - other.cache_read,
+            cache_write=self.cache_write - other.cache_write,
+            reasoning=self.reasoning - other.reasoning,
+            requests=self.requests - other.requests,
+            cost=None if unknown else max(0.0, (self.cost or 0.0) - (other.cost or 0.0)),
+        )
+
 
 NO_USAGE = Usage()

@@ -48,6 +48,8 @@ from treadle.models.provider_base.tool_schema import adapt_tool_schema
 ORIGIN = "anthropic"
 ATTACHED_LABEL = "attached"  # of an Opaque whose fields belong to the block before it
 INTERLEAVED_THINKING_BETA = "interleaved-thinking-2025-05-14"
+TASK_BUDGET_BETA = "task-budgets-2026-03-13"
+MAX_USER_ID_CHARS = 256
 MIN_THINKING_BUDGET = 1024
 DEFAULT_MAX_TOKENS = 32_000
 # The newer version refuses a temperature; the older one is used if the caller sets one.
@@ -89,7 +91,7 @@ def list_head_sources(
 ) -> tuple[object, ...]:
     """Everything that a head depends on; only without tools does it matter if there are calls."""
     needs_placeholder = has_calls and not request.tools
-    changing = (card, with_thinking, needs_placeholder, request.system)
+    changing = (card, with_thinking, needs_placeholder, request.system, _find_user_id(request))
     return (*changing, request.tools, request.options, request.cache)
 
 
@@ -125,12 +127,25 @@ def encode_head(
     if options.output_schema is not None:
         form = {"type": "json_schema", "schema": options.output_schema}
         fields["output_config"] = {**fields.get("output_config", {}), "format": form}
+    betas: list[str] = []
+    if options.task_budget is not None and "task_budget" in card.abilities:
+        budget = {"type": "tokens", "total": options.task_budget}
+        fields["output_config"] = {**fields.get("output_config", {}), "task_budget": budget}
+        betas.append(TASK_BUDGET_BETA)
+    if user_id := _find_user_id(request):
+        fields["metadata"] = {"user_id": user_id}
     fields |= options.extra
     interleaves = request.tools and fields.get("thinking", {}).get("type") == "enabled"
-    betas = (INTERLEAVED_THINKING_BETA,) if interleaves else ()
+    if interleaves:
+        betas.append(INTERLEAVED_THINKING_BETA)
     data = msgspec.json.encode(fields)[:-1] + b',"messages":['
     source = list_head_sources(card, request, with_thinking, has_calls)
-    return RequestHead(source, data, mark, betas, version)
+    return RequestHead(source, data, mark, tuple(betas), version)
+
+
+def _find_user_id(request: ModelRequest) -> str:
+    """The only metadata that this provider has a field for."""
+    return str(request.metadata.get("user_id", ""))[:MAX_USER_ID_CHARS]
 
 
 def encode_cache_mark(cache: CacheRequest) -> bytes:

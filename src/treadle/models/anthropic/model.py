@@ -104,7 +104,8 @@ class AnthropicCodec:
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
         history = encode_transcript(self._encoder, request.transcript, request.quarantine)
         head = self._get_head(request, history.has_calls)
-        body = [head.data, *history.messages(head.cache_mark), b"]}"]
+        messages = history.messages(head.cache_mark, request.cache.breakpoints)
+        body = [head.data, *messages, b"]}"]
         return EncodedRequest("/v1/messages", self._build_headers(head), body)
 
     def encode_count_request(self, request: ModelRequest) -> EncodedRequest:

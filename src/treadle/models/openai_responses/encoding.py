@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
+import msgspec
+
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.transcript.content import (
     AssistantContent,
@@ -19,6 +21,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
+from treadle.core.transcript.items import Metadata
 from treadle.models.openai_responses.decoding import (
     CALL_EXTRA_LABEL,
     CITATIONS_LABEL,
@@ -46,6 +49,8 @@ from treadle.models.provider_base.openai_common import (
 )
 from treadle.models.provider_base.quirks import Quirks
 from treadle.models.provider_base.request_limits import OFFICE_TYPES, RequestLimits
+
+MAX_METADATA_KEYS = 16
 
 
 class ResponsesEncoder(MessageEncoder):
@@ -174,4 +179,16 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
         schema = options.output_schema
         shape = {"type": "json_schema", "name": "output", "schema": schema}
         values["text"] = {"format": {**shape, "strict": is_strict_schema(schema)}}
+    if request.metadata:
+        values["metadata"] = _encode_metadata(request.metadata)
     return values | build_cache_fields(quirks, request) | options.extra
+
+
+def _encode_metadata(metadata: Metadata) -> dict[str, str]:
+    """As the provider takes it: a few short texts."""
+    entries = list(metadata.items())[:MAX_METADATA_KEYS]
+    return {key[:64]: _format_value(value)[:512] for key, value in entries}
+
+
+def _format_value(value: str | int | float | bool) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -11,6 +11,7 @@ made valid and roles are put in order. The state is kept in the transcript's cac
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from itertools import chain
 from typing import Literal, Protocol
@@ -56,6 +57,7 @@ EncodedBlock = tuple[int, bytes]
 REFUSED_REASON = "the provider refused it"
 MISSING_START_TEXT = "The beginning of this conversation is not available."
 ITEMS_PER_SEGMENT = 64
+MAX_MESSAGE_MARKS = 2  # of the four that a request may have; tools and system have the others
 
 
 class MessageEncoder(Protocol):
@@ -120,6 +122,8 @@ class EncodedTranscript:
         self._media: list[MediaSize] = []
         self._last_input = -1  # position of the last item with a block of the user role
         self._previous_input = -1  # the same, before the last reply
+        self._input_positions: list[int] = []  # of the items that end with a block of the user ...
+        self._input_ends: list[int] = []  # ... and where they end in the bytes of all items
 
     @property
     def limit_omissions(self) -> dict[tuple[int, int], str]:
@@ -137,6 +141,9 @@ class EncodedTranscript:
             data = b"".join(self._encode_item(position, transcript[position]))
             self._item_bytes.append(data)
             self.size += len(data)
+            if self._last_input == position:
+                self._input_positions.append(position)
+                self._input_ends.append(self.size)
             self.length = position + 1
             self._end = None
         if self._previous_input - self._first_loose >= ITEMS_PER_SEGMENT:
@@ -243,19 +250,34 @@ class EncodedTranscript:
 
     # -------------------------------------------------------------- output
 
-    def messages(self, cache_mark: bytes = b"") -> list[bytes]:
+    def messages(self, cache_mark: bytes = b"", breakpoints: Sequence[int] = ()) -> list[bytes]:
         """The parts between `[` and `]`.
 
         `cache_mark` is put into the last block of the newest input and of the input before the
-        last reply: the end of this request's cache, and of the previous request's cache.
+        last reply: the end of this request's cache, and of the previous request's cache. With
+        `breakpoints`, positions of items, it is put there instead.
         """
         pieces = [*self._segments, *self._item_bytes]
-        if cache_mark:
+        if cache_mark and breakpoints:
+            self._mark_breakpoints(pieces, cache_mark, breakpoints)
+        elif cache_mark:
             first = len(self._segments) - self._first_loose
             for position in {self._last_input, self._previous_input}:
                 if position >= self._first_loose:
                     pieces[first + position] = pieces[first + position][:-1] + cache_mark + b"}"
         return pieces + self._encode_end()
+
+    def _mark_breakpoints(self, pieces: list[bytes], mark: bytes, positions: Sequence[int]) -> None:
+        """Put the mark after the last of these positions; a reply cannot have it, so it is put
+        after the input before."""
+        found = {bisect_right(self._input_positions, position) for position in positions} - {0}
+        ends = [self._input_ends[count - 1] for count in sorted(found)[-MAX_MESSAGE_MARKS:]]
+        start = 0
+        for index, piece in enumerate(pieces):
+            inside = [end - start for end in ends if start < end <= start + len(piece)]
+            for end in reversed(inside):
+                pieces[index] = pieces[index][: end - 1] + mark + pieces[index][end - 1 :]
+            start += len(piece)
 
     def _encode_end(self) -> list[bytes]:
         """The end of the request; it is encoded again when the transcript has grown."""

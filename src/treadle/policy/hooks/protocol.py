@@ -96,6 +96,7 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
         **common_input,
         "hook_event_name": _EVENT_BY_POINT[hook_input.point],
         "turn_id": hook_input.turn_id,
+        "caller": hook_input.caller,
     }
     if "tool_name" in data:
         payload["tool_name"] = to_hook_tool_name(str(data.pop("tool_name")))

@@ -17,7 +17,7 @@ from treadle.core.redaction import redact
 from treadle.core.transcript.entries import Entry
 
 _TEXT_FIELDS = frozenset({"text", "raw", "display", "reason", "detail", "json", "title", "url"})
-_DATA_FIELDS = frozenset({"data", "evidence"})  # any JSON object; in an image: base64
+_DATA_FIELDS = frozenset({"data", "evidence", "metadata"})  # any JSON object; in an image: base64
 
 
 class EntryRedactor:

@@ -49,6 +49,7 @@ _RESULT_PATTERN = re.compile(
 )
 _REPLY_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
 _CALL_PATTERN = re.compile(rb'\{"type":"tool_call","id":"([^"\\]*)"')  # not inside a JSON string
+_METADATA_FIELD = b'"metadata":{'
 _MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
 
 
@@ -158,9 +159,13 @@ class ViewLoader:
             item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
         elif _REPLY_PATTERN.match(line.raw) is not None:
             item = AssistantItem(self._find_calls(line, session_dir))
-        elif self._has_queued_messages or _MESSAGE_PATTERN.match(line.raw) is None:
-            # The fold compares a queued message by its value, and needs the id of a result: a
-            # placeholder has neither.
+        elif (
+            self._has_queued_messages
+            or _MESSAGE_PATTERN.match(line.raw) is None
+            or _METADATA_FIELD in line.raw
+        ):
+            # The fold compares a queued message by its value, and needs the id of a result and the
+            # metadata of a message: a placeholder has none of them.
             return self._decode_entry(line, session_dir)
         else:
             item = UserItem(())

@@ -93,6 +93,8 @@ class McpConnection:
             self._name,
             f"the server {self._name} at {self._config.url} requires a login: it answered 401"
             f"{challenge}; the user has to provide its authorization",
+            url=self._config.url,
+            challenge=self.login_challenge or "",
         )
 
     # --- tools ---------------------------------------------------------------------------

@@ -102,8 +102,10 @@ class McpServer(BaseSource):
         self._problem = ""
         self._changed = asyncio.Event()
         self._retry_requested = asyncio.Event()
+        self._login_challenge = ""
         self._protocol_mode = "auto"
         self._is_first_handshake = True
+        self._login_headers: Mapping[str, str] = {}  # see `authenticate`
         self._last_reported: tuple[McpStatus, tuple[Tool, ...]] | None = None
 
     # --- the source ----------------------------------------------------------------------
@@ -151,6 +153,29 @@ class McpServer(BaseSource):
         """Try to start it again now, for example after a login."""
         self._retry_requested.set()
 
+    async def authenticate(
+        self, headers: Mapping[str, str] | None = None, *, token: str = ""
+    ) -> bool:
+        """Answer AuthRequired: connect again with these headers, or with a bearer token. Returns
+        whether it is up; the next call uses the new connection. They are kept in memory only."""
+        if self._config.transport == "stdio":
+            raise ConfigError(f"server {self.name!r} is a program: set its key in its environment")
+        bearer = {"Authorization": f"Bearer {token}"} if token else {}
+        self._login_headers = {**(headers or {}), **bearer}
+        if self._current_connection is not None and self._state == "up":
+            self._current_connection.mark_lost("it got a new login")
+            await self._changed.wait()
+        await self._wait_settled()  # an attempt that runs may still use the headers from before
+        if self._state in ("failed", "login"):
+            self.retry()
+            await self._changed.wait()
+            await self._wait_settled()
+        return self._state == "up"
+
+    async def _wait_settled(self) -> None:
+        while self._state in ("starting", "down"):
+            await self._changed.wait()
+
     # --- calls ---------------------------------------------------------------------------
 
     async def call(self, tool: str, arguments: Arguments, context: ToolContext) -> ToolOutput:
@@ -172,7 +197,8 @@ class McpServer(BaseSource):
         except TimeoutError:
             pass
         if self._state == "login":
-            raise AuthRequired(self.name, self._problem)
+            needs = {"url": self._config.url, "challenge": self._login_challenge}
+            raise AuthRequired(self.name, self._problem, **needs)
         why = self._problem or "it is still starting"
         raise ToolError(f"the server {self.name} is not running ({why}); {tool} was not called")
 
@@ -187,6 +213,7 @@ class McpServer(BaseSource):
                 problem = await self._run_connection()
             except AuthRequired as error:
                 state, problem = "login", str(error)
+                self._login_challenge = error.challenge
             except _StartDenied as error:
                 state, problem = "failed", str(error)
             except Exception as error:  # noqa: BLE001 - one server must not affect the others
@@ -233,7 +260,7 @@ class McpServer(BaseSource):
         if self._config.transport == "stdio":
             # A program may die of the newer protocol's handshake: next time use the older one.
             self._protocol_mode = "legacy" if mode == "auto" else "auto"
-        connect, headers = connection_module.connect, self._headers()
+        connect, headers = connection_module.connect, {**self._headers(), **self._login_headers}
         async with connect(
             self.name, self._config, start=self._start, root=self._root, headers=headers, mode=mode
         ) as connection:

@@ -295,7 +295,7 @@ def _tools_changed(view: ViewState, event: events.ToolsChanged) -> ViewState:
     return add_block(view, NoteBlock("tools: " + " ".join(parts)))
 
 
-def _notified(view: ViewState, event: events.Notified) -> ViewState:
+def _notified(view: ViewState, event: events.Notified | events.ToolsSummarized) -> ViewState:
     return add_block(view, NoteBlock(event.text))
 
 
@@ -364,6 +364,7 @@ _REDUCERS: dict[type[Event], Callable[[ViewState, Any], ViewState]] = {
     events.MutationFinished: _mutation_finished,
     events.ToolsChanged: _tools_changed,
     events.Notified: _notified,
+    events.ToolsSummarized: _notified,
     events.WarningRaised: _warning_raised,
     events.RunFailed: _run_failed,
     events.TurnFinished: _turn_finished,

@@ -4,10 +4,11 @@ Tasks belong to the loop; the output of a background command comes from the work
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
+from treadle.core.contracts.task_manager import TaskInfo
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.text import plural
@@ -16,21 +17,6 @@ from treadle.tools.builtin.session import CallSite
 
 MAX_CHARS = 20_000
 TASK_ID_ALIASES: Mapping[str, str] = dict.fromkeys(("id", "bash_id", "shell_id"), "task_id")
-
-
-class BackgroundTaskInfo(Protocol):
-    """What the loop knows of a task."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def call_id(self) -> str: ...
-    @property
-    def summary(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def output(self) -> str: ...
 
 
 class TaskOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,9 +41,9 @@ class TaskOutputTool(BuiltinTool[TaskOutputArguments]):
         return ToolOutput(f"{status}\n{body}", display=status)
 
 
-def find_task(site: CallSite, task_id: str) -> BackgroundTaskInfo:
+def find_task(site: CallSite, task_id: str) -> TaskInfo:
     tasks = site.context.tasks
-    task: BackgroundTaskInfo | None = tasks.read(task_id) if tasks is not None else None
+    task = tasks.read(task_id) if tasks is not None else None
     if task is None:
         known = ", ".join(known.id for known in tasks.list()) if tasks is not None else ""
         raise ToolError(f"there is no task {task_id!r}; known tasks: {known or 'none'}")

@@ -24,7 +24,8 @@ class TaskStopTool(BuiltinTool[TaskStopArguments]):
 
     async def run(self, args: TaskStopArguments, site: CallSite) -> ToolOutput:
         task = find_task(site, args.task_id)
-        if not await site.context.tasks.cancel(task.id):
+        tasks = site.context.tasks
+        if tasks is None or not await tasks.cancel(task.id):
             return ToolOutput(f"Task {task.id} had ended already: it is {task.state}.")
         return ToolOutput(f"Task {task.id} was ended.", display=f"Ended {task.summary}")
 

@@ -1,0 +1,64 @@
+"""A session that began headless and is resumed at the terminal, and the other way round."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.apps.assembly.assemble import SessionOptions, build_agent
+from treadle.apps.settings import Settings
+from treadle.core.steps import Finished
+from treadle.testing.provider import FakeReply, ProviderServer
+
+SETTINGS = Settings(model="anthropic/claude-sonnet-4-5")
+
+
+async def use(prompt: str, *, interactive: bool, resume: str | None = None) -> None:
+    options = SessionOptions(interactive=interactive, resume=resume, checkpoints=False)
+    session = await build_agent(SETTINGS, Path.cwd(), options)
+    driver = session.start(prompt)
+    try:
+        step = await driver.next()
+        assert isinstance(step, Finished)
+        assert step.result.error is None
+    finally:
+        await driver.aclose()
+        await session.aclose()
+
+
+@pytest.mark.parametrize("began_interactive", [False, True])
+async def test_another_host_keeps_tools_and_instructions_and_appends_a_notice(
+    began_interactive: bool, monkeypatch: pytest.MonkeyPatch
+):
+    async with ProviderServer([FakeReply("fine")] * 4) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        await use("one", interactive=began_interactive)
+        await use("two", interactive=not began_interactive, resume="")
+        await use("three", interactive=not began_interactive, resume="")
+        await use("four", interactive=began_interactive, resume="")
+    bodies: list[Any] = [json.loads(request.body) for request in server.requests]
+    for body in bodies[1:]:
+        assert body["tools"][-1]["name"] == bodies[0]["tools"][-1]["name"]
+        assert [tool["name"] for tool in body["tools"]] == [
+            tool["name"] for tool in bodies[0]["tools"]
+        ]
+        assert body["system"] == bodies[0]["system"]
+    assert ("cannot answer" in str(bodies[0]["system"])) is not began_interactive
+    told = [str(body["messages"]).count('kind="attendance"') for body in bodies]
+    assert told == [0, 1, 1, 2]  # once for each change
+    words = "cannot answer questions" if began_interactive else "can answer questions"
+    assert words in str(bodies[1]["messages"])
+
+
+async def test_the_caller_of_a_request_is_the_host(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    for interactive, caller in ((True, "terminal"), (False, "headless")):
+        options = SessionOptions(interactive=interactive)
+        session = await build_agent(SETTINGS, Path.cwd(), options)
+        assert session.agent.config.caller == caller
+        await session.store.aclose()
+        await session.aclose()

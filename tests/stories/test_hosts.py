@@ -1,0 +1,308 @@
+"""Stories of a host: who asks, metadata, queued messages, the next model, parts of a reply."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from treadle import Agent, CacheRequest, ModelOptions
+from treadle.agents.agent_files import AgentDefinition
+from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.model import ModelCard
+from treadle.core.errors import CacheUnsupported, ConfigError, Overloaded
+from treadle.core.events import (
+    ChildEvent,
+    Event,
+    InputAccepted,
+    MessageDropped,
+    MessageQueued,
+    ModelChanged,
+    PartBegan,
+    PartCommitted,
+    RequestStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallBegan,
+    TurnFinished,
+    TurnStarted,
+)
+from treadle.core.steps import AfterToolResult, Finished
+from treadle.core.transcript import UserItem, to_user_item
+from treadle.core.transcript.entries import fold_entries
+from treadle.models import Anthropic, Fallback, Pause, Say, Scripted
+from treadle.testing.clock import ManualClock
+from treadle.testing.observers import RecordingObserver
+from treadle.testing.provider import FakeCall, FakeReply, FakeThinking, ProviderServer
+from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import RecordingTool
+
+HELPER = AgentDefinition("helper", "helps", "Help.")
+TASK = ("task", {"description": "work", "prompt": "child", "subagent_type": "helper"})
+
+
+class PointHook:
+    """Records its inputs; blocks the messages in `refused`."""
+
+    def __init__(self, *points: HookPoint, refused: str = "") -> None:
+        self.points = frozenset(points)
+        self.inputs: list[HookInput] = []
+        self._refused = refused
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        self.inputs.append(hook_input)
+        return Block("no") if self._refused and hook_input.data["prompt"] == self._refused else None
+
+
+async def all_events(agent: Agent, prompt: str = "go") -> list[Event]:
+    async with agent.stream(prompt) as events:
+        return [event async for event in events]
+
+
+# --- who asks ----------------------------------------------------------------------------
+
+
+async def test_the_model_the_events_and_the_hooks_are_told_who_asks():
+    model, hook = Scripted(["done"]), PointHook("user_prompt_submit")
+    events = await all_events(Agent(model, caller="terminal", hooks=[hook]))
+    assert [event.caller for event in events if isinstance(event, TurnStarted)] == ["terminal"]
+    assert [request.caller for request in model.requests] == ["terminal"]
+    assert [hook_input.caller for hook_input in hook.inputs] == ["terminal"]
+    assert Agent(model).config.caller == "library"
+
+
+async def test_the_request_of_a_child_agent_says_that_a_child_asks():
+    model = Scripted([Say(calls=[TASK]), "found", "done"])
+    events = await all_events(Agent(model, subagents=[HELPER], caller="headless"))
+    assert [request.caller for request in model.requests] == ["headless", "child", "headless"]
+    inner = [event.child for event in events if isinstance(event, ChildEvent)]
+    assert [event.caller for event in inner if isinstance(event, TurnStarted)] == ["child"]
+
+
+# --- metadata ----------------------------------------------------------------------------
+
+
+async def test_metadata_of_a_run_reaches_its_requests_and_its_result():
+    model = Scripted(["one", "two"])
+    agent = Agent(model)
+    result = await agent.run("go", metadata={"user_id": "u7", "job": 3})
+    assert result.turn.metadata == {"user_id": "u7", "job": 3}
+    assert model.requests[0].metadata == {"user_id": "u7", "job": 3}
+    async with agent.stream("again", metadata={"job": 4}) as stream:
+        last = [event async for event in stream][-1]
+    assert isinstance(last, TurnFinished)
+    assert last.result.metadata == {"job": 4}
+
+
+async def test_metadata_belongs_to_one_turn_and_steering_adds_to_it():
+    model = Scripted([Say(calls=[("record", {})]), "one", "two"])
+    driver = Agent(model, [RecordingTool()]).start(input="go", metadata={"job": 1})
+    assert isinstance(await driver.next(), AfterToolResult)
+    driver.steer("faster", metadata={"hurry": True})
+    first = await driver.next()
+    driver.submit("next")
+    second = await driver.next()
+    assert isinstance(first, Finished)
+    assert isinstance(second, Finished)
+    assert first.result.metadata == {"job": 1, "hurry": True}
+    assert second.result.metadata == {}
+    sent = [request.metadata for request in model.requests]
+    assert sent == [{"job": 1}, {"job": 1, "hurry": True}, {}]
+
+
+async def test_metadata_survives_a_crash_in_the_middle_of_the_turn():
+    pause, store = Pause(), MemoryStore()
+    driver = Agent(Scripted([[pause]])).start(input="go", metadata={"job": 1}, store=store)
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    view = fold_entries(store.entries)
+    step.cancel()
+    await asyncio.wait([step])
+    model = Scripted(["done"])
+    finished = await Agent(model).start(view=view).next()
+    assert isinstance(finished, Finished)
+    assert finished.result.metadata == {"job": 1}
+    assert model.requests[0].metadata == {"job": 1}
+
+
+async def test_metadata_that_cannot_be_stored_is_refused_at_once():
+    with pytest.raises(TypeError, match="'job'"):
+        await Agent(Scripted(["x"])).run("go", metadata={"job": object()})  # type: ignore[dict-item]
+
+
+async def test_chat_takes_the_metadata_of_the_last_message():
+    model = Scripted(["x"])
+    result = await Agent(model).chat([to_user_item("go", {"job": 1})])
+    assert result.turn.metadata == {"job": 1}
+    assert model.requests[0].metadata == {"job": 1}
+
+
+# --- queued messages ---------------------------------------------------------------------
+
+
+async def test_a_queued_message_has_an_id_and_events_tell_when_it_waits_and_when_it_is_taken():
+    pause, seen = Pause(), RecordingObserver()
+    driver = Agent(Scripted([["Working", pause], "In German."])).start(input="go")
+    driver.watch(seen)
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    message_id = driver.steer("In German, please.")
+    (waiting,) = driver.queued_messages
+    assert (waiting.id, waiting.item.text) == (message_id, "In German, please.")
+    pause.release()
+    await step
+    queued = [event for event in seen.events if isinstance(event, MessageQueued)]
+    taken = [event for event in seen.events if isinstance(event, InputAccepted)]
+    assert [event.message_id for event in queued] == [message_id]
+    assert [event.item.text for event in taken] == ["go", "In German, please."]
+    assert taken[1].message_id == message_id
+    assert len({event.message_id for event in taken}) == 2
+    assert driver.queued_messages == ()
+
+
+async def test_a_queued_message_can_be_withdrawn_by_its_id():
+    pause, seen = Pause(), RecordingObserver()
+    driver = Agent(Scripted([["Working", pause], "never asked"])).start(input="go")
+    driver.watch(seen)
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    first, second = driver.submit("one"), driver.submit("two")
+    assert driver.withdraw(first)
+    assert not driver.withdraw(first)
+    assert driver.withdraw(second)
+    assert not driver.withdraw("msg_unknown")
+    pause.release()
+    await step
+    dropped = [event for event in seen.events if isinstance(event, MessageDropped)]
+    assert [(event.message_id, event.reason) for event in dropped] == [
+        (first, "withdrawn"),
+        (second, "withdrawn"),
+    ]
+    assert [item.text for item in driver.transcript if isinstance(item, UserItem)] == ["go"]
+
+
+async def test_a_message_that_a_hook_refuses_is_told_with_its_id_and_an_empty_one_has_none():
+    hook, seen = PointHook("user_prompt_submit", refused="secret"), RecordingObserver()
+    driver = Agent(Scripted(["ok"]), hooks=[hook]).start()
+    driver.watch(seen)
+    assert driver.submit("  ") == ""
+    refused = driver.submit("secret")
+    driver.submit("fine")
+    await driver.next()
+    dropped = [event for event in seen.events if isinstance(event, MessageDropped)]
+    assert [(event.message_id, event.reason) for event in dropped] == [(refused, "refused")]
+
+
+# --- the model of the next request -------------------------------------------------------
+
+
+async def test_a_running_driver_uses_another_model_from_the_next_request_on():
+    pause, seen = Pause(), RecordingObserver()
+    first = Scripted([["Let me see", pause, Say(calls=[("record", {})])]], name="first")
+    second = Scripted(["Done."], name="second")
+    driver = Agent(first, [RecordingTool()]).start(input="go")
+    driver.watch(seen)
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.use_model(second)
+    assert not any(isinstance(event, ModelChanged) for event in seen.events)
+    pause.release()
+    await step
+    finished = await driver.next()
+    assert isinstance(finished, Finished)
+    assert finished.result.text == "Done."
+    assert len(first.requests) == len(second.requests) == 1
+    (changed,) = [event for event in seen.events if isinstance(event, ModelChanged)]
+    assert (changed.old, changed.new) == ("first", "second")
+    started = [event.model for event in seen.events if isinstance(event, RequestStarted)]
+    assert started == ["first", "second"]
+
+
+async def test_a_chosen_model_has_its_own_fallback_and_the_next_turn_keeps_it():
+    bad = Scripted([Overloaded("busy")] * 4, name="bad")
+    good = Scripted(["one", "two"], name="good")
+    driver = Agent(Scripted([], name="first"), clock=ManualClock()).start(input="go")
+    driver.use_model(Fallback(bad, good))
+    assert isinstance(await driver.next(), Finished)
+    driver.submit("more")
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "two"
+
+
+async def test_thinking_of_the_model_before_is_not_sent_to_the_chosen_one():
+    script = [
+        FakeReply(parts=(FakeThinking("hm"), FakeCall("record", {}, id="toolu_1"))),
+        FakeReply("done"),
+    ]
+    async with ProviderServer(script) as server:
+        options = ModelOptions(thinking=2_000)
+        first = Anthropic("claude-opus-4-1", base_url=server.url, api_key="k")
+        second = Anthropic("claude-opus-4", base_url=server.url, api_key="k")
+        driver = Agent(first, [RecordingTool()], options=options).start(input="go")
+        await driver.next()
+        driver.use_model(second)
+        step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.reason == "end_turn"
+    assert server.violations == []
+    assert b"hm" not in server.requests[1].body
+
+
+# --- parts of a reply --------------------------------------------------------------------
+
+
+async def test_text_and_thinking_parts_begin_and_are_committed():
+    reply = Say("Let me see.", thinking="hm, ", calls=[("record", {})])
+    events = await all_events(Agent(Scripted([reply, "done"]), [RecordingTool()]))
+    kinds = (PartBegan, PartCommitted, TextDelta, ThinkingDelta, ToolCallBegan)
+    told = [
+        f"{type(event).__name__} {getattr(event, 'kind', '')}".strip()
+        for event in events
+        if isinstance(event, kinds)
+    ]
+    assert told == [
+        "PartBegan thinking",
+        "ThinkingDelta",
+        "PartCommitted thinking",
+        "PartBegan text",
+        "TextDelta",
+        "PartCommitted text",
+        "ToolCallBegan",
+        "PartBegan text",
+        "TextDelta",
+        "PartCommitted text",
+    ]
+
+
+async def test_a_part_of_a_broken_reply_is_not_committed():
+    model = Scripted([["Half a th", Overloaded("busy")], "Whole."])
+    events = await all_events(Agent(model, clock=ManualClock()))
+    told = [type(event).__name__ for event in events if type(event).__name__.startswith("Part")]
+    assert told == ["PartBegan", "PartBegan", "PartCommitted"]
+
+
+# --- the cache ---------------------------------------------------------------------------
+
+
+async def test_a_required_prompt_cache_is_an_error_before_a_model_without_one_is_called():
+    model = Scripted(["x"], name="plain")
+    with pytest.raises(CacheUnsupported, match="plain has no prompt cache"):
+        await Agent(model, cache=CacheRequest(required=True)).run("go")
+    assert model.requests == []
+    with pytest.raises(ConfigError):
+        CacheRequest(enabled=False, required=True)
+
+
+async def test_a_required_prompt_cache_is_looked_for_at_the_fallback():
+    card = ModelCard("cached", abilities=frozenset({"cache"}))
+    model = Fallback(Scripted(["x"], name="plain"), Scripted(["y"], card=card))
+    result = await Agent(model, cache=CacheRequest(required=True)).run("go")
+    assert result.text == "y"
+
+
+def test_a_task_budget_below_the_smallest_one_is_refused():
+    with pytest.raises(ConfigError, match="20,000"):
+        ModelOptions(task_budget=5_000)
+    assert msgspec.structs.replace(ModelOptions(), task_budget=20_000).task_budget == 20_000
