@@ -62,14 +62,18 @@ class Measured:
 
 
 async def measure(rounds: int, size: int, place: Path) -> Measured:
+    journal = Journal.create(place)
+
     @tool(effect="pure")
     async def work(n: int) -> str:
+        if n % 50 == 49:
+            await journal.flush()  # what waits for a slow disk is not held for long
         return f"{n:07d} " * (size // 8)
 
     measured = Measured(rounds)
     notes = Compactor(Scripted(lambda request: "Notes: all is well.", card=CARD))
     agent = Agent(measured.model, [work], mutators=[notes], max_turns=rounds + 1)
-    result = await agent.run("go", store=Journal.create(place))
+    result = await agent.run("go", store=journal)
     assert (result.reason, result.turn.rounds) == ("end_turn", rounds), result
     return measured
 
