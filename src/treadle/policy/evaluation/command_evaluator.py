@@ -15,8 +15,9 @@ from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.listed_names import is_listed_name
-from treadle.policy.evaluation.path_access import PathAccess, list_values
+from treadle.policy.evaluation.path_access import PathAccess
 from treadle.policy.evaluation.ruling import PolicyFinding
+from treadle.policy.evaluation.word_values import list_values
 from treadle.policy.ruleset.paths import NULL_DEVICE, CachedFileSystemView, is_inside
 from treadle.policy.ruleset.rules import CommandPattern, Rule
 from treadle.policy.ruleset.spellings import list_spellings

@@ -15,7 +15,6 @@ from typing import Literal
 
 from treadle.core.protected_paths import describe_use, find_protected_part, fold_case
 from treadle.policy.evaluation.context import PolicyContext
-from treadle.policy.evaluation.git_index import is_tracked
 from treadle.policy.evaluation.ruling import FindingKind, PolicyFinding
 from treadle.policy.ruleset.path_patterns import PathPattern
 from treadle.policy.ruleset.paths import (
@@ -58,6 +57,14 @@ class FileEvaluator:
     def denies_search(self) -> bool:
         """Whether a rule denies some files to the search tool."""
         return any(isinstance(rule.pattern, PathPattern) for rule in self._rules["grep"].deny)
+
+    def list_read_rules(self) -> list[Rule]:
+        """The deny and ask rules about reading."""
+        return [rule for _, rule in self._rules["read"].list_forbidding()]
+
+    def find_read_rule(self, path: str) -> Rule | None:
+        """The first deny or ask rule about reading this resolved path."""
+        return next((rule for rule in self.list_read_rules() if _is_about(rule, path)), None)
 
     def find_rule_by_name(self, pattern: str) -> Rule | None:
         """A deny or ask rule whose last part is a name that the pattern matches."""
@@ -205,11 +212,8 @@ class FileEvaluator:
         try:
             for file in self._list_candidates(pattern, path):
                 relative = file[len(path.rstrip("/")) + 1 :]
-                if not pattern.forbids(file) or search.leaves_out(relative):
-                    continue
-                if search.is_tracked_only and not is_tracked(self.file_system, file):
-                    continue
-                return relative
+                if pattern.forbids(file) and not search.leaves_out(relative):
+                    return relative
         except _TooManyFiles:
             return "more than can be checked"
         return ""
@@ -219,8 +223,6 @@ class FileEvaluator:
         name = pattern.segments[-1] if pattern.segments and pattern.is_literal else ""
         if not name:
             return False
-        if search.is_tracked_only and not is_tracked(self.file_system, f"{path}/{name}"):
-            return True
         return all(search.leaves_out(file) for file in (name, f"a/{name}", f"a/b/{name}"))
 
     def _list_candidates(self, pattern: PathPattern, path: str) -> Iterator[str]:
@@ -343,6 +345,10 @@ class FileEvaluator:
                     todo.append(path)
                 else:
                     yield path
+
+
+def _is_about(rule: Rule, path: str) -> bool:
+    return not isinstance(rule.pattern, PathPattern) or rule.pattern.forbids(path)
 
 
 def _make_finding(

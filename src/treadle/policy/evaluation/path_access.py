@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from treadle.policy.evaluation.command_rules import CommandRules
 from treadle.policy.evaluation.file_evaluator import AccessMode, FileEvaluator
-from treadle.policy.evaluation.git_config import find_git_program
+from treadle.policy.evaluation.git_evaluator import GitEvaluator
 from treadle.policy.evaluation.ruling import PolicyFinding
+from treadle.policy.evaluation.word_values import list_values
 from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
@@ -41,6 +42,7 @@ class PathAccess:
         self._globs: dict[tuple[str, str], list[str] | None] = {}
         self._left_names = _MAX_GLOB_NAMES
         self._files = files
+        self._git = GitEvaluator(files)
         self._roots = files.context.roots
         self._cwd = cwd
         self._rules = rules
@@ -148,7 +150,7 @@ class PathAccess:
         """The folder that the command runs in, reads, or changes to."""
         name = get_program_name(command.argv[0]) if command.argv else None
         if name == "git" and not is_exact:
-            yield from self._evaluate_pathspecs(command)
+            yield from self._git.evaluate_pathspecs(command.argv[2:])
         if effects.reads_cwd and not command.is_piped:
             evaluate = partial(
                 self._files.evaluate,
@@ -157,15 +159,7 @@ class PathAccess:
             )  # fmt: skip
             yield from self._evaluate_in_each_cwd(command, evaluate)
         if name == "git":
-            folders = [w.text for w in parse_git_command(command.argv[1:]).folders if w.text]
-            yield from self._evaluate_in_each_cwd(
-                command, partial(self._evaluate_repository, folders or ["."])
-            )
-            is_named = self._rules.has_rule_without_more_words(command.argv)
-            if effects.is_read_only and not is_named and not self._is_sandboxed:
-                yield from self._evaluate_in_each_cwd(
-                    command, partial(self._evaluate_git_programs, folders)
-                )
+            yield from self._evaluate_git(command, effects)
         if name in ("cd", "pushd") and not is_exact:
             for word in command.argv[1:]:
                 if (word.text or "")[:1] != "-":
@@ -174,6 +168,20 @@ class PathAccess:
                 yield self._files.evaluate("~", "read", self._cwd)
         elif command.argv and command.cd_paths != ((),):
             yield from self._evaluate_in_each_cwd(command, partial(self._evaluate_cwd, command))
+
+    def _evaluate_git(self, command: SimpleCommand, effects: Effects) -> Findings:
+        """What the repository adds to the words of a git command."""
+        parsed = parse_git_command(command.argv[1:])
+        folders = [w.text for w in parsed.folders if w.text]
+        evaluations = [
+            partial(self._git.evaluate_repository, folders),
+            partial(self._git.evaluate_content, parsed),
+        ]
+        is_named = self._rules.has_rule_without_more_words(command.argv)
+        if effects.is_read_only and not is_named and not self._is_sandboxed:
+            evaluations.append(partial(self._git.evaluate_programs, folders))
+        for evaluate in evaluations:
+            yield from self._evaluate_in_each_cwd(command, evaluate)
 
     # ---------------------------------------------------------------- one word
 
@@ -253,19 +261,6 @@ class PathAccess:
             if finding.outcome != "allow" and (finding.rule or is_file):
                 yield replace(finding, outcome="ask")
 
-    def _evaluate_pathspecs(self, command: SimpleCommand) -> Findings:
-        """Patterns that git expands itself, if they match the name of a file that a rule is about.
-
-        `git diff -- '*.env'`, `git show ':(top).env'`; those that leave files out are harmless."""
-        for word in command.argv[2:]:
-            match = _PATHSPEC.fullmatch(word.text or "")
-            if match is None or "exclude" in match[1] or match[1][1:2] in ("!", "^"):
-                continue
-            rule = self._files.find_rule_by_name(match[2].rpartition("/")[2])
-            if rule is not None and (match[1] or any(c in match[2] for c in "*?[")):
-                reason = f"git reads it as a pattern; rule {rule.text}"
-                yield PolicyFinding(word.source, "ask", reason, rule.text)
-
     # ---------------------------------------------------------------- folders
 
     def _evaluate_in_each_cwd(
@@ -294,29 +289,6 @@ class PathAccess:
         return bool(steps) and all(
             self._rules.is_exact_match((Word("cd", "cd"), Word(step, step))) for step in steps
         )
-
-    def _evaluate_repository(self, folders: Sequence[str], cwd: str) -> PolicyFinding:
-        """git treats a folder that looks like a bare repository as one, and uses its config."""
-        for folder in folders:
-            cwd = self._files.resolve(folder, cwd).path
-        here = cwd
-        while is_inside(here, self._roots) and not self._files.exists(f"{here}/.git"):
-            if self._files.exists(f"{here}/HEAD") and self._files.exists(f"{here}/objects"):
-                reason = "a bare repository, whose configuration can run programs"
-                return PolicyFinding(here, "ask", reason)
-            if here == "/":
-                break
-            here = here.rpartition("/")[0] or "/"
-        return PolicyFinding(cwd, "allow", "an ordinary repository", is_read_only=True)
-
-    def _evaluate_git_programs(self, folders: Sequence[str], cwd: str) -> PolicyFinding:
-        """Outside of the sandbox, git must run no program of the repository while it reads."""
-        for folder in folders:
-            cwd = self._files.resolve(folder, cwd).path
-        program = find_git_program(self._files.file_system, cwd)
-        if program:
-            return PolicyFinding(cwd, "ask", program)
-        return PolicyFinding(cwd, "allow", "git runs no other program", is_read_only=True)
 
     # ---------------------------------------------------------------- patterns
 
@@ -369,9 +341,6 @@ class PathAccess:
         return [head.rstrip("/") for head in heads]
 
 
-_PATHSPEC = re.compile(r"(:\([^)]*\)|:[/!^]+|)(.*)", re.DOTALL)
-
-
 def _find_glob_folder(text: str) -> str:
     """The folder in which a pattern is expanded, if it names one."""
     head = re.split(r"[*?\[]", text, maxsplit=1)[0]
@@ -385,9 +354,3 @@ def _may_be_outside(text: str) -> bool:
 def _is_home_of_other_user(word: Word) -> bool:
     text = word.text or ""
     return word.has_tilde and text.startswith("~") and text[1:2] not in ("", "/")
-
-
-def list_values(text: str) -> tuple[str, ...]:
-    """The parts of an argument that may be values: all of it, and after `-x`, `=`, `@`, `:`."""
-    joined = text[2:] if text[:1] == "-" and text[1:2] != "-" else ""
-    return (text, joined, *(text.partition(mark)[2] for mark in "=@:"))
