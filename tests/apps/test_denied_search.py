@@ -40,11 +40,38 @@ def foreign_repository() -> None:
 
 
 @pytest.mark.usefixtures("foreign_repository")
-@pytest.mark.parametrize("mode", ["plan", "ask", "auto"])
-async def test_git_of_a_foreign_folder_runs_nothing_without_a_sandbox(mode):
+@pytest.mark.parametrize(
+    ("mode", "sandbox"),
+    [("plan", "off"), ("ask", "off"), ("auto", "off"), ("plan", "auto"), ("ask", "auto")],
+)
+async def test_git_of_a_foreign_folder_runs_nothing(mode, sandbox):
     call = FakeCall("bash", {"command": "git status"})
     async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
-        await run(server, "-p", "go", "--permission-mode", mode, "--sandbox", "off")
+        await run(server, "-p", "go", "--permission-mode", mode, "--sandbox", sandbox)
     result = server.requests[-1].body.decode()
     assert "core.fsmonitor" in result
     assert not Path("ran").exists()
+
+
+@pytest.fixture
+def tracked_secret() -> None:
+    """The working directory is a repository that tracks a `.env`."""
+    Path(".env").write_text("KEY=hunter2")
+    Path("a").write_text("plain")
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    subprocess.run(["git", "add", "."], check=True)
+
+
+@pytest.mark.usefixtures("tracked_secret")
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
+@pytest.mark.parametrize(
+    "command", ["git diff --cached", "git show :0:.env", "git grep -c '' -- a"]
+)
+async def test_git_does_not_print_a_tracked_denied_file(command, sandbox):
+    call = FakeCall("bash", {"command": command})
+    async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
+        await run(server, "-p", "go", "--deny", "Read(.env)", "--sandbox", sandbox)
+    result = server.requests[-1].body.decode()
+    assert "hunter2" not in result
+    assert ("a:1" in result) == command.startswith("git grep")
+    assert ("rule Read(.env)" in result) != command.startswith("git grep")

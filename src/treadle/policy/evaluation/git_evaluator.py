@@ -21,7 +21,11 @@ from treadle.policy.evaluation.word_values import list_values
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.ruleset.rules import Rule
 from treadle.policy.shell.analysis.git import GitCommand
-from treadle.policy.shell.analysis.git_content import GitContent, find_git_content
+from treadle.policy.shell.analysis.git_content import (
+    GitContent,
+    analyze_git_reading,
+    find_git_content,
+)
 from treadle.policy.shell.analysis.git_pathspec import is_selected
 from treadle.policy.shell.ast import Word
 
@@ -36,19 +40,21 @@ class GitEvaluator:
         self._file_system = files.file_system
         self._tracked = TrackedFiles(files.file_system)
 
-    def evaluate_repository(self, folders: Sequence[str], cwd: str) -> PolicyFinding:
+    def evaluate_repository(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git treats a folder that looks like a bare repository as one, and uses its config."""
-        folder = self._change_folder(folders, cwd)
+        folder = self._change_folder(command.list_folders(), cwd)
         bare = find_bare_repository(self._file_system, folder)
         if bare and is_inside(bare, self._files.context.roots):
             reason = "a bare repository, whose configuration can run programs"
             return PolicyFinding(bare, "ask", reason)
         return PolicyFinding(cwd, "allow", "an ordinary repository", is_read_only=True)
 
-    def evaluate_programs(self, folders: Sequence[str], cwd: str) -> PolicyFinding:
+    def evaluate_programs(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git must run no program of the repository while it reads."""
-        folder = self._change_folder(folders, cwd)
-        program = find_git_program(self._file_system, folder)
+        folder = self._change_folder(command.list_folders(), cwd)
+        reading = analyze_git_reading(command.name, command.arguments)
+        home = self._files.context.home
+        program = find_git_program(self._file_system, folder, reading, home)
         if program:
             return PolicyFinding(folder, "ask", program)
         return PolicyFinding(folder, "allow", "git runs no other program", is_read_only=True)
@@ -56,11 +62,10 @@ class GitEvaluator:
     def evaluate_content(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git must not print a file that a rule is about, from the index or a commit."""
         allowed = PolicyFinding(cwd, "allow", "git prints no such file", is_read_only=True)
-        name = command.subcommand.text if command.subcommand else None
-        content = find_git_content(name or "", command.arguments)
+        content = find_git_content(command.name, command.arguments)
         if content is None or not self._files.has_read_rules:
             return allowed
-        folder = self._change_folder([w.text for w in command.folders if w.text], cwd)
+        folder = self._change_folder(command.list_folders(), cwd)
         for repository in list_repositories(self._file_system, folder):
             found = self._find_named(command.arguments, repository, folder)
             if not found and content.is_whole:

@@ -172,16 +172,12 @@ class PathAccess:
     def _evaluate_git(self, command: SimpleCommand, effects: Effects) -> Findings:
         """What the repository adds to the words of a git command."""
         parsed = parse_git_command(command.argv[1:])
-        folders = [w.text for w in parsed.folders if w.text]
-        evaluations = [
-            partial(self._git.evaluate_repository, folders),
-            partial(self._git.evaluate_content, parsed),
-        ]
+        evaluations = [self._git.evaluate_repository, self._git.evaluate_content]
         is_named = self._rules.has_rule_without_more_words(command.argv)
-        if effects.is_read_only and not is_named and not self._is_sandboxed:
-            evaluations.append(partial(self._git.evaluate_programs, folders))
+        if effects.is_read_only and not is_named:
+            evaluations.append(self._git.evaluate_programs)
         for evaluate in evaluations:
-            yield from self._evaluate_in_each_cwd(command, evaluate)
+            yield from self._evaluate_in_each_cwd(command, partial(evaluate, parsed))
 
     # ---------------------------------------------------------------- one word
 

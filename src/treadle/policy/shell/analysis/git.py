@@ -113,6 +113,14 @@ class GitCommand(msgspec.Struct, frozen=True):
     folders: tuple[Word, ...] = ()  # -C
     doubts: tuple[str, ...] = ()  # about the global options
 
+    @property
+    def name(self) -> str:
+        """The subcommand; "" if it is not static."""
+        return (self.subcommand.text or "") if self.subcommand else ""
+
+    def list_folders(self) -> list[str]:
+        return [word.text for word in self.folders if word.text]
+
 
 def parse_git_command(words: Sequence[Word]) -> GitCommand:
     """Parse the words after `git`."""

@@ -1,4 +1,5 @@
-"""Whether a git command prints the content of files, and of which: `git log -p`, `git diff -- src`.
+"""Whether a git command prints the content of files, and of which: `git log -p`, `git diff -- src`;
+and whether it does what only some commands do: show help, merge, enter submodules.
 
 git also prints what its index and its commits contain, so a file that may not be read can appear in
 the output of a command that does not name it. Knows options only; reads no files. An option that is
@@ -61,6 +62,28 @@ class GitContent(msgspec.Struct, frozen=True):
     is_from_objects: bool = True  # also what only the index or a commit contains
     paths: tuple[str, ...] = ()  # pathspecs
     operands: tuple[str, ...] = ()  # words that are commits, or paths if such files exist
+
+
+class GitReading(msgspec.Struct, frozen=True):
+    """What a reading command does besides: programs in the configuration may run for it."""
+
+    shows_help: bool = False  # with a browser, or another program that shows pages
+    may_merge: bool = False  # merges commits again, with merge drivers, to show what was resolved
+    shows_submodules: bool = False  # runs git in submodules, also in those of older commits
+    shows_changes: bool = False  # as the one before, if the configuration says so
+
+
+def analyze_git_reading(name: str, arguments: Sequence[Word]) -> GitReading:
+    """What a subcommand does besides reading."""
+    texts = [word.text or "?" for word in arguments]
+    at = texts.index("--") if "--" in texts else len(texts)
+    options = texts[:at]
+    return GitReading(
+        shows_help="--help" in options,
+        may_merge=any(o == "-m" or o.startswith(("--diff-merges", "--remerge")) for o in options),
+        shows_submodules=any(o.startswith("--sub") and o.endswith("=diff") for o in options),
+        shows_changes=name != "grep" and find_git_content(name, arguments) is not None,
+    )
 
 
 def find_git_content(name: str, arguments: Sequence[Word]) -> GitContent | None:
