@@ -29,6 +29,18 @@ async def test_the_grep_tool_searches_a_folder_with_a_denied_file_and_says_what_
     assert "hunter2" not in result
 
 
+async def test_the_grep_tool_leaves_out_another_name_of_a_denied_file():
+    Path(".env").write_text("KEY=hunter2")
+    Path("other").hardlink_to(".env")
+    Path("a.py").write_text("KEY = 1")
+    call = FakeCall("grep", {"pattern": "KEY", "output_mode": "content"})
+    async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
+        await run(server, "-p", "go", "--deny", "Read(.env)")
+    result = server.requests[-1].body.decode()
+    assert "a.py:1:KEY = 1" in result
+    assert "hunter2" not in result
+
+
 @pytest.fixture
 def foreign_repository() -> None:
     """The working directory is a repository whose configuration runs a program."""

@@ -132,6 +132,39 @@ def test_git_grep_of_a_tracked_denied_file_asks_and_leaves_out_what_the_pathspec
     assert evaluate(context, "git grep KEY -- src") == "allow"
 
 
+@pytest.mark.parametrize("denied", ["Read(.env)", "Read(src/notes.txt)", "Read(**/*.tx*)"])
+def test_another_name_of_a_denied_file_is_not_read(context, denied):
+    root = Path(context.root)
+    name = ".env" if denied == "Read(.env)" else "src/notes.txt"
+    (root / name).write_text("KEY=1\n")
+    rules = parse_rules({"deny": [denied]}, root=context.root, home="/h")
+    context = replace(context, rules=rules)
+    lines = [
+        "cat tests/other", "grep -r KEY .", "rg KEY", "rg KEY tests", "cat tests/o*",
+        f"grep -r KEY --exclude={Path(name).name} .", "git grep KEY", "git diff --cached",
+    ]  # fmt: skip
+    (root / "tests/other").write_text("plain\n")
+    track(context, "tests/other")
+    assert evaluate(context, "cat tests/other") == "allow"
+    assert evaluate(context, "rg KEY tests") == "allow"
+    assert evaluate(context, "git grep KEY") == "allow"
+    (root / "tests/other").unlink()
+    (root / "tests/other").hardlink_to(root / name)
+    assert {c: o for c in lines if (o := evaluate(context, c)) == "allow"} == {}
+    assert evaluate(context, "rg KEY -g '!other' -g '!n*'") == "allow"
+    assert RulePolicy(context).find_denied([f"{root}/tests/other", f"{root}/README.md"]) == [
+        f"{root}/tests/other"
+    ]
+
+
+def test_files_with_other_names_elsewhere_are_searched(context, tmp_path_factory):
+    copy = tmp_path_factory.mktemp("copy")
+    for name in (".env", "README.md"):
+        (copy / name).hardlink_to(Path(context.root, name))
+    assert evaluate(context, "rg KEY") == "allow"
+    assert evaluate(context, "cat README.md") == "allow"
+
+
 @pytest.mark.parametrize("mode", ["plan", "ask", "accept-edits", "auto"])
 def test_the_grep_tool_runs_although_a_file_is_denied(context, mode):
     context = replace(context, tools_skip_denied=True)

@@ -7,7 +7,6 @@ commands. Uses the path patterns of the rules and a view of the file system.
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import chain
 from os.path import normpath
@@ -15,10 +14,12 @@ from typing import Literal
 
 from treadle.core.protected_paths import describe_use, find_protected_part, fold_case
 from treadle.policy.evaluation.context import PolicyContext
+from treadle.policy.evaluation.hard_links import HardLinks
 from treadle.policy.evaluation.ruling import FindingKind, PolicyFinding
 from treadle.policy.ruleset.path_patterns import PathPattern
 from treadle.policy.ruleset.paths import (
     NULL_DEVICE,
+    CachedFileSystemView,
     ResolvedPath,
     find_secret_part,
     is_inside,
@@ -44,6 +45,7 @@ class FileEvaluator:
     def __init__(self, context: PolicyContext) -> None:
         self.context = context
         self.file_system = context.file_system
+        self._links = HardLinks(context.file_system, context.roots, context.home)
         # Rules for `Read` apply to the search tools as well.
         tools = {"write": WRITE_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
         self._rules = {key: context.rules.filter(names) for key, names in tools.items()}
@@ -79,17 +81,22 @@ class FileEvaluator:
         rules = self._rules["grep"].deny
         patterns = [rule.pattern for rule in rules if isinstance(rule.pattern, PathPattern)]
         denied = {path for path in paths if any(p.forbids(path) for p in patterns)}
-        named = (prefix for p in patterns if p.is_literal for prefix in p.list_fixed_prefixes())
-        shared = set(filter(None, map(self._get_shared_inode, {*denied, *named})))
+        links = HardLinks(
+            CachedFileSystemView(self.file_system.mounts), self.context.roots, self.context.home
+        )
+        shared = {i for p in patterns for i in links.find_identities(p)}
+        shared.update(filter(None, map(links.get_shared_identity, denied)))
         if shared:
-            denied.update(path for path in paths if self._get_shared_inode(path) in shared)
+            denied.update(path for path in paths if links.get_shared_identity(path) in shared)
         return [path for path in paths if path in denied]
 
-    def _get_shared_inode(self, path: str) -> tuple[int, int] | None:
-        """The identity of a file that has other names."""
-        status = self.file_system.lstat(path)
-        is_shared = status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > 1
-        return (status.st_dev, status.st_ino) if status is not None and is_shared else None
+    def list_other_names(self, rule: Rule, folder: str) -> list[str]:
+        """The names below a folder of files that a rule is about by another name."""
+        pattern = rule.pattern
+        if not isinstance(pattern, PathPattern):
+            return []
+        names = self._links.list_names(self._links.find_identities(pattern), folder)
+        return [name for name in names if not pattern.forbids(name)]
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
         return resolve_path(self.file_system, path, cwd, self.context.home)
@@ -138,6 +145,8 @@ class FileEvaluator:
             if not is_recursive or (name == "deny" and access == "read" and is_hidden):
                 continue
             below = self._find_below(rule, resolved.path, search)
+            if not below and access == "read":
+                below = self._find_link_below(rule, resolved.path, search)
             if below:
                 outcome = name if access == "write" else "ask"
                 reason = f"{below} is in it; rule {rule.text}"
@@ -202,7 +211,7 @@ class FileEvaluator:
         pattern = rule.pattern
         if not isinstance(pattern, PathPattern) or any(map(pattern.forbids, resolved.all_paths)):
             return True
-        return resolved.inode is not None and self._is_hard_link_of(pattern, resolved)
+        return resolved.inode is not None and resolved.inode in self._links.find_identities(pattern)
 
     def _find_below(self, rule: Rule, path: str, search: SearchFilter) -> str:
         """A file that a rule is about, for a call that reads everything below `path`; or ""."""
@@ -217,6 +226,11 @@ class FileEvaluator:
         except _TooManyFiles:
             return "more than can be checked"
         return ""
+
+    def _find_link_below(self, rule: Rule, path: str, search: SearchFilter) -> str:
+        """Another name below `path` of a file that a rule is about, if a search reads it; or ""."""
+        relative = (file[len(path.rstrip("/")) + 1 :] for file in self.list_other_names(rule, path))
+        return next((name for name in relative if not search.leaves_out(name)), "")
 
     def _leaves_out_name(self, pattern: PathPattern, path: str, search: SearchFilter) -> bool:
         """Whether no file with the name in the pattern is read, at any depth."""
@@ -239,22 +253,6 @@ class FileEvaluator:
                 yield top
             elif status is not None:
                 yield from self._walk(top)
-
-    def _is_hard_link_of(self, pattern: PathPattern, resolved: ResolvedPath) -> bool:
-        """Whether a file with several names is one that the pattern forbids."""
-        for prefix in pattern.list_fixed_prefixes():
-            if pattern.is_literal:
-                candidates: Iterable[str] = (prefix,)
-            elif is_inside(prefix, (*self.context.roots, self.context.home)):
-                candidates = self._walk(prefix)
-            else:
-                continue
-            with suppress(_TooManyFiles):
-                for path in candidates:
-                    is_forbidden = pattern.is_literal or pattern.forbids(path)
-                    if is_forbidden and self._is_same_file(path, resolved):
-                        return True
-        return False
 
     def _is_hard_link_of_secret(self, resolved: ResolvedPath) -> bool:
         context = self.context

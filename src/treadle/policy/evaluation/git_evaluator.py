@@ -117,7 +117,8 @@ class GitEvaluator:
         # The sandbox hides the file itself, but not what the index and the commits contain.
         is_hidden = self._files.context.sandbox_hides_denied and not content.is_from_objects
         for rule in self._files.list_read_rules():
-            tracked = self._tracked.find(repository, rule)
+            links = frozenset(self._files.list_other_names(rule, repository.worktree))
+            tracked = self._tracked.find(repository, rule, links)
             if tracked is None:
                 return f"more files than can be checked in {repository.git_folder}", rule
             for file in tracked:

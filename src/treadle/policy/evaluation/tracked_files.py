@@ -37,15 +37,19 @@ class TrackedFiles:
         self._file_system = file_system
         self._found: dict[tuple[str, Rule], tuple[TrackedFile, ...] | None] = {}
 
-    def find(self, repository: GitRepository, rule: Rule) -> tuple[TrackedFile, ...] | None:
-        """The tracked files that a rule is about; None if that cannot be known."""
+    def find(
+        self, repository: GitRepository, rule: Rule, links: frozenset[str] = frozenset()
+    ) -> tuple[TrackedFile, ...] | None:
+        """The tracked files that a rule is about; None if that cannot be known.
+
+        `links`: other names of such files."""
         key = (repository.git_folder, rule)
         if key not in self._found:
-            self._found[key] = self._find(repository, rule, 0)
+            self._found[key] = self._find(repository, rule, links, 0)
         return self._found[key]
 
     def _find(
-        self, repository: GitRepository, rule: Rule, depth: int
+        self, repository: GitRepository, rule: Rule, links: frozenset[str], depth: int
     ) -> tuple[TrackedFile, ...] | None:
         pattern = rule.pattern
         if not isinstance(pattern, PathPattern) or depth > _MAX_SUBMODULE_DEPTH:
@@ -55,26 +59,31 @@ class TrackedFiles:
         for content in read_indexes(self._file_system, repository.git_folder):
             if content is None:
                 return None
-            is_plain = bool(names) and not may_list_folders(content)
+            is_plain = bool(names) and not links and not may_list_folders(content)
             if is_plain and not any(may_contain(content, name) for name in names):
                 continue
             entries = list_entries(content, self._get_hash_size(repository))
             if entries is None:
                 return None
             for entry in entries:
-                below = self._find_in_entry(repository, entry, rule, depth)
+                below = self._find_in_entry(repository, entry, rule, links, depth)
                 if below is None:
                     return None
                 found += below
         return tuple(found)
 
     def _find_in_entry(
-        self, repository: GitRepository, entry: IndexEntry, rule: Rule, depth: int
+        self,
+        repository: GitRepository,
+        entry: IndexEntry,
+        rule: Rule,
+        links: frozenset[str],
+        depth: int,
     ) -> tuple[TrackedFile, ...] | None:
         path = f"{repository.worktree}/{entry.path}"
         if entry.is_submodule:
             inner = open_repository(self._file_system, path)
-            below = self._find(inner, rule, depth + 1)
+            below = self._find(inner, rule, links, depth + 1)
             if below is None:
                 return None
             return tuple(
@@ -82,7 +91,7 @@ class TrackedFiles:
                 for file in below
             )
         is_found = isinstance(rule.pattern, PathPattern) and rule.pattern.forbids(path)
-        if is_found or entry.is_folder:
+        if is_found or entry.is_folder or path in links:
             return (TrackedFile(entry.path, entry.is_assumed, entry.is_folder),)
         return ()
 
