@@ -56,6 +56,14 @@ class FileEvaluator:
         return bool(self._rules["read"].deny or self._rules["read"].ask)
 
     @property
+    def has_write_rules(self) -> bool:
+        """Whether a deny or ask rule is about writing certain files."""
+        return any(
+            isinstance(rule.pattern, PathPattern)
+            for _, rule in self._rules["write"].list_forbidding()
+        )
+
+    @property
     def denies_search(self) -> bool:
         """Whether a rule denies some files to the search tool."""
         return any(isinstance(rule.pattern, PathPattern) for rule in self._rules["grep"].deny)
@@ -308,6 +316,24 @@ class FileEvaluator:
             reason = f"{'/'.join(protected)} is protected"
             return PolicyFinding(f"write {resolved.path}", "ask", reason)
         return PolicyFinding(resolved.path, "allow", "nothing protected", is_read_only=True)
+
+    def evaluate_option_value(self, path: str, cwd: str) -> PolicyFinding:
+        """The finding on a path that an option of an unknown program may make it write."""
+        resolved = self.resolve(path, cwd)
+        for _, rule in self._rules["write"].list_forbidding():
+            is_about = isinstance(rule.pattern, PathPattern) and self._forbids(rule, resolved)
+            if is_about or self._is_folder_of(rule, resolved.path):
+                reason = f"the program may write it; rule {rule.text}"
+                return _make_finding(path, "ask", resolved, reason, rule)
+        return PolicyFinding(resolved.path, "allow", "no rule is about it", is_read_only=True)
+
+    def _is_folder_of(self, rule: Rule, path: str) -> bool:
+        """Whether a folder inside the workspace contains a file that a rule is about."""
+        is_inner = is_inside(path, self.context.roots) and path not in self.context.roots
+        status = self.file_system.lstat(path) if is_inner else None
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return False
+        return bool(self._find_below(rule, path, _NO_FILTER))
 
     def _find_protected_child(self, resolved: ResolvedPath) -> str:
         """What a folder contains that must not change along with the rest of it."""

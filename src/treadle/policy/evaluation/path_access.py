@@ -19,6 +19,7 @@ from treadle.policy.evaluation.word_values import list_values
 from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
+from treadle.policy.shell.analysis.option_values import list_option_values
 from treadle.policy.shell.analysis.search_filter import SearchFilter
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
@@ -60,6 +61,8 @@ class PathAccess:
         yield from self._evaluate_reads(command, effects, is_exact)
         yield from self._evaluate_writes(command, effects)
         yield from self._evaluate_mentions(command, effects, is_exact)
+        if effects.is_opaque and not self._is_sandboxed:  # which makes these files read-only
+            yield from self._evaluate_option_values(command)
         yield from self._evaluate_folders(command, effects, is_exact)
 
     def find_outside(self, command: SimpleCommand, effects: Effects, words: Sequence[Word]) -> str:
@@ -143,6 +146,17 @@ class PathAccess:
                 for path in paths:
                     evaluate = partial(self._files.evaluate_protected, path)
                     yield from self._evaluate_in_each_cwd(command, evaluate, path)
+
+    def _evaluate_option_values(self, command: SimpleCommand) -> Findings:
+        """Files that an option may make the program write, if a rule is about writing them."""
+        for word, text in (
+            list_option_values(command.argv[1:]) if self._files.has_write_rules else ()
+        ):
+            for path in filter(None, list_values(text)):
+                evaluate = partial(self._files.evaluate_option_value, path)
+                for finding in self._evaluate_in_each_cwd(command, evaluate, path):
+                    if finding.outcome != "allow":
+                        yield replace(finding, subject=word.source)
 
     def _evaluate_folders(
         self, command: SimpleCommand, effects: Effects, is_exact: bool
