@@ -49,16 +49,15 @@ def test_help_asks_where_the_repository_chooses_the_browser(repository, command)
     assert evaluate(repository, "git status") == "allow"
 
 
-def test_a_command_that_lists_other_repositories_runs_asks(repository):
-    command = "git log --alternate-refs"
-    git(repository, "clone", "-q", "--shared", ".", "../shared")
-    shared = repository.parent / "shared"
-    assert evaluate(shared, command) == "allow"
-    marker = make_program(shared)
-    configure(shared, f"[core]\n\talternateRefsCommand = {shared}/evil\n")
-    run(shared, command)
+def test_a_program_that_lists_the_commits_of_other_repositories_asks(repository):
+    command = "git -C shared log --alternate-refs"
+    git(repository, "clone", "-q", "--shared", ".", "shared")
+    assert evaluate(repository, command) == "allow"
+    marker = make_program(repository)
+    configure(repository / "shared", f"[core]\n\talternateRefsCommand = {repository}/evil\n")
+    run(repository, command)
     assert marker.exists()
-    assert evaluate(shared, command) == "ask"
+    assert evaluate(repository, command) == "ask"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.git_config import find_git_program
+from treadle.policy.evaluation.git_places import GitPlaces
 from treadle.policy.evaluation.git_repository import (
     GitRepository,
     find_bare_repository,
@@ -38,6 +39,7 @@ class GitEvaluator:
     def __init__(self, files: FileEvaluator) -> None:
         self._files = files
         self._file_system = files.file_system
+        self._places = GitPlaces(files)
         self._tracked = TrackedFiles(files.file_system)
 
     def evaluate_repository(self, command: GitCommand, cwd: str) -> PolicyFinding:
@@ -49,14 +51,19 @@ class GitEvaluator:
             return PolicyFinding(bare, "ask", reason)
         return PolicyFinding(cwd, "allow", "an ordinary repository", is_read_only=True)
 
-    def evaluate_programs(self, command: GitCommand, cwd: str) -> PolicyFinding:
-        """git must run no program of the repository while it reads."""
+    def evaluate_reading(self, command: GitCommand, cwd: str) -> PolicyFinding:
+        """git must run no program of the repository while it reads, and read nothing elsewhere."""
         folder = self._change_folder(command.list_folders(), cwd)
         reading = analyze_git_reading(command.name, command.arguments)
         home = self._files.context.home
         program = find_git_program(self._file_system, folder, reading, home)
         if program:
             return PolicyFinding(folder, "ask", program)
+        shows_content = find_git_content(command.name, command.arguments) is not None
+        for repository in list_repositories(self._file_system, folder):
+            outside = self._places.find_outside(repository, shows_content=shows_content)
+            if outside:
+                return PolicyFinding(folder, "ask", outside)
         return PolicyFinding(folder, "allow", "git runs no other program", is_read_only=True)
 
     def evaluate_content(self, command: GitCommand, cwd: str) -> PolicyFinding:

@@ -189,7 +189,7 @@ class PathAccess:
         evaluations = [self._git.evaluate_repository, self._git.evaluate_content]
         is_named = self._rules.has_rule_without_more_words(command.argv)
         if effects.is_read_only and not is_named:
-            evaluations.append(self._git.evaluate_programs)
+            evaluations.append(self._git.evaluate_reading)
         for evaluate in evaluations:
             yield from self._evaluate_in_each_cwd(command, partial(evaluate, parsed))
 
