@@ -15,21 +15,12 @@ from treadle.policy.policy import RulePolicy, build_policy_context
 from treadle.policy.ruleset.rules_file import parse_rules
 
 PRINTING = """
-    git diff
     git diff HEAD
-    git diff -w
-    git diff -q
     git diff --cached
     git diff --staged
-    git diff --check
     git diff HEAD~1 HEAD
     git diff HEAD~1..HEAD
     git diff :0:.env :README.md
-    git diff --stat -p
-    git diff -U1 --stat
-    git diff --numstat --patch-with-stat
-    git diff --binary --stat
-    git diff-files -p
     git diff-index -p HEAD
     git diff-tree -p HEAD
     git diff-tree --cc -p HEAD
@@ -66,11 +57,11 @@ PRINTING = """
     git blame .env
     git annotate .env
     git blame HEAD -- .env
-    git grep SECRET
     git grep --cached SECRET
     git grep --ca SECRET
     git grep SECRET HEAD
     git grep -e SECRET HEAD
+    git grep -e HEAD -e SECRET HEAD
     git grep SECRET HEAD -- .
     git -C src show HEAD:.env
     git -C src log -p
@@ -78,11 +69,26 @@ PRINTING = """
     git stash show --patch-with-stat
     git stash list -p
     cd src && git show HEAD~1
-    cd src && git grep SECRET -- ..
     git log -p -- .
     git log -p -- ':!src'
     git diff HEAD -- ':(top)'
     git diff HEAD -- . ':(exclude)src/.env'
+"""
+# The sandbox hides the file from these: they do not look into the index or a commit for it.
+OF_WORK_TREE = """
+    git diff
+    git diff -w
+    git diff -q
+    git diff --check
+    git diff --stat -p
+    git diff -U1 --stat
+    git diff --numstat --patch-with-stat
+    git diff --binary --stat
+    git diff -- .
+    git diff-files -p
+    git grep SECRET
+    git grep -e SECRET -- .
+    cd src && git grep SECRET -- ..
 """
 HARMLESS = """
     git status
@@ -145,7 +151,7 @@ def repository(tmp_path: Path) -> Path:
     """A repository that tracks a `.env`, with changes of it in commits, the index and the file."""
     for name in ("src", "n"):
         (tmp_path / name).mkdir()
-    git(tmp_path, "init", "-q", ".")
+    git(tmp_path, "init", "-q", "-b", "master", ".")
     for number in range(3):
         for name in ("src/a.py", "README.md"):
             (tmp_path / name).write_text(f"x = {number}\n")
@@ -176,21 +182,26 @@ def test_a_command_that_prints_a_tracked_denied_file_asks(repository, is_sandbox
     context = make_context(repository, "Read(.env)", is_sandboxed=is_sandboxed)
     blob = git(repository, "rev-parse", "HEAD:.env")
     wrong = {}
-    for line in split(PRINTING):
+    for line in [*split(PRINTING), *split(OF_WORK_TREE)]:
         command = line.format(blob=blob)
         done = subprocess.run(
             ["bash", "-c", command], cwd=repository, capture_output=True, text=True, check=False
         )
         outcome = evaluate(context, command, is_sandboxed)
-        is_hidden = is_sandboxed and command in (
-            "git grep SECRET",
-            "cd src && git grep SECRET -- ..",
-        )
-        if outcome == "allow" and not is_hidden:
+        is_hidden = is_sandboxed and line in split(OF_WORK_TREE)
+        if (outcome == "allow") != is_hidden:
             wrong[command] = outcome
         if "SECRET" not in done.stdout:
             wrong[command] = done.stdout + done.stderr
     assert wrong == {}
+
+
+def test_a_tracked_denied_file_that_is_deleted_is_not_hidden_by_the_sandbox(repository):
+    context = make_context(repository, "Read(.env)", is_sandboxed=True)
+    assert evaluate(context, "git diff", is_sandboxed=True) == "allow"
+    (repository / ".env").unlink()
+    assert "SECRET" in git(repository, "diff")
+    assert evaluate(context, "git diff", is_sandboxed=True) == "ask"
 
 
 @pytest.mark.parametrize("is_sandboxed", [False, True])
@@ -279,6 +290,18 @@ def test_a_denied_file_of_a_submodule_or_a_linked_worktree_counts(repository, tm
     linked = outer / "linked"
     git(repository, "worktree", "add", "-q", str(linked))
     assert evaluate(make_context(linked, "Read(.env)"), "git log -p") == "ask"
+
+
+def test_a_conflict_in_a_denied_file_is_printed_from_the_index(repository):
+    context = make_context(repository, "Read(.env)", is_sandboxed=True)
+    git(repository, "commit", "-qam", "ours")
+    git(repository, "checkout", "-q", "HEAD~1")
+    (repository / ".env").write_text("KEY=SECRET11\n")
+    git(repository, "commit", "-qam", "theirs")
+    merge = ["git", "-c", "user.name=n", "-c", "user.email=e", "merge", "master"]
+    subprocess.run(merge, cwd=repository, check=False, capture_output=True)
+    assert "U .env" in git(repository, "status", "--short")
+    assert evaluate(context, "git diff", is_sandboxed=True) == "ask"
 
 
 def test_a_search_that_reads_the_index_instead_of_a_hidden_file_asks(repository):

@@ -6,6 +6,7 @@ Looks at the repository in the folder where the command runs. Used by `path_acce
 """
 
 import re
+import stat
 from collections.abc import Iterator, Sequence
 
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
@@ -17,7 +18,7 @@ from treadle.policy.evaluation.git_repository import (
     list_repositories,
 )
 from treadle.policy.evaluation.ruling import PolicyFinding
-from treadle.policy.evaluation.tracked_files import TrackedFiles
+from treadle.policy.evaluation.tracked_files import TrackedFile, TrackedFiles
 from treadle.policy.evaluation.word_values import list_values
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.ruleset.rules import Rule
@@ -121,8 +122,8 @@ class GitEvaluator:
         prefix = folder[len(repository.worktree) :].strip("/")
         limits = [t for t in content.operands if self._files.exists(f"{folder}/{t}")]
         pathspecs = (*content.paths, *limits)
-        # The sandbox hides the file itself, but not what the index and the commits contain.
-        is_hidden = self._files.context.sandbox_hides_denied and not content.is_from_objects
+        names_commit = any(t not in limits and t not in content.paths for t in content.operands)
+        is_of_work_tree = content.is_of_work_tree and not names_commit
         for rule in self._files.list_read_rules():
             links = frozenset(self._files.list_other_names(rule, repository.worktree))
             tracked = self._tracked.find(repository, rule, links)
@@ -130,6 +131,13 @@ class GitEvaluator:
                 return f"more files than can be checked in {repository.git_folder}", rule
             for file in tracked:
                 may_select = file.is_folder or is_selected(file.path, pathspecs, prefix)
-                if may_select and (file.is_assumed or not is_hidden):
+                is_hidden = is_of_work_tree and self._is_hidden(file, repository)
+                if may_select and not is_hidden:
                     return file.path, rule
         return None
+
+    def _is_hidden(self, file: TrackedFile, repository: GitRepository) -> bool:
+        """Whether the sandbox hides a file, and git does not read the index instead."""
+        status = self._file_system.lstat(f"{repository.worktree}/{file.path}")
+        is_file = status is not None and stat.S_ISREG(status.st_mode)
+        return self._files.context.sandbox_hides_denied and is_file and not file.is_assumed

@@ -17,7 +17,7 @@ _MODE_OFFSET = 24
 _FOLDER_MODE, _SUBMODULE_MODE = 0o040000, 0o160000
 _SUBMODULE_BYTES = _SUBMODULE_MODE.to_bytes(4, "big")
 _FOLDER_BYTES = _FOLDER_MODE.to_bytes(4, "big")
-_ASSUMED_FLAG, _EXTENDED_FLAG, _SKIPPED_FLAG = 0x8000, 0x4000, 0x40
+_ASSUMED_FLAG, _EXTENDED_FLAG, _UNMERGED_FLAGS, _SKIPPED_FLAG = 0x8000, 0x4000, 0x3000, 0x40
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class IndexEntry(msgspec.Struct, frozen=True):
 
     path: str
     mode: int
-    is_assumed: bool = False  # git reads the index instead of the file
+    is_assumed: bool = False  # git may read the index instead of the file: a conflict, or a flag
 
     @property
     def is_folder(self) -> bool:
@@ -91,7 +91,9 @@ def _parse_entries(content: bytes, hash_size: int) -> Iterator[IndexEntry]:
         end = content.index(b"\0", start)
         name = kept + content[start:end]
         yield IndexEntry(
-            name.decode(errors="surrogateescape"), mode, bool(flags & _ASSUMED_FLAG) or skips_file
+            name.decode(errors="surrogateescape"),
+            mode,
+            bool(flags & (_ASSUMED_FLAG | _UNMERGED_FLAGS)) or skips_file,
         )
         at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
 

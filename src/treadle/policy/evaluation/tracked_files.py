@@ -26,7 +26,7 @@ class TrackedFile(msgspec.Struct, frozen=True):
     """A file in an index that a rule is about."""
 
     path: str  # relative to the top of the repository
-    is_assumed: bool = False  # git reads the index instead of the file
+    is_assumed: bool = False  # git may read the index instead of the file
     is_folder: bool = False  # a folder of which it is not known what it contains
 
 

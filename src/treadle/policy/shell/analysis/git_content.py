@@ -9,6 +9,7 @@ not known to print names, counts or messages counts as one that prints content. 
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -46,6 +47,7 @@ _PLAIN_OPTIONS = _SUMMARY_OPTIONS | word_set(
     "--extended-regexp --fixed-strings --perl-regexp --relative-date --ignore-submodules "
     "--no-prefix --max-parents --min-parents --no-commit-id --always --verbose --independent"
 )
+_CACHED = frozenset({"--cached", "--staged"})
 _PLAIN_LETTERS = frozenset("sqwbEFgzrRaivtD")  # short options of log and diff without content
 _PLAIN_VALUE_LETTERS = frozenset("nSGlMCBXO")
 # Options without a value: a word after one is not its value.
@@ -59,7 +61,8 @@ class GitContent(msgspec.Struct, frozen=True):
     """What a command may print: of every file, unless paths limit it."""
 
     is_whole: bool = True  # not only the files that are named as `COMMIT:FILE`
-    is_from_objects: bool = True  # also what only the index or a commit contains
+    # Only files of the work tree, compared with the index, unless an operand is a commit.
+    is_of_work_tree: bool = False
     paths: tuple[str, ...] = ()  # pathspecs
     operands: tuple[str, ...] = ()  # words that are commits, or paths if such files exist
 
@@ -91,7 +94,8 @@ def find_git_content(name: str, arguments: Sequence[Word]) -> GitContent | None:
     texts = [word.text or "?" for word in arguments]
     at = texts.index("--") if "--" in texts else len(texts)
     before, after = texts[:at], texts[at + 1 :]
-    if name == "stash":
+    is_stash = name == "stash"
+    if is_stash:
         name = {"show": "diff", "list": "log"}.get(before[0] if before else "", "")
         before = before[1:]
     options = [text for text in before if len(text) > 1 and text[0] == "-"]
@@ -100,7 +104,7 @@ def find_git_content(name: str, arguments: Sequence[Word]) -> GitContent | None:
         is_whole = name == "cat-file" and any(map(_OBJECT_NAME.fullmatch, operands))
         return GitContent(is_whole=is_whole)
     if name == "grep":
-        return _find_searched(before, operands, options, after)
+        return _find_searched(before, options, after)
     if name in ("status", "commit"):
         return GitContent() if _is_verbose(name, options) else None
     if name in ("archive", "bundle"):
@@ -112,27 +116,30 @@ def find_git_content(name: str, arguments: Sequence[Word]) -> GitContent | None:
         return None
     is_whole = name != "show" or not operands or not all(map(_FILE_OF_COMMIT.fullmatch, operands))
     paths = [t for t in operands if _PATHSPEC_MAGIC.match(t)]
-    return GitContent(
-        is_whole, paths=(*paths, *after), operands=() if is_by_object else _list_operands(before)
-    )
+    limiting = [] if is_by_object else _list_operands(before)
+    is_of_index = is_stash or name not in ("diff", "diff-files")
+    is_of_index = is_of_index or not _CACHED.isdisjoint(options)
+    is_certain = len(limiting) == len(operands)
+    return GitContent(is_whole, is_certain and not is_of_index, (*paths, *after), tuple(limiting))
 
 
 def _find_searched(
-    before: Sequence[str], operands: Sequence[str], options: Sequence[str], after: Sequence[str]
+    before: Sequence[str], options: Sequence[str], after: Sequence[str]
 ) -> GitContent:
     has_pattern_option = any(re.match(r"-\w*[ef]|--regexp", o) for o in options)
-    places = list(operands if has_pattern_option else operands[1:])
+    places = [
+        text
+        for previous, text in pairwise(["", *before])
+        if text[:1] != "-" and not re.fullmatch(r"-\w*e", previous)
+    ][0 if has_pattern_option else 1 :]
     paths = [t for t in places if _PATHSPEC_MAGIC.match(t)]
     is_cached = any(len(o) > 3 and "--cached".startswith(o) for o in options)
-    candidates = [t for t in _list_operands(before) if t in places]
-    return GitContent(
-        is_from_objects=is_cached or len(places) > len(paths),
-        paths=(*paths, *after),
-        operands=tuple(candidates),
-    )
+    candidates = [t for t in _list_operands(before) if t in places and t not in paths]
+    is_certain = len(candidates) + len(paths) == len(places)
+    return GitContent(True, is_certain and not is_cached, (*paths, *after), tuple(candidates))
 
 
-def _list_operands(before: Sequence[str]) -> tuple[str, ...]:
+def _list_operands(before: Sequence[str]) -> list[str]:
     """The words that are not options and cannot be the value of one."""
     found = []
     for at, text in enumerate(before):
@@ -141,7 +148,7 @@ def _list_operands(before: Sequence[str]) -> tuple[str, ...]:
         is_value = previous[:1] == "-" and not is_flag
         if text[:1] != "-" and not is_value:
             found.append(text)
-    return tuple(found)
+    return found
 
 
 def _is_verbose(name: str, options: Sequence[str]) -> bool:
