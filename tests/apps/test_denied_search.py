@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import run
+from tests.workspace.helpers import needs_bubblewrap
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 
@@ -87,3 +88,37 @@ async def test_git_does_not_print_a_tracked_denied_file(command, sandbox):
     assert "hunter2" not in result
     assert ("a:1" in result) == command.startswith("git grep")
     assert ("rule Read(.env)" in result) != command.startswith("git grep")
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("command", "is_error"),
+    [
+        ("grep -rn KEY .", False),
+        ("grep -rn nothing .", False),
+        ("grep -rn KEY sub/..", False),
+        ("grep -rn KEY . missing", True),
+        ("grep -rn KEY .; false", True),
+        ("grep -rn '[' .", True),
+        ("ls missing", True),
+    ],
+)
+async def test_a_search_that_meets_a_hidden_file_is_no_error_for_that(command, is_error):
+    Path(".env").write_text("KEY=hunter2")
+    Path("a.py").write_text("KEY = 1\n")
+    Path("sub").mkdir()
+    call = FakeCall("bash", {"command": command})
+    async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
+        flags = (
+            "--deny",
+            "Read(.env)",
+            "--permission-mode",
+            "auto",
+            "--output-format",
+            "stream-json",
+        )
+        ran = await run(server, "-p", "go", *flags)
+    result = server.requests[-1].body.decode()
+    assert "hunter2" not in result
+    errors = [line["is_error"] for line in ran.lines if "is_error" in line and "call_id" in line]
+    assert errors == [is_error], ran.lines

@@ -88,6 +88,16 @@ def test_plain_reads_of_a_project_run_although_a_file_in_it_is_denied(context, i
     assert asked == []
 
 
+def test_the_name_of_a_denied_file_is_shown_and_the_content_of_a_denied_folder_is_not(context):
+    rules = parse_rules({"deny": ["Read(.env)", "Read(src/**)"]}, root=context.root, home="/h")
+    context = replace(context, rules=rules)
+    names = ["ls .env", "ls -la .env README.md", "stat .env", "du -h .e*", "ls -l src/a.py"]
+    assert {c: o for c in names if (o := evaluate(context, c)) != "allow"} == {}
+    reads = ["cat .env", "ls src", "ls -R src", "wc -l .env", "ls src/", "stat src", "ls /etc/.env"]
+    assert {c: o for c in reads if (o := evaluate(context, c)) == "allow"} == {}
+    assert evaluate(context, "cd $x && ls .env") == "ask"
+
+
 def test_a_search_that_would_read_a_denied_file_asks_without_a_sandbox(context):
     track(context, ".env")
     commands = [*split(SEARCHES_OF_DENIED_FILES), "git grep KEY", "git grep KEY HEAD"]

@@ -112,6 +112,13 @@ class FileEvaluator:
     def exists(self, path: str) -> bool:
         return self.file_system.lstat(path) is not None
 
+    def is_plain_file(self, path: str, cwd: str) -> bool:
+        """Whether a path is a file inside the workspace, or nothing."""
+        resolved = self.resolve(path, cwd)
+        status = self.file_system.lstat(resolved.path)
+        is_file = status is None or stat.S_ISREG(status.st_mode)
+        return is_file and path.isprintable() and is_inside(resolved.path, self.context.roots)
+
     def list_cwds(self, cd_path: Iterable[str], cwd: str) -> Iterable[str]:
         """The folders after a sequence of `cd`: by names, as in bash, and by real paths."""
         real = lexical = cwd

@@ -70,4 +70,4 @@ class HardLinks:
     def _scan(self, folder: str) -> dict[str, int]:
         """The files below a folder with their inodes; the nearest ones if there are too many."""
         limit = _MAX_NAMES if is_inside(folder, self._roots) else _MAX_NAMES_IN_HOME
-        return self._file_system.scan_files(folder, limit)
+        return self._file_system.scan_tree(folder, limit)

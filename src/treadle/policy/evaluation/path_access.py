@@ -27,6 +27,8 @@ from treadle.policy.shell.program_names import get_program_name
 Findings = Iterable[PolicyFinding]
 _NO_FILTER = SearchFilter()
 _MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls
+_MAX_LISTED_NAMES = 50_000
+_SPLIT_OPTION = re.compile(r"[\s'\"\\]-[-\w]")
 _REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
 _REMOTE_PROGRAMS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc"})
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
@@ -83,9 +85,12 @@ class PathAccess:
         return ""
 
     def has_no_options(self) -> bool:
-        """Whether no name in the folder can be read as an option."""
-        names = self._files.file_system.list_names(self._cwd)
-        return names is not None and not any(name.startswith("-") for name in names)
+        """Whether no path below the folder can be read as an option, also if it is split."""
+        found = self._files.file_system.scan_tree(self._cwd, _MAX_LISTED_NAMES)
+        start = len(self._cwd.rstrip("/")) + 1
+        return len(found) < _MAX_LISTED_NAMES and not any(
+            path.startswith("-", start) or _SPLIT_OPTION.search(path, start) for path in found
+        )
 
     def _is_outside(self, path: str, cwd: str) -> bool:
         real = self._files.resolve(path, cwd).path
@@ -108,6 +113,8 @@ class PathAccess:
         for word in effects.reads:
             if word.text is None and effects.is_print_only:
                 continue
+            if effects.shows_names_only and self._names_files_only(command, word):
+                continue
             yield from self._evaluate_word(
                 command, word, "read", is_exact, effects.is_recursive, effects.search
             )
@@ -123,6 +130,18 @@ class PathAccess:
             if folder:
                 word = replace(word, text=folder, is_glob=False)
                 yield from self._evaluate_word(command, word, "read")
+
+    def _names_files_only(self, command: SimpleCommand, word: Word) -> bool:
+        """Whether a word names files inside the workspace, and no folders."""
+        if word.text is None or command.cd_paths is None:
+            return False
+        paths = self.expand_glob(command, word)
+        return bool(paths) and all(
+            self._files.is_plain_file(path, cwd)
+            for path in paths or ()
+            for cd_path in command.cd_paths
+            for cwd in self._files.list_cwds(cd_path, self._cwd)
+        )
 
     def _evaluate_writes(self, command: SimpleCommand, effects: Effects) -> Findings:
         for word in effects.writes:

@@ -66,8 +66,8 @@ class FileSystemView(msgspec.Struct, frozen=True):
             return []
         return names if len(names) <= limit else None
 
-    def scan_files(self, folder: str, limit: int) -> dict[str, int]:
-        """The files below a folder with their inodes; the nearest ones, after `limit` names."""
+    def scan_tree(self, folder: str, limit: int) -> dict[str, int]:
+        """The paths below a folder with their inodes; only the `limit` nearest ones."""
         found: dict[str, int] = {}
         todo, left = deque([folder]), limit
         while todo and left > 0:
@@ -76,10 +76,9 @@ class FileSystemView(msgspec.Struct, frozen=True):
                 with os.scandir(self.map_path(here)) as entries:
                     for entry in islice(entries, left):
                         left -= 1
+                        found[f"{here}/{entry.name}"] = entry.inode()
                         if entry.is_dir(follow_symlinks=False):
                             todo.append(f"{here}/{entry.name}")
-                        else:
-                            found[f"{here}/{entry.name}"] = entry.inode()
             except OSError:
                 continue
         return found
@@ -108,9 +107,9 @@ class CachedFileSystemView(FileSystemView, frozen=True):
             self.names[path, limit] = super().list_names(path, limit)
         return self.names[path, limit]
 
-    def scan_files(self, folder: str, limit: int) -> dict[str, int]:
+    def scan_tree(self, folder: str, limit: int) -> dict[str, int]:
         if (folder, limit) not in self.files:
-            self.files[folder, limit] = super().scan_files(folder, limit)
+            self.files[folder, limit] = super().scan_tree(folder, limit)
         return self.files[folder, limit]
 
 
