@@ -10,7 +10,7 @@ The names are known only when the line runs, but they are names of files in the 
 
 import re
 
-from treadle.policy.shell.analysis.counting import COUNTING_PROGRAMS, is_counting_run
+from treadle.policy.shell.analysis.count_programs import COUNTING_PROGRAMS, is_counting_run
 from treadle.policy.shell.analysis.find import find_end_of_run, is_counting_exec
 from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.policy.shell.analysis.counting import is_counting_run
+from treadle.policy.shell.analysis.count_programs import is_counting_run
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
