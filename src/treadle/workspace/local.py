@@ -436,6 +436,7 @@ class LocalWorkspace:
             full_output=stream.path,
             cwd=ended.cwd,
             note="; ".join(self._describe_exit(ended, timeout)),
+            hidden_files=self._sandbox.hidden_files,
         )
 
     def _describe_exit(self, ended: ProcessExit, timeout: float | None) -> Iterator[str]:

@@ -54,6 +54,14 @@ HARMLESS = """
     rg -n 'def main' src -g '*.py'
     rg --files | head
     rg -l import | xargs wc -l
+    find . -name '*.py' -exec wc -l {} +
+    find . -name '*.py' | xargs wc -l
+    git check-ignore .env
+    git ls-files .env
+    ls -la .env
+    stat .env
+    env | grep PATH
+    printenv PATH
     grep -rn 'TODO' src --include='*.py' | head -20
     grep -n main src/a.py
     find . -name '*.test.ts' -not -path '*/node_modules/*'
@@ -120,7 +128,7 @@ def test_harmless_reading_and_testing_lines_are_not_asked_about(project, is_sand
         c: r.reason for c, call in calls.items() if (r := policy.evaluate(call)).outcome != "allow"
     }
     assert len(lines) >= 60
-    assert len(asked) <= 3, asked
+    assert asked == {}
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "accept-edits", "auto"])

@@ -83,7 +83,9 @@ def test_reading_asks_where_the_repository_makes_git_run_a_program(repository, k
     assert evaluate(repository, "git status", "auto") == "ask"
     assert evaluate(repository, "git status", allow="Bash(git status:*)") == "ask"
     assert evaluate(repository, "git status", allow="Bash(git status)") == "allow"
-    assert evaluate(repository, "git status", sandboxed=True) == "allow"
+    assert evaluate(repository, "git status", sandboxed=True) == "ask"
+    assert evaluate(repository, "git status", "plan", sandboxed=True) == "deny"
+    assert evaluate(repository, "git status", "auto", sandboxed=True) == "allow"
 
 
 def test_the_configuration_that_is_asked_about_runs_programs_indeed(repository):

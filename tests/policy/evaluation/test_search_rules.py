@@ -88,6 +88,16 @@ def test_plain_reads_of_a_project_run_although_a_file_in_it_is_denied(context, i
     assert asked == []
 
 
+def test_the_name_of_a_denied_file_is_shown_and_the_content_of_a_denied_folder_is_not(context):
+    rules = parse_rules({"deny": ["Read(.env)", "Read(src/**)"]}, root=context.root, home="/h")
+    context = replace(context, rules=rules)
+    names = ["ls .env", "ls -la .env README.md", "stat .env", "du -h .e*", "ls -l src/a.py"]
+    assert {c: o for c in names if (o := evaluate(context, c)) != "allow"} == {}
+    reads = ["cat .env", "ls src", "ls -R src", "wc -l .env", "ls src/", "stat src", "ls /etc/.env"]
+    assert {c: o for c in reads if (o := evaluate(context, c)) == "allow"} == {}
+    assert evaluate(context, "cd $x && ls .env") == "ask"
+
+
 def test_a_search_that_would_read_a_denied_file_asks_without_a_sandbox(context):
     track(context, ".env")
     commands = [*split(SEARCHES_OF_DENIED_FILES), "git grep KEY", "git grep KEY HEAD"]
@@ -130,6 +140,39 @@ def test_git_grep_of_a_tracked_denied_file_asks_and_leaves_out_what_the_pathspec
     assert evaluate(context, "git grep KEY") == "ask"
     assert evaluate(context, "git grep KEY -- ':!.env'") == "allow"
     assert evaluate(context, "git grep KEY -- src") == "allow"
+
+
+@pytest.mark.parametrize("denied", ["Read(.env)", "Read(src/notes.txt)", "Read(**/*.tx*)"])
+def test_another_name_of_a_denied_file_is_not_read(context, denied):
+    root = Path(context.root)
+    name = ".env" if denied == "Read(.env)" else "src/notes.txt"
+    (root / name).write_text("KEY=1\n")
+    rules = parse_rules({"deny": [denied]}, root=context.root, home="/h")
+    context = replace(context, rules=rules)
+    lines = [
+        "cat tests/other", "grep -r KEY .", "rg KEY", "rg KEY tests", "cat tests/o*",
+        f"grep -r KEY --exclude={Path(name).name} .", "git grep KEY", "git diff --cached",
+    ]  # fmt: skip
+    (root / "tests/other").write_text("plain\n")
+    track(context, "tests/other")
+    assert evaluate(context, "cat tests/other") == "allow"
+    assert evaluate(context, "rg KEY tests") == "allow"
+    assert evaluate(context, "git grep KEY") == "allow"
+    (root / "tests/other").unlink()
+    (root / "tests/other").hardlink_to(root / name)
+    assert {c: o for c in lines if (o := evaluate(context, c)) == "allow"} == {}
+    assert evaluate(context, "rg KEY -g '!other' -g '!n*'") == "allow"
+    assert RulePolicy(context).find_denied([f"{root}/tests/other", f"{root}/README.md"]) == [
+        f"{root}/tests/other"
+    ]
+
+
+def test_files_with_other_names_elsewhere_are_searched(context, tmp_path_factory):
+    copy = tmp_path_factory.mktemp("copy")
+    for name in (".env", "README.md"):
+        (copy / name).hardlink_to(Path(context.root, name))
+    assert evaluate(context, "rg KEY") == "allow"
+    assert evaluate(context, "cat README.md") == "allow"
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "accept-edits", "auto"])

@@ -35,6 +35,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     full_output: str = ""
     cwd: str = ""
     note: str = ""
+    hidden_files: tuple[str, ...] = ()  # paths that the command could not open: a rule denies it
 
 
 class ProgramResult(msgspec.Struct, frozen=True):

@@ -14,9 +14,10 @@ from treadle.core.text import plural
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
-from treadle.policy.evaluation.listed_names import is_listed_name
-from treadle.policy.evaluation.path_access import PathAccess, list_values
+from treadle.policy.evaluation.listed_names import is_found_name, is_listed_name
+from treadle.policy.evaluation.path_access import PathAccess
 from treadle.policy.evaluation.ruling import PolicyFinding
+from treadle.policy.evaluation.word_values import list_values
 from treadle.policy.ruleset.paths import NULL_DEVICE, CachedFileSystemView, is_inside
 from treadle.policy.ruleset.rules import CommandPattern, Rule
 from treadle.policy.ruleset.spellings import list_spellings
@@ -195,7 +196,9 @@ class _LineEvaluator:
     def _check_arguments(self, command: SimpleCommand, effects: Effects) -> str:
         for word in command.argv[1:]:
             is_known = word.text is not None or word.is_process_substitution
-            is_listed = is_listed_name(word, command, self._parsed) and self._paths.has_no_options()
+            is_listed = is_listed_name(word, command, self._parsed) and (
+                is_found_name(word, command, self._parsed) or self._paths.has_no_options()
+            )
             if not is_known and not is_listed and not self._is_harmless(word, effects):
                 return f"the value of {word.source} is known only when the command runs"
             if word.is_glob:

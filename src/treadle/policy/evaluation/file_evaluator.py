@@ -7,7 +7,6 @@ commands. Uses the path patterns of the rules and a view of the file system.
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import chain
 from os.path import normpath
@@ -15,11 +14,12 @@ from typing import Literal
 
 from treadle.core.protected_paths import describe_use, find_protected_part, fold_case
 from treadle.policy.evaluation.context import PolicyContext
-from treadle.policy.evaluation.git_index import is_tracked
+from treadle.policy.evaluation.hard_links import HardLinks
 from treadle.policy.evaluation.ruling import FindingKind, PolicyFinding
 from treadle.policy.ruleset.path_patterns import PathPattern
 from treadle.policy.ruleset.paths import (
     NULL_DEVICE,
+    CachedFileSystemView,
     ResolvedPath,
     find_secret_part,
     is_inside,
@@ -45,6 +45,7 @@ class FileEvaluator:
     def __init__(self, context: PolicyContext) -> None:
         self.context = context
         self.file_system = context.file_system
+        self._links = HardLinks(context.file_system, context.roots, context.home)
         # Rules for `Read` apply to the search tools as well.
         tools = {"write": WRITE_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
         self._rules = {key: context.rules.filter(names) for key, names in tools.items()}
@@ -55,9 +56,25 @@ class FileEvaluator:
         return bool(self._rules["read"].deny or self._rules["read"].ask)
 
     @property
+    def has_write_rules(self) -> bool:
+        """Whether a deny or ask rule is about writing certain files."""
+        return any(
+            isinstance(rule.pattern, PathPattern)
+            for _, rule in self._rules["write"].list_forbidding()
+        )
+
+    @property
     def denies_search(self) -> bool:
         """Whether a rule denies some files to the search tool."""
         return any(isinstance(rule.pattern, PathPattern) for rule in self._rules["grep"].deny)
+
+    def list_read_rules(self) -> list[Rule]:
+        """The deny and ask rules about reading."""
+        return [rule for _, rule in self._rules["read"].list_forbidding()]
+
+    def find_read_rule(self, path: str) -> Rule | None:
+        """The first deny or ask rule about reading this resolved path."""
+        return next((rule for rule in self.list_read_rules() if _is_about(rule, path)), None)
 
     def find_rule_by_name(self, pattern: str) -> Rule | None:
         """A deny or ask rule whose last part is a name that the pattern matches."""
@@ -72,23 +89,35 @@ class FileEvaluator:
         rules = self._rules["grep"].deny
         patterns = [rule.pattern for rule in rules if isinstance(rule.pattern, PathPattern)]
         denied = {path for path in paths if any(p.forbids(path) for p in patterns)}
-        named = (prefix for p in patterns if p.is_literal for prefix in p.list_fixed_prefixes())
-        shared = set(filter(None, map(self._get_shared_inode, {*denied, *named})))
+        links = HardLinks(
+            CachedFileSystemView(self.file_system.mounts), self.context.roots, self.context.home
+        )
+        shared = {i for p in patterns for i in links.find_identities(p)}
+        shared.update(filter(None, map(links.get_shared_identity, denied)))
         if shared:
-            denied.update(path for path in paths if self._get_shared_inode(path) in shared)
+            denied.update(path for path in paths if links.get_shared_identity(path) in shared)
         return [path for path in paths if path in denied]
 
-    def _get_shared_inode(self, path: str) -> tuple[int, int] | None:
-        """The identity of a file that has other names."""
-        status = self.file_system.lstat(path)
-        is_shared = status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > 1
-        return (status.st_dev, status.st_ino) if status is not None and is_shared else None
+    def list_other_names(self, rule: Rule, folder: str) -> list[str]:
+        """The names below a folder of files that a rule is about by another name."""
+        pattern = rule.pattern
+        if not isinstance(pattern, PathPattern):
+            return []
+        names = self._links.list_names(self._links.find_identities(pattern), folder)
+        return [name for name in names if not pattern.forbids(name)]
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
         return resolve_path(self.file_system, path, cwd, self.context.home)
 
     def exists(self, path: str) -> bool:
         return self.file_system.lstat(path) is not None
+
+    def is_plain_file(self, path: str, cwd: str) -> bool:
+        """Whether a path is a file inside the workspace, or nothing."""
+        resolved = self.resolve(path, cwd)
+        status = self.file_system.lstat(resolved.path)
+        is_file = status is None or stat.S_ISREG(status.st_mode)
+        return is_file and path.isprintable() and is_inside(resolved.path, self.context.roots)
 
     def list_cwds(self, cd_path: Iterable[str], cwd: str) -> Iterable[str]:
         """The folders after a sequence of `cd`: by names, as in bash, and by real paths."""
@@ -131,6 +160,8 @@ class FileEvaluator:
             if not is_recursive or (name == "deny" and access == "read" and is_hidden):
                 continue
             below = self._find_below(rule, resolved.path, search)
+            if not below and access == "read":
+                below = self._find_link_below(rule, resolved.path, search)
             if below:
                 outcome = name if access == "write" else "ask"
                 reason = f"{below} is in it; rule {rule.text}"
@@ -195,7 +226,7 @@ class FileEvaluator:
         pattern = rule.pattern
         if not isinstance(pattern, PathPattern) or any(map(pattern.forbids, resolved.all_paths)):
             return True
-        return resolved.inode is not None and self._is_hard_link_of(pattern, resolved)
+        return resolved.inode is not None and resolved.inode in self._links.find_identities(pattern)
 
     def _find_below(self, rule: Rule, path: str, search: SearchFilter) -> str:
         """A file that a rule is about, for a call that reads everything below `path`; or ""."""
@@ -205,22 +236,22 @@ class FileEvaluator:
         try:
             for file in self._list_candidates(pattern, path):
                 relative = file[len(path.rstrip("/")) + 1 :]
-                if not pattern.forbids(file) or search.leaves_out(relative):
-                    continue
-                if search.is_tracked_only and not is_tracked(self.file_system, file):
-                    continue
-                return relative
+                if pattern.forbids(file) and not search.leaves_out(relative):
+                    return relative
         except _TooManyFiles:
             return "more than can be checked"
         return ""
+
+    def _find_link_below(self, rule: Rule, path: str, search: SearchFilter) -> str:
+        """Another name below `path` of a file that a rule is about, if a search reads it; or ""."""
+        relative = (file[len(path.rstrip("/")) + 1 :] for file in self.list_other_names(rule, path))
+        return next((name for name in relative if not search.leaves_out(name)), "")
 
     def _leaves_out_name(self, pattern: PathPattern, path: str, search: SearchFilter) -> bool:
         """Whether no file with the name in the pattern is read, at any depth."""
         name = pattern.segments[-1] if pattern.segments and pattern.is_literal else ""
         if not name:
             return False
-        if search.is_tracked_only and not is_tracked(self.file_system, f"{path}/{name}"):
-            return True
         return all(search.leaves_out(file) for file in (name, f"a/{name}", f"a/b/{name}"))
 
     def _list_candidates(self, pattern: PathPattern, path: str) -> Iterator[str]:
@@ -237,22 +268,6 @@ class FileEvaluator:
                 yield top
             elif status is not None:
                 yield from self._walk(top)
-
-    def _is_hard_link_of(self, pattern: PathPattern, resolved: ResolvedPath) -> bool:
-        """Whether a file with several names is one that the pattern forbids."""
-        for prefix in pattern.list_fixed_prefixes():
-            if pattern.is_literal:
-                candidates: Iterable[str] = (prefix,)
-            elif is_inside(prefix, (*self.context.roots, self.context.home)):
-                candidates = self._walk(prefix)
-            else:
-                continue
-            with suppress(_TooManyFiles):
-                for path in candidates:
-                    is_forbidden = pattern.is_literal or pattern.forbids(path)
-                    if is_forbidden and self._is_same_file(path, resolved):
-                        return True
-        return False
 
     def _is_hard_link_of_secret(self, resolved: ResolvedPath) -> bool:
         context = self.context
@@ -309,6 +324,24 @@ class FileEvaluator:
             return PolicyFinding(f"write {resolved.path}", "ask", reason)
         return PolicyFinding(resolved.path, "allow", "nothing protected", is_read_only=True)
 
+    def evaluate_option_value(self, path: str, cwd: str) -> PolicyFinding:
+        """The finding on a path that an option of an unknown program may make it write."""
+        resolved = self.resolve(path, cwd)
+        for _, rule in self._rules["write"].list_forbidding():
+            is_about = isinstance(rule.pattern, PathPattern) and self._forbids(rule, resolved)
+            if is_about or self._is_folder_of(rule, resolved.path):
+                reason = f"the program may write it; rule {rule.text}"
+                return _make_finding(path, "ask", resolved, reason, rule)
+        return PolicyFinding(resolved.path, "allow", "no rule is about it", is_read_only=True)
+
+    def _is_folder_of(self, rule: Rule, path: str) -> bool:
+        """Whether a folder inside the workspace contains a file that a rule is about."""
+        is_inner = is_inside(path, self.context.roots) and path not in self.context.roots
+        status = self.file_system.lstat(path) if is_inner else None
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return False
+        return bool(self._find_below(rule, path, _NO_FILTER))
+
     def _find_protected_child(self, resolved: ResolvedPath) -> str:
         """What a folder contains that must not change along with the rest of it."""
         if any(is_inside(root, (resolved.path,)) for root in self.context.roots):
@@ -343,6 +376,10 @@ class FileEvaluator:
                     todo.append(path)
                 else:
                     yield path
+
+
+def _is_about(rule: Rule, path: str) -> bool:
+    return not isinstance(rule.pattern, PathPattern) or rule.pattern.forbids(path)
 
 
 def _make_finding(

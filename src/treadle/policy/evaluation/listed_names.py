@@ -1,26 +1,46 @@
-"""Loops over names that a listing prints: `git ls-files | while read -r f; do wc -l "$f"; done`.
+"""Names that a listing prints, given to a program that shows sizes and counts, not content.
 
-The names are known only when the line runs, but they are names of files in the workspace, and the
-programs here show sizes and counts, not content. Used by `command_evaluator.py`.
+    git ls-files | while read -r f; do wc -l "$f"; done
+    find . -name '*.py' | xargs wc -l
+    find . -name '*.py' -exec wc -l {} +
+
+The names are known only when the line runs, but they are names of files in the workspace. Used by
+`command_evaluator.py`.
 """
 
+import re
+
+from treadle.policy.shell.analysis.count_programs import COUNTING_PROGRAMS, is_counting_run
+from treadle.policy.shell.analysis.find import find_end_of_run, is_counting_exec
 from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
+from treadle.policy.shell.wrapper_options import UNKNOWN_ARGUMENTS
 from treadle.policy.wordset import word_set
 
-_COUNTING_PROGRAMS = word_set("wc stat du ls file basename dirname md5sum sha1sum sha256sum")
 _SILENT_PROGRAMS = word_set("read [ test true :")
-_FILTERS = word_set("sort head tail")  # with options only: they print some of the names
+_FILTERS = word_set("sort head tail uniq")  # with options only: they print some of the names
 _LISTING_OPTIONS = word_set("-c -m -o -d --cached --modified --others --deleted --exclude-standard")
-_FIND_TESTS = word_set("-name -iname -path -not ! -type -maxdepth -mindepth -newer -o -a ( )")
+_FIND_TESTS = word_set(
+    "-name -iname -path -not ! -type -maxdepth -mindepth -newer -o -a ( ) -size -mtime -empty "
+    "-prune -print -print0"
+)
+_SEARCH_FLAG = re.compile(r"-[rilwEFIns]+|--files|--files-with-matches")
+_SEARCH_GLOB = re.compile(r"-g|-t|--type|--glob|--(?:include|exclude|exclude-dir|glob|type)=.*")
+_NAMES_ONLY = re.compile(r"-[rilwEFIns]*l[rilwEFIns]*|--files|--files-with-matches")
+_XARGS_FLAGS = word_set("-0 -r --null --no-run-if-empty")
+_FILTER_FLAG = re.compile(r"-[vEiFw]+")
 
 
 def is_listed_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) -> bool:
     """Whether a word is a name from a listing, given to a program that shows no content.
 
-    A file whose name begins with `-` would be an option: the caller has to exclude this."""
-    if get_program_name(command.argv[0]) not in _COUNTING_PROGRAMS or command.assignments:
+    A file whose name can be read as an option has to be excluded by the caller."""
+    if get_program_name(command.argv[0]) not in COUNTING_PROGRAMS or command.assignments:
         return False
+    if word is UNKNOWN_ARGUMENTS:
+        return is_found_name(word, command, parsed) or any(
+            _feeds_from_listing(outer, command, parsed) for outer in parsed.commands
+        )
     is_quoted = word.text is None and word.is_plain_data and not word.may_split
     read_names = {w.text for c in parsed.commands for w in c.argv[1:] if c.name == "read"}
     if not is_quoted or not word.variable_names or not read_names.issuperset(word.variable_names):
@@ -30,20 +50,65 @@ def is_listed_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) ->
     )
 
 
+def is_found_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) -> bool:
+    """Whether a word is a name from `find -exec`, which begins with a path: it is no option."""
+    outers = [c for c in parsed.commands if c.name == "find" and c.inner == (command,)]
+    return word is UNKNOWN_ARGUMENTS and any(map(_is_counting_find, outers))
+
+
+def _is_counting_find(command: SimpleCommand) -> bool:
+    words = command.argv
+    at = next((i for i, w in enumerate(words) if w.text == "-exec"), len(words))
+    return is_counting_exec(words[at + 1 : find_end_of_run(words, at)])
+
+
+def _feeds_from_listing(
+    outer: SimpleCommand, command: SimpleCommand, parsed: ParsedCommand
+) -> bool:
+    """Whether `outer` is an `xargs` that runs the command with the names of a listing."""
+    if outer.name != "xargs" or not outer.is_piped or outer.inner != (command,):
+        return False
+    return is_counting_run(command.argv[:-1]) and all(
+        _is_harmless_part(part, outer) for part in parsed.commands
+    )
+
+
 def _is_harmless_part(part: SimpleCommand, command: SimpleCommand) -> bool:
-    if part.doubts or part.assignments or part.inner:
+    if part is not command and part != command and part.inner:
+        return False
+    if part.doubts or part.assignments:
         return False
     feeds = [r for r in part.redirects if r.effect in ("read", "both", "data")]
     if not all(r.target is not None and r.target.is_process_substitution for r in feeds):
         return False  # names from a file or a text could be any names
-    if not part.argv or part is command or part == command:
+    if not part.argv:
         return True
-    name, texts = part.name, [w.text for w in part.argv[1:]]
+    texts = [w.text for w in part.argv[1:]]
+    if part is command or part == command:
+        return part.name != "xargs" or _has_plain_xargs_options(part)
+    return _prints_names(part.name or "", texts) or part.name in _SILENT_PROGRAMS
+
+
+def _has_plain_xargs_options(command: SimpleCommand) -> bool:
+    own = len(command.argv) - len(command.inner[0].argv) + 1  # without the names at its end
+    return all(w.text in _XARGS_FLAGS for w in command.argv[1:own])
+
+
+def _prints_names(name: str, texts: list[str | None]) -> bool:
+    """Whether a command prints names of files, or some of those that it gets, and nothing else."""
+    words = [t or "" for t in texts]
+    if not all(words):
+        return False
+    options = [t for t in words if t[0] == "-"]
     if name == "git":
-        is_plain = all(t and (t[0] != "-" or t in _LISTING_OPTIONS) for t in texts)
-        return texts[:1] == ["ls-files"] and is_plain
+        return words[:1] == ["ls-files"] and all(t in _LISTING_OPTIONS for t in options)
     if name == "find":
-        return all(t is not None and (t[:1] != "-" or t in _FIND_TESTS) for t in texts)
-    if name in _FILTERS:
-        return all(t and (t.isdigit() or (t[0] == "-" and t[1:].isalnum())) for t in texts)
-    return name in _SILENT_PROGRAMS
+        return all(t in _FIND_TESTS for t in options)
+    if name in ("rg", "grep"):
+        is_search = any(map(_NAMES_ONLY.fullmatch, options)) and all(
+            _SEARCH_FLAG.fullmatch(t) or _SEARCH_GLOB.fullmatch(t) for t in options
+        )
+        is_filter = len(words) == len(options) + 1 and all(map(_FILTER_FLAG.fullmatch, options))
+        return is_search or (name == "grep" and is_filter)
+    is_plain = all(t.isdigit() or (t[0] == "-" and t[1:].isalnum()) for t in words)
+    return name in _FILTERS and is_plain

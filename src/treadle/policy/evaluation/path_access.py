@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from treadle.policy.evaluation.command_rules import CommandRules
 from treadle.policy.evaluation.file_evaluator import AccessMode, FileEvaluator
-from treadle.policy.evaluation.git_config import find_git_program
+from treadle.policy.evaluation.git_evaluator import GitEvaluator
 from treadle.policy.evaluation.ruling import PolicyFinding
+from treadle.policy.evaluation.word_values import list_values
 from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
+from treadle.policy.shell.analysis.option_values import list_option_values
 from treadle.policy.shell.analysis.search_filter import SearchFilter
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
@@ -25,6 +27,8 @@ from treadle.policy.shell.program_names import get_program_name
 Findings = Iterable[PolicyFinding]
 _NO_FILTER = SearchFilter()
 _MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls
+_MAX_LISTED_NAMES = 50_000
+_SPLIT_OPTION = re.compile(r"[\s'\"\\]-[-\w]")
 _REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
 _REMOTE_PROGRAMS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc"})
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
@@ -41,6 +45,7 @@ class PathAccess:
         self._globs: dict[tuple[str, str], list[str] | None] = {}
         self._left_names = _MAX_GLOB_NAMES
         self._files = files
+        self._git = GitEvaluator(files)
         self._roots = files.context.roots
         self._cwd = cwd
         self._rules = rules
@@ -58,6 +63,8 @@ class PathAccess:
         yield from self._evaluate_reads(command, effects, is_exact)
         yield from self._evaluate_writes(command, effects)
         yield from self._evaluate_mentions(command, effects, is_exact)
+        if effects.is_opaque and not self._is_sandboxed:  # which makes these files read-only
+            yield from self._evaluate_option_values(command)
         yield from self._evaluate_folders(command, effects, is_exact)
 
     def find_outside(self, command: SimpleCommand, effects: Effects, words: Sequence[Word]) -> str:
@@ -78,9 +85,12 @@ class PathAccess:
         return ""
 
     def has_no_options(self) -> bool:
-        """Whether no name in the folder can be read as an option."""
-        names = self._files.file_system.list_names(self._cwd)
-        return names is not None and not any(name.startswith("-") for name in names)
+        """Whether no path below the folder can be read as an option, also if it is split."""
+        found = self._files.file_system.scan_tree(self._cwd, _MAX_LISTED_NAMES)
+        start = len(self._cwd.rstrip("/")) + 1
+        return len(found) < _MAX_LISTED_NAMES and not any(
+            path.startswith("-", start) or _SPLIT_OPTION.search(path, start) for path in found
+        )
 
     def _is_outside(self, path: str, cwd: str) -> bool:
         real = self._files.resolve(path, cwd).path
@@ -103,6 +113,8 @@ class PathAccess:
         for word in effects.reads:
             if word.text is None and effects.is_print_only:
                 continue
+            if effects.shows_names_only and self._names_files_only(command, word):
+                continue
             yield from self._evaluate_word(
                 command, word, "read", is_exact, effects.is_recursive, effects.search
             )
@@ -118,6 +130,18 @@ class PathAccess:
             if folder:
                 word = replace(word, text=folder, is_glob=False)
                 yield from self._evaluate_word(command, word, "read")
+
+    def _names_files_only(self, command: SimpleCommand, word: Word) -> bool:
+        """Whether a word names files inside the workspace, and no folders."""
+        if word.text is None or command.cd_paths is None:
+            return False
+        paths = self.expand_glob(command, word)
+        return bool(paths) and all(
+            self._files.is_plain_file(path, cwd)
+            for path in paths or ()
+            for cd_path in command.cd_paths
+            for cwd in self._files.list_cwds(cd_path, self._cwd)
+        )
 
     def _evaluate_writes(self, command: SimpleCommand, effects: Effects) -> Findings:
         for word in effects.writes:
@@ -142,13 +166,24 @@ class PathAccess:
                     evaluate = partial(self._files.evaluate_protected, path)
                     yield from self._evaluate_in_each_cwd(command, evaluate, path)
 
+    def _evaluate_option_values(self, command: SimpleCommand) -> Findings:
+        """Files that an option may make the program write, if a rule is about writing them."""
+        for word, text in (
+            list_option_values(command.argv[1:]) if self._files.has_write_rules else ()
+        ):
+            for path in filter(None, list_values(text)):
+                evaluate = partial(self._files.evaluate_option_value, path)
+                for finding in self._evaluate_in_each_cwd(command, evaluate, path):
+                    if finding.outcome != "allow":
+                        yield replace(finding, subject=word.source)
+
     def _evaluate_folders(
         self, command: SimpleCommand, effects: Effects, is_exact: bool
     ) -> Findings:
         """The folder that the command runs in, reads, or changes to."""
         name = get_program_name(command.argv[0]) if command.argv else None
         if name == "git" and not is_exact:
-            yield from self._evaluate_pathspecs(command)
+            yield from self._git.evaluate_pathspecs(command.argv[2:])
         if effects.reads_cwd and not command.is_piped:
             evaluate = partial(
                 self._files.evaluate,
@@ -157,15 +192,7 @@ class PathAccess:
             )  # fmt: skip
             yield from self._evaluate_in_each_cwd(command, evaluate)
         if name == "git":
-            folders = [w.text for w in parse_git_command(command.argv[1:]).folders if w.text]
-            yield from self._evaluate_in_each_cwd(
-                command, partial(self._evaluate_repository, folders or ["."])
-            )
-            is_named = self._rules.has_rule_without_more_words(command.argv)
-            if effects.is_read_only and not is_named and not self._is_sandboxed:
-                yield from self._evaluate_in_each_cwd(
-                    command, partial(self._evaluate_git_programs, folders)
-                )
+            yield from self._evaluate_git(command, effects)
         if name in ("cd", "pushd") and not is_exact:
             for word in command.argv[1:]:
                 if (word.text or "")[:1] != "-":
@@ -174,6 +201,16 @@ class PathAccess:
                 yield self._files.evaluate("~", "read", self._cwd)
         elif command.argv and command.cd_paths != ((),):
             yield from self._evaluate_in_each_cwd(command, partial(self._evaluate_cwd, command))
+
+    def _evaluate_git(self, command: SimpleCommand, effects: Effects) -> Findings:
+        """What the repository adds to the words of a git command."""
+        parsed = parse_git_command(command.argv[1:])
+        evaluations = [self._git.evaluate_repository, self._git.evaluate_content]
+        is_named = self._rules.has_rule_without_more_words(command.argv)
+        if effects.is_read_only and not is_named:
+            evaluations.append(self._git.evaluate_reading)
+        for evaluate in evaluations:
+            yield from self._evaluate_in_each_cwd(command, partial(evaluate, parsed))
 
     # ---------------------------------------------------------------- one word
 
@@ -253,19 +290,6 @@ class PathAccess:
             if finding.outcome != "allow" and (finding.rule or is_file):
                 yield replace(finding, outcome="ask")
 
-    def _evaluate_pathspecs(self, command: SimpleCommand) -> Findings:
-        """Patterns that git expands itself, if they match the name of a file that a rule is about.
-
-        `git diff -- '*.env'`, `git show ':(top).env'`; those that leave files out are harmless."""
-        for word in command.argv[2:]:
-            match = _PATHSPEC.fullmatch(word.text or "")
-            if match is None or "exclude" in match[1] or match[1][1:2] in ("!", "^"):
-                continue
-            rule = self._files.find_rule_by_name(match[2].rpartition("/")[2])
-            if rule is not None and (match[1] or any(c in match[2] for c in "*?[")):
-                reason = f"git reads it as a pattern; rule {rule.text}"
-                yield PolicyFinding(word.source, "ask", reason, rule.text)
-
     # ---------------------------------------------------------------- folders
 
     def _evaluate_in_each_cwd(
@@ -294,29 +318,6 @@ class PathAccess:
         return bool(steps) and all(
             self._rules.is_exact_match((Word("cd", "cd"), Word(step, step))) for step in steps
         )
-
-    def _evaluate_repository(self, folders: Sequence[str], cwd: str) -> PolicyFinding:
-        """git treats a folder that looks like a bare repository as one, and uses its config."""
-        for folder in folders:
-            cwd = self._files.resolve(folder, cwd).path
-        here = cwd
-        while is_inside(here, self._roots) and not self._files.exists(f"{here}/.git"):
-            if self._files.exists(f"{here}/HEAD") and self._files.exists(f"{here}/objects"):
-                reason = "a bare repository, whose configuration can run programs"
-                return PolicyFinding(here, "ask", reason)
-            if here == "/":
-                break
-            here = here.rpartition("/")[0] or "/"
-        return PolicyFinding(cwd, "allow", "an ordinary repository", is_read_only=True)
-
-    def _evaluate_git_programs(self, folders: Sequence[str], cwd: str) -> PolicyFinding:
-        """Outside of the sandbox, git must run no program of the repository while it reads."""
-        for folder in folders:
-            cwd = self._files.resolve(folder, cwd).path
-        program = find_git_program(self._files.file_system, cwd)
-        if program:
-            return PolicyFinding(cwd, "ask", program)
-        return PolicyFinding(cwd, "allow", "git runs no other program", is_read_only=True)
 
     # ---------------------------------------------------------------- patterns
 
@@ -369,9 +370,6 @@ class PathAccess:
         return [head.rstrip("/") for head in heads]
 
 
-_PATHSPEC = re.compile(r"(:\([^)]*\)|:[/!^]+|)(.*)", re.DOTALL)
-
-
 def _find_glob_folder(text: str) -> str:
     """The folder in which a pattern is expanded, if it names one."""
     head = re.split(r"[*?\[]", text, maxsplit=1)[0]
@@ -385,9 +383,3 @@ def _may_be_outside(text: str) -> bool:
 def _is_home_of_other_user(word: Word) -> bool:
     text = word.text or ""
     return word.has_tilde and text.startswith("~") and text[1:2] not in ("", "/")
-
-
-def list_values(text: str) -> tuple[str, ...]:
-    """The parts of an argument that may be values: all of it, and after `-x`, `=`, `@`, `:`."""
-    joined = text[2:] if text[:1] == "-" and text[1:2] != "-" else ""
-    return (text, joined, *(text.partition(mark)[2] for mark in "=@:"))

@@ -2,7 +2,7 @@
 
 One JSON object per line: `id`, `rules`, `tool`, `input`, `cwd`, `expect`, and `setup` with `files`,
 `links` and `hardlinks` of the workspace, `trusted` (the user trusts the folder) and `sandboxed`
-(commands run in the sandbox). A line that is not a case is an error of its own.
+(commands run in the sandbox, or not). A line that is not a case is an error of its own.
 
 `/ws` is the workspace and `/home/u` the home; both are created in a temporary folder and mapped to
 these paths.
@@ -48,7 +48,7 @@ class CaseSetup(msgspec.Struct, frozen=True):
     links: dict[str, str] = {}
     hardlinks: dict[str, str] = {}
     trusted: bool = False
-    sandboxed: bool = False
+    sandboxed: bool | None = None  # None: as the caller of `run_cases` says
 
 
 NO_SETUP = CaseSetup()
@@ -98,15 +98,23 @@ def read_cases(file: Path) -> list[RuleCase]:
 
 
 def run_cases(
-    cases: list[RuleCase], describe_access: DescribeAccess, mode: PermissionMode = "ask"
+    cases: list[RuleCase],
+    describe_access: DescribeAccess,
+    mode: PermissionMode = "ask",
+    *,
+    is_sandboxed: bool = False,
 ) -> Iterator[CaseResult]:
     """Evaluate each case in its own workspace; cases without setup share an empty one.
 
-    `describe_access` says what a call touches: the one of the built-in tools, usually."""
+    `describe_access` says what a call touches: the one of the built-in tools, usually.
+    `is_sandboxed` is for the cases that do not say whether commands run in the sandbox."""
     with TemporaryDirectory(prefix="treadle-case-") as top:
         for number, case in enumerate(cases):
             is_bare = case.setup == NO_SETUP and case.tool not in ("startup", "sandbox")
             folder = Path(top) / ("empty" if is_bare else str(number))
+            if case.setup.sandboxed is None:
+                setup = msgspec.structs.replace(case.setup, sandboxed=is_sandboxed)
+                case = msgspec.structs.replace(case, setup=setup)
             try:
                 verdict, reason = _evaluate_case(case, folder, describe_access, mode)
             except (InvalidRule, OSError, ValueError, KeyError) as error:
@@ -136,12 +144,12 @@ def _evaluate_case(
         rules,
         file_system=view,
         tools_skip_denied=True,
-        sandbox_hides_denied=case.setup.sandboxed,
+        sandbox_hides_denied=bool(case.setup.sandboxed),
     )
     if case.tool == "remember":
         return _run_remember_case(case, context)
     call = _make_call(case, describe_access)
-    policy = RulePolicy(context, mode=mode, sandboxed=case.setup.sandboxed)
+    policy = RulePolicy(context, mode=mode, sandboxed=bool(case.setup.sandboxed))
     ruling = policy.evaluate(call)
     return ruling.outcome, ruling.reason
 
@@ -173,7 +181,7 @@ def _make_call(case: RuleCase, describe_access: DescribeAccess) -> PolicyCall:
         tool,
         describe_access(tool, case.input, case.cwd),
         is_definition_changed=bool(case.input.get("schema_changed")),
-        is_sandboxed=case.setup.sandboxed,
+        is_sandboxed=bool(case.setup.sandboxed),
     )
 
 

@@ -49,6 +49,11 @@ class PathPattern(msgspec.Struct, frozen=True):
         """The paths below which `forbids` can match."""
         return tuple(_find_fixed_prefix(glob) for glob in self.loose_globs)
 
+    def list_last_names(self) -> tuple[str, ...]:
+        """Names of which each match has one; () if one is a pattern."""
+        names = tuple(glob.rpartition("/")[2] for glob in self.loose_globs)
+        return () if any(c in name for c in "*?[\\" for name in names) else names
+
     def has_segments(self, segments: tuple[str, ...]) -> bool:
         """Whether the pattern contains these segments literally, in a row."""
         span = len(segments)

@@ -6,6 +6,7 @@ system through `FileSystemView`, so that rule cases can run in a temporary folde
 
 import os
 import stat
+from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import PurePosixPath
@@ -65,6 +66,23 @@ class FileSystemView(msgspec.Struct, frozen=True):
             return []
         return names if len(names) <= limit else None
 
+    def scan_tree(self, folder: str, limit: int) -> dict[str, int]:
+        """The paths below a folder with their inodes; only the `limit` nearest ones."""
+        found: dict[str, int] = {}
+        todo, left = deque([folder]), limit
+        while todo and left > 0:
+            here = todo.popleft()
+            try:
+                with os.scandir(self.map_path(here)) as entries:
+                    for entry in islice(entries, left):
+                        left -= 1
+                        found[f"{here}/{entry.name}"] = entry.inode()
+                        if entry.is_dir(follow_symlinks=False):
+                            todo.append(f"{here}/{entry.name}")
+            except OSError:
+                continue
+        return found
+
 
 class CachedFileSystemView(FileSystemView, frozen=True):
     """The file system as it was when it was first looked at; for one decision."""
@@ -72,6 +90,7 @@ class CachedFileSystemView(FileSystemView, frozen=True):
     statuses: dict[str, os.stat_result | None] = {}
     targets: dict[str, str | None] = {}
     names: dict[tuple[str, int], list[str] | None] = {}
+    files: dict[tuple[str, int], dict[str, int]] = {}
 
     def lstat(self, path: str) -> os.stat_result | None:
         if path not in self.statuses:
@@ -87,6 +106,11 @@ class CachedFileSystemView(FileSystemView, frozen=True):
         if (path, limit) not in self.names:
             self.names[path, limit] = super().list_names(path, limit)
         return self.names[path, limit]
+
+    def scan_tree(self, folder: str, limit: int) -> dict[str, int]:
+        if (folder, limit) not in self.files:
+            self.files[folder, limit] = super().scan_tree(folder, limit)
+        return self.files[folder, limit]
 
 
 class ResolvedPath(msgspec.Struct, frozen=True):

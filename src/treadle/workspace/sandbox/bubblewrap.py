@@ -146,6 +146,11 @@ class Bubblewrap:
         for protection in self._protections:
             protection.accept(path)
 
+    @property
+    def hidden_files(self) -> tuple[str, ...]:
+        """The files that deny rules hide: relative to the first root, or absolute."""
+        return tuple(self._hidden)
+
     def take_notes(self) -> list[str]:
         """What the user and the model have to know about files, since the last call."""
         notes, self._notes = self._notes, []

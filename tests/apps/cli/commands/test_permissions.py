@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.workspace.helpers import needs_bubblewrap
 from treadle.apps.cli.commands.permissions import run
 
 
@@ -80,3 +81,56 @@ def test_fault_90_a_wrong_rules_file_is_said_with_file_and_line(place, capsys):
     file = write(home, deny=["Bash(a; b)"])
     assert run(["--folder", str(folder), "explain", "ls"]) == 2
     assert f"{file}:1:" in capsys.readouterr().err
+
+
+def explain(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert run(["--folder", str(folder), "explain", "--json", *arguments]) == 0
+    answer: dict[str, object] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+@needs_bubblewrap
+def test_a_verdict_is_that_of_a_run_here_unless_another_is_asked_for(place, capsys):
+    _, folder = place
+    (folder / ".env").write_text("KEY=1")
+    line = ["grep -r TODO .", "--deny", "Read(.env)"]
+    answer = explain(folder, capsys, *line)
+    assert (answer["verdict"], answer["sandboxed"], answer["mode"]) == ("allow", True, "ask")
+    answer = explain(folder, capsys, *line, "--sandbox", "off")
+    assert (answer["verdict"], answer["sandboxed"]) == ("ask", False)
+
+
+def test_a_verdict_is_explained_as_without_a_sandbox_where_there_is_none(
+    place, capsys, monkeypatch
+):
+    monkeypatch.setenv("PATH", "/nowhere")
+    _, folder = place
+    (folder / ".env").write_text("KEY=1")
+    line = ["grep -r TODO .", "--deny", "Read(.env)"]
+    assert explain(folder, capsys, *line)["verdict"] == "ask"
+    assert explain(folder, capsys, *line, "--sandbox", "required")["verdict"] == "allow"
+    assert run(["--folder", str(folder), "explain", "ls"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "(mode ask, without a sandbox)"
+
+
+def test_a_verdict_is_that_of_the_mode_in_the_settings(place, capsys):
+    home, folder = place
+    (home / ".treadle/config.toml").write_text('permission_mode = "plan"\n')
+    assert explain(folder, capsys, "rm x", "--sandbox", "off")["verdict"] == "deny"
+    line = ["rm x", "--permission-mode", "auto", "--sandbox"]
+    assert explain(folder, capsys, *line, "required")["verdict"] == "allow"
+    assert explain(folder, capsys, *line, "off")["verdict"] == "ask"
+
+
+def test_cases_are_evaluated_with_or_without_the_sandbox(place, capsys, tmp_path):
+    case = {
+        "id": "A", "tool": "bash", "input": {"command": "grep -r x ."},
+        "rules": {"deny": ["Read(.env)"]}, "setup": {"files": {".env": "x"}},
+    }  # fmt: skip
+    fixed = {**case, "setup": {"files": {".env": "x"}, "sandboxed": False}}
+    file = tmp_path / "cases.jsonl"
+    file.write_text(json.dumps(case) + "\n" + json.dumps(fixed) + "\n")
+    for sandbox, expected in (("required", ["allow", "ask"]), ("off", ["ask", "ask"])):
+        assert run(["test", str(file), "--sandbox", sandbox]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [json.loads(line)["verdict"] for line in lines] == expected

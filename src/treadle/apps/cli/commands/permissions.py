@@ -1,6 +1,7 @@
 """`treadle permissions`: lists, explains, tests and back-tests permission rules.
 
-Runs nothing and changes nothing. Uses policy/ and services/permission_history.py.
+Changes nothing, and runs nothing but the check whether there is a sandbox here: a verdict is that
+of a run in this folder. Uses policy/ and services/permission_history.py.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli import exit_codes
 from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.settings import SETTINGS_BY_NAME, Settings, load_settings
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import plural
 
 if TYPE_CHECKING:
     from treadle.policy.evaluation.ruling import PolicyFinding
+    from treadle.policy.modes import PermissionMode
+    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.workspace.local import WorkspaceOptions
 
 _OK, _FAILED = exit_codes.SUCCESS, exit_codes.ERROR
 _MARKS = {"allow": "+", "ask": "?", "deny": "-"}
@@ -53,14 +59,62 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="print JSON")
     for name in ("allow", "ask", "deny"):
         explain.add_argument(f"--{name}", action="append", default=[], help="add a rule")
+    _add_run_options(explain, mode="from the settings")
     test = commands.add_parser("test", help="test the rules with a file of cases (JSON lines)")
     test.set_defaults(do=_test)
     test.add_argument("cases", type=Path)
+    _add_run_options(test, mode="ask")
     backtest = commands.add_parser("backtest", help="test allow rules against past approvals")
     backtest.set_defaults(do=_backtest)
     backtest.add_argument("rules", nargs="+", metavar="RULE", help="such as 'Bash(npm test:*)'")
     backtest.add_argument("--all", action="store_true", help="sessions of all folders")
     return parser
+
+
+def _add_run_options(parser: argparse.ArgumentParser, *, mode: str) -> None:
+    """The options of a run that change verdicts."""
+    sandbox = SETTINGS_BY_NAME["sandbox"]
+    parser.add_argument(
+        "--sandbox", choices=sandbox.choices,
+        help="auto: as in a run here; required: in the sandbox; off: without it "
+        "(default: from the settings)",
+    )  # fmt: skip
+    modes = SETTINGS_BY_NAME["permission_mode"]
+    parser.add_argument("--permission-mode", choices=modes.choices, help=f"(default: {mode})")
+
+
+def _load_settings(options: argparse.Namespace) -> Settings:
+    flags = {"sandbox": options.sandbox, "permission_mode": options.permission_mode}
+    given = {name: value for name, value in flags.items() if value is not None}
+    return load_settings(options.folder, given, is_trusted=lambda: is_trusted(options.folder))
+
+
+def _has_sandbox(settings: Settings, folder: Path, rules: RuleSet) -> bool:
+    """Whether a run in this folder would run commands in the sandbox."""
+    import asyncio
+
+    from treadle.apps.assembly.rules import make_file_denials
+    from treadle.workspace.local import WorkspaceOptions
+
+    if settings.sandbox != "auto":
+        return settings.sandbox == "required"  # where it is missing, a run does not start
+    added = tuple(map(Path, _list_added_folders(settings, folder)))
+    denials = make_file_denials(rules)
+    return asyncio.run(_check_sandbox(folder, WorkspaceOptions(extra_roots=added, denials=denials)))
+
+
+def _list_added_folders(settings: Settings, folder: Path) -> tuple[str, ...]:
+    return tuple(str(Path(folder, added).expanduser()) for added in settings.add_dir)
+
+
+async def _check_sandbox(folder: Path, options: WorkspaceOptions) -> bool:
+    from treadle.workspace.local import LocalWorkspace
+
+    workspace = await LocalWorkspace.open(folder, options)
+    try:
+        return workspace.sandboxed
+    finally:
+        await workspace.aclose()
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -83,10 +137,9 @@ def _explain(options: argparse.Namespace) -> int:
     import msgspec
 
     from treadle.apps.assembly.rules import load_rules
-    from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
     from treadle.policy.evaluation.rule_suggestions import suggest_rules
     from treadle.policy.evaluation.ruling import PolicyCall
-    from treadle.policy.policy import build_policy_context
+    from treadle.policy.policy import RulePolicy, build_policy_context
     from treadle.policy.ruleset.rules_file import parse_rules
     from treadle.tools.builtin import describe_access
 
@@ -94,17 +147,27 @@ def _explain(options: argparse.Namespace) -> int:
     root = os.path.realpath(options.folder)
     flags = {name: getattr(options, name) for name in ("allow", "ask", "deny")}
     extra = parse_rules(flags, root=root, home=str(Path.home()), scope="this command")
-    context = build_policy_context(options.folder, rules + extra)
-    context = msgspec.structs.replace(context, tools_skip_denied=True)
+    settings = _load_settings(options)
+    is_command = options.tool == "bash"
+    is_sandboxed = is_command and _has_sandbox(settings, options.folder, rules + extra)
+    context = msgspec.structs.replace(
+        build_policy_context(
+            options.folder, rules + extra, _list_added_folders(settings, options.folder)
+        ),
+        tools_skip_denied=True,
+        sandbox_hides_denied=is_sandboxed,
+    )
     key = {"bash": "command", "webfetch": "url", "web_fetch": "url"}.get(options.tool, "path")
     access = describe_access(options.tool, {key: options.line}, context.root)
-    call = PolicyCall(options.tool, access)
-    ruling = PermissionEvaluator(context).evaluate(call)
+    call = PolicyCall(options.tool, access, is_sandboxed=is_sandboxed)
+    mode = settings.permission_mode
+    ruling = RulePolicy(context, mode=mode, sandboxed=is_sandboxed).evaluate(call)
     proposed = suggest_rules(call, context) if ruling.outcome == "ask" else ()
     if options.json:
         parts = [_finding_to_dict(f) for f in ruling.findings]
         answer = {"verdict": ruling.outcome, "reason": ruling.reason, "parts": parts,
-                  "always_allow": list(proposed)}  # fmt: skip
+                  "always_allow": list(proposed), "mode": mode,
+                  "sandboxed": is_sandboxed}  # fmt: skip
         print(json.dumps(answer))
         return _OK
     print_line(f"{ruling.outcome}: {escape_invisible(ruling.reason)}")
@@ -113,6 +176,8 @@ def _explain(options: argparse.Namespace) -> int:
             print_line(line)
     if proposed:
         print_line('"always allow" would save: ' + ", ".join(map(escape_invisible, proposed)))
+    where = ("in the sandbox" if is_sandboxed else "without a sandbox") if is_command else ""
+    print_line(f"(mode {mode}{', ' + where if where else ''})")
     return _OK
 
 
@@ -135,14 +200,18 @@ def _finding_to_dict(finding: PolicyFinding) -> dict[str, object]:
 
 def _test(options: argparse.Namespace) -> int:
     from treadle.policy.evaluation.rule_cases import read_cases, run_cases
+    from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import describe_access
 
     code = _OK
+    settings = _load_settings(options)
     try:
         cases = read_cases(options.cases)
     except OSError as error:
         raise UsageError(f"{options.cases}: {error.strerror}") from error
-    for outcome in run_cases(cases, describe_access):
+    is_sandboxed = _has_sandbox(settings, options.folder, RuleSet())
+    mode: PermissionMode = options.permission_mode or "ask"
+    for outcome in run_cases(cases, describe_access, mode, is_sandboxed=is_sandboxed):
         line = {"id": outcome.id, "verdict": outcome.verdict, "reason": outcome.reason}
         if outcome.is_unexpected:
             line["expect"] = outcome.expect

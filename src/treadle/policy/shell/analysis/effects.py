@@ -31,6 +31,7 @@ class Effects(msgspec.Struct, frozen=True):
     reads_cwd: bool = False  # reads the working directory itself
     follows_symlinks: bool = False  # reads through the symlinks in a folder
     is_opaque: bool = False  # what it does with its words is not known
+    shows_names_only: bool = False  # shows names and sizes of the files that it reads, no content
     search: SearchFilter = SearchFilter()  # what a recursive search leaves out by itself
 
 
@@ -52,6 +53,7 @@ class ProgramSpec(msgspec.Struct, frozen=True):
     recursive_options: str = ""  # letters of the options that make it recursive
     is_print_only: bool = False
     follows_symlinks: bool = False
+    shows_names_only: bool = False
 
 
 def analyze_by_spec(spec: ProgramSpec, words: Sequence[Word]) -> Effects:
@@ -117,6 +119,7 @@ def analyze_by_spec(spec: ProgramSpec, words: Sequence[Word]) -> Effects:
         is_print_only=spec.is_print_only,
         reads_cwd=spec.operands in ("read", "pattern") and not reads,
         follows_symlinks=spec.follows_symlinks,
+        shows_names_only=spec.shows_names_only,
         is_opaque=spec.operands == "text" and not spec.is_read_only,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from treadle.policy.shell.analysis.count_programs import is_counting_run
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
@@ -21,6 +22,17 @@ _FIND_FLAGS = word_set(
 )
 
 
+def find_end_of_run(words: Sequence[Word], start: int) -> int:
+    """The place of the `;` or `+` that ends the command of `-exec`."""
+    ends = (at for at in range(start, len(words)) if words[at].text in (";", "+"))
+    return next(ends, len(words))
+
+
+def is_counting_exec(run: Sequence[Word]) -> bool:
+    """Whether the command of `-exec` shows no content: `wc -l {}`. Names begin with a path."""
+    return len(run) > 1 and run[-1].text == "{}" and is_counting_run(run[:-1])
+
+
 def analyze_find(words: Sequence[Word]) -> Effects:
     """The effects of a `find` command."""
     reads: list[Word] = []
@@ -34,7 +46,11 @@ def analyze_find(words: Sequence[Word]) -> Effects:
         if word.text is None:
             reads.append(word)
         elif text in _FIND_RUNS:
-            doubts.append(f"{text} runs a program")
+            end = find_end_of_run(words, at)
+            if text == "-exec" and is_counting_exec(words[at:end]):
+                at, in_expression = end + 1, True
+            else:
+                doubts.append(f"{text} runs a program")
         elif text == "-delete":
             doubts.append("-delete removes files")
         elif text in _FIND_WRITES:

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from treadle.policy.shell.analysis.effects import Effects
+from treadle.policy.shell.analysis.git_content import find_git_content
 from treadle.policy.shell.analysis.git_files import analyze_git_files, list_searched_paths
 from treadle.policy.shell.analysis.search_filter import parse_git_grep_filter
 from treadle.policy.shell.ast import Word
@@ -101,6 +102,9 @@ _GLOBAL_VALUE_OPTIONS = word_set(
 )
 
 
+_UNTRACKED_OPTIONS = ("--untracked", "--no-index", "--no-exclude-standard")
+
+
 class GitCommand(msgspec.Struct, frozen=True):
     """The parts of a git command line."""
 
@@ -108,6 +112,14 @@ class GitCommand(msgspec.Struct, frozen=True):
     arguments: tuple[Word, ...]
     folders: tuple[Word, ...] = ()  # -C
     doubts: tuple[str, ...] = ()  # about the global options
+
+    @property
+    def name(self) -> str:
+        """The subcommand; "" if it is not static."""
+        return (self.subcommand.text or "") if self.subcommand else ""
+
+    def list_folders(self) -> list[str]:
+        return [word.text for word in self.folders if word.text]
 
 
 def parse_git_command(words: Sequence[Word]) -> GitCommand:
@@ -170,6 +182,10 @@ def analyze_git(words: Sequence[Word]) -> Effects:
     if outside and line.folders:
         doubts.append("a path relative to another folder")
     is_reading = name in _READ_SUBCOMMANDS or _is_listing(name, line.arguments)
+    # Outside of a repository, `git diff` compares any two files.
+    may_show = (
+        not is_reading or name == "diff" or find_git_content(name, line.arguments) is not None
+    )
     files = Effects() if is_reading else analyze_git_files(name, line.arguments, line.folders)
     searched = list_searched_paths(line.arguments, line.folders) if name == "grep" else []
     return Effects(
@@ -177,11 +193,19 @@ def analyze_git(words: Sequence[Word]) -> Effects:
         reads=(*outside, *reads, *files.reads, *(searched or line.folders)),
         writes=tuple(writes),
         primary_writes=files.primary_writes,
-        mentions=line.arguments,
+        mentions=line.arguments if may_show else (),
         doubts=(*doubts, *files.doubts),
-        is_recursive=name == "grep" or files.is_recursive,
+        is_recursive=_searches_untracked(name, line.arguments) or files.is_recursive,
         reads_cwd=not searched,
         search=parse_git_grep_filter(line.arguments),
+    )
+
+
+def _searches_untracked(name: str, arguments: Sequence[Word]) -> bool:
+    """Whether `git grep` reads more files than those in the index or a commit."""
+    heads = [w.text or "" for w in arguments]
+    return name == "grep" and any(
+        full.startswith(head) for head in heads if len(head) > 3 for full in _UNTRACKED_OPTIONS
     )
 
 

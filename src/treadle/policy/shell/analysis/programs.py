@@ -30,14 +30,15 @@ from treadle.policy.wordset import word_set
 def _make_reader(
     value: str = "", values: str = "", *, reads: str = "", writes: str = "", runs: str = "",
     operands: OperandKind = "read", recurses: str = "", recursive: bool = False,
-    follows: bool = False,
+    follows: bool = False, names: bool = False,
 ) -> ProgramSpec:  # fmt: skip
     grammar = OptionGrammar(
         value, word_set(values), word_set(reads), word_set(writes), word_set(runs)
     )
     return ProgramSpec(
-        operands, grammar, True, recursive, recursive_options=recurses, follows_symlinks=follows
-    )
+        operands, grammar, True, recursive,
+        recursive_options=recurses, follows_symlinks=follows, shows_names_only=names,
+    )  # fmt: skip
 
 
 def _make_writer(
@@ -57,7 +58,7 @@ def _make_printer(value: str = "", runs: str = "") -> ProgramSpec:
 
 
 _PROGRAMS: dict[str, ProgramSpec] = {
-    "ls": _make_reader("IwT", "--ignore --width --tabsize --hide"),
+    "ls": _make_reader("IwT", "--ignore --width --tabsize --hide", names=True),
     "tac": _make_reader("s", "--separator"),
     "nl": _make_reader("bdfhilnsvw"),
     "head": _make_reader("nc", "--lines --bytes"),
@@ -79,7 +80,7 @@ _PROGRAMS: dict[str, ProgramSpec] = {
     "cut": _make_reader("bcdf", "--bytes --characters --delimiter --fields --output-delimiter"),
     "fold": _make_reader("w", "--width"),
     "fmt": _make_reader("wgp", "--width --goal --prefix"),
-    **dict.fromkeys(("dir", "vdir"), _make_reader("IwT")),
+    **dict.fromkeys(("dir", "vdir"), _make_reader("IwT", names=True)),
     **dict.fromkeys(("expand", "unexpand"), _make_reader("t", "--tabs")),
     "paste": _make_reader("d", "--delimiters"),
     "join": _make_reader("12aejotv"),
@@ -96,18 +97,19 @@ _PROGRAMS: dict[str, ProgramSpec] = {
         reads="-X --exclude-from --from-file --to-file", recursive=True, follows=True,
         runs="-l --paginate -r --recursive",  # recursive diff follows symlinks
     ),
-    "stat": _make_reader("c", "--format --printf"),
+    "stat": _make_reader("c", "--format --printf", names=True),
     "file": _make_reader(
         "mfFeP", reads="-m --magic-file",
         runs="-f --files-from -C --compile -z -Z --uncompress --uncompress-noreport",
     ),
     "du": _make_reader(
         "dBtX", "--max-depth --block-size --threshold --exclude", reads="-X --exclude-from",
-        runs="--files0-from -L --dereference",
+        runs="--files0-from -L --dereference", names=True,
     ),
     "df": _make_reader("Bxt"),
     "tree": _make_reader("LPIHTo", writes="-o", runs="-l --fromfile -R"),
-    "realpath": _make_reader("", "--relative-to --relative-base"),
+    "realpath": _make_reader("", "--relative-to --relative-base", names=True),
+    "readlink": _make_reader(names=True),
     **dict.fromkeys(
         word_set("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum"),
         _make_reader(runs="-c --check"),
@@ -122,7 +124,9 @@ _PROGRAMS: dict[str, ProgramSpec] = {
         runs="-f --from-file -L --slurpfile --rawfile", operands="pattern",
     ),
     **dict.fromkeys(
-        word_set("tr dirname pwd sleep nproc arch uname which type uptime cal tty expr factor"),
+        word_set(
+            "tr dirname pwd sleep nproc arch uname which type uptime cal tty expr factor printenv"
+        ),
         _make_printer(),
     ),
     "seq": _make_printer("fs"),
@@ -163,7 +167,7 @@ _PROGRAMS: dict[str, ProgramSpec] = {
     "more": _make_writer("read", "n"),
     **dict.fromkeys(word_set("base64 base32 basenc"), _make_reader("w", "--wrap")),
     **dict.fromkeys(
-        word_set("cat rev readlink sum zcat bzcat xzcat zstdcat gzcat"), _make_reader(),
+        word_set("cat rev sum zcat bzcat xzcat zstdcat gzcat"), _make_reader(),
     ),
     **dict.fromkeys(
         word_set("zgrep zegrep zfgrep bzgrep xzgrep"),
@@ -316,6 +320,8 @@ def analyze_effects(command: SimpleCommand) -> Effects:
     name = _ALIASES.get(name, name)
     words = command.argv[1:]
     if len(words) == 1 and name in _VERSION_OPTIONS.get(words[0].text or "", ()):
+        return Effects(is_read_only=True)
+    if name == "env" and not words:  # commands get an environment without secrets
         return Effects(is_read_only=True)
     analyzer = _ANALYZERS.get(name)
     if analyzer is not None:

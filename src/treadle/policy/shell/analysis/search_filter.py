@@ -45,7 +45,6 @@ class SearchFilter(msgspec.Struct, frozen=True):
     skips_hidden: bool = False
     globs: tuple[FileGlob, ...] = ()
     searches_others: bool = True  # also files that no pattern matches
-    is_tracked_only: bool = False  # `git grep` reads only what is in the index
 
     def leaves_out(self, path: str) -> bool:
         """Whether the file is certainly not read; the last pattern that matches it decides."""
@@ -88,21 +87,6 @@ def parse_grep_filter(options: Sequence[CommandOption]) -> SearchFilter:
 
 
 def parse_git_grep_filter(words: Sequence[Word]) -> SearchFilter:
-    """The filter of `git grep`: in the files of the index, not in those of a commit."""
-    texts = [w.text or "?" for w in words]
-    options = [t for t in texts if t.startswith("-")]
-    is_plain = not any(
-        "--untracked".startswith(o) or "--no-index".startswith(o) for o in options if len(o) > 3
-    )
-    operands = [t for t in texts if not t.startswith(("-", ":"))]
-    has_pattern_option = any(re.match(r"-\w*[ef]", o) for o in options if o[:2] != "--")
-    # A word after the pattern may be a commit, unless it follows `--`.
-    after = texts[texts.index("--") + 1 :] if "--" in texts else []
-    may_have_commit = len(operands) - len([t for t in after if t in operands]) > (
-        0 if has_pattern_option else 1
-    )
-    excluded = [m[1] for t in texts if (m := _EXCLUDING_PATHSPEC.fullmatch(t))]
-    return SearchFilter(
-        globs=tuple(FileGlob(text, is_excluded=True) for text in excluded),
-        is_tracked_only=is_plain and not may_have_commit,
-    )
+    """The filter of `git grep --untracked`."""
+    excluded = [m[1] for w in words if (m := _EXCLUDING_PATHSPEC.fullmatch(w.text or ""))]
+    return SearchFilter(globs=tuple(FileGlob(text, is_excluded=True) for text in excluded))

@@ -7,6 +7,7 @@ task of the loop, which reports its end and ends it with the session.
 import asyncio
 import re
 from collections.abc import Iterable
+from os.path import normpath
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -24,6 +25,12 @@ MAX_TIMEOUT = 600.0
 CWD_NOTE = "[working directory is now {}]"
 INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
 MAX_INTERRUPTED_CHARS = 30_000
+# One search, and what it prints about a path that it could not open: only its output tells that.
+_SEARCH = re.compile(r"\s*(?:[efz]?grep|rg|find|du|ls|wc)\s[^;&|<>`$()\n]*")
+_PROBLEM = re.compile(r"^(?:[efz]?grep|rg|find|du|ls|wc): (.+)$", re.MULTILINE)
+_NO_PERMISSION = re.compile(
+    r"(?:cannot [a-z ]+)?['‘]?(.+?)['’]?: Permission denied(?: \(os error 13\))?"
+)
 _OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
 
@@ -99,9 +106,13 @@ class BashTool(BuiltinTool[BashArguments]):
             self.sessions.set_cwd(site.context.session_id, root)
             text = f"error: {error}. {CWD_NOTE.format(root)}"
             return ToolOutput(text, is_error=True, data={"cwd": root})
-        if args.cwd:
-            return _make_output(done, site.cwd)
-        return _make_output(done, *self._update_cwd(done, site))
+        done_cwd, note = (site.cwd, "") if args.cwd else self._update_cwd(done, site)
+        output = _make_output(done, done_cwd, note)
+        if output.is_error and _lacks_only_hidden_files(
+            done, args.command, cwd, self.sessions.root
+        ):
+            return msgspec.structs.replace(output, is_error=False)
+        return output
 
     def _update_cwd(self, done: CommandResult, site: CallSite) -> tuple[str, str]:
         """The working directory after a command, and a note for the model if it matters."""
@@ -165,6 +176,17 @@ def _make_output(done: CommandResult, cwd: str, cwd_note: str = "") -> ToolOutpu
         is_error=done.exit_code != 0,
         full_output=done.full_output,
         data={"cwd": cwd},
+    )
+
+
+def _lacks_only_hidden_files(done: CommandResult, command: str, cwd: str, root: str) -> bool:
+    """Whether a search failed only because it could not open files that a rule denies."""
+    if not done.hidden_files or done.exit_code not in (1, 2) or done.full_output:
+        return False
+    hidden = {normpath(f"{root}/{path}" if path[0] != "/" else path) for path in done.hidden_files}
+    problems = [_NO_PERMISSION.fullmatch(text) for text in _PROBLEM.findall(done.output)]
+    return bool(_SEARCH.fullmatch(command) and problems) and all(
+        problem is not None and normpath(f"{cwd}/{problem[1]}") in hidden for problem in problems
     )
 
 
