@@ -34,6 +34,7 @@ from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
+from treadle.core.loop.interruption import await_contained
 from treadle.core.steps import (
     ApprovalRequest,
     AwaitingInput,
@@ -281,7 +282,9 @@ class Agent:
             answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
             if self._approve is not None:
                 decision = self._approve(approval)
-                answer = await decision if inspect.isawaitable(decision) else decision
+                if inspect.isawaitable(decision):
+                    decision = await await_contained(decision, "the approver", None)
+                answer = decision
             if answer is True:
                 request.approve(approval.call.id)
                 continue

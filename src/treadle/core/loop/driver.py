@@ -141,6 +141,7 @@ class Driver:
         self._enter()
         try:
             step = await self._advance()
+            self._interruption.raise_if_cancelled()
             if self._interruption.is_requested() and not isinstance(step, Finished):
                 step = Finished(await self._close_interrupted_turn())
             return step
@@ -164,6 +165,7 @@ class Driver:
             self._session.resume_turn()
         await self._start_once()
         while True:
+            self._interruption.raise_if_cancelled()
             if self._interruption.is_requested():
                 return Finished(await self._close_interrupted_turn())
             if (request := self._child_approvals.take_new()) is not None:
@@ -406,6 +408,7 @@ class Driver:
         self._interruption.enter()
         try:
             await decide(request)
+            self._interruption.raise_if_cancelled()
         except asyncio.CancelledError:
             if not self._interruption.is_only_interruption:
                 raise

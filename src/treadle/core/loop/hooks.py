@@ -6,7 +6,6 @@ ignored with a warning. What each point allows is in contracts/hook.py.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,7 +63,7 @@ class Hooks:
             name = type(hook).__name__
             try:
                 hook_input = HookInput(point, emitter.session_id, emitter.turn_id, data)
-                answer = await _run_bounded(hook, hook_input)
+                answer = await self._run_bounded(hook, hook_input)
             except Exception as error:  # noqa: BLE001 - a hook may raise anything
                 problem = _failure_text(name, point, error)
                 emitter.emit(WarningRaised, problem)
@@ -88,19 +87,12 @@ class Hooks:
                 break
         return answers
 
-
-async def _run_bounded(hook: Hook, hook_input: HookInput) -> HookAnswer | None:
-    limit = get_hook_timeout(hook)
-    if hook_input.point == "session_end":
-        limit = SESSION_END_TIMEOUT if limit is None else min(limit, SESSION_END_TIMEOUT)
-    timer = asyncio.timeout(limit)
-    try:
-        async with timer:
-            return await await_contained(hook.run(hook_input))
-    except TimeoutError as error:
-        if not timer.expired():
-            raise
-        raise TimeoutError(f"it did not finish within {limit:g} s") from error
+    async def _run_bounded(self, hook: Hook, hook_input: HookInput) -> HookAnswer | None:
+        limit = get_hook_timeout(hook)
+        if hook_input.point == "session_end":
+            limit = SESSION_END_TIMEOUT if limit is None else min(limit, SESSION_END_TIMEOUT)
+        who = f"hook {type(hook).__name__}"
+        return await await_contained(hook.run(hook_input), who, self._emitter, limit)
 
 
 def _failure_text(name: str, point: HookPoint, error: Exception) -> str:

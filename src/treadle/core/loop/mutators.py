@@ -118,7 +118,7 @@ async def run_mutators(
         emitter.emit(MutationStarted, mutator.name, context.point)
         new: Transcript | None = None
         try:
-            new = await await_contained(mutator.mutate(context))
+            new = await await_contained(mutator.mutate(context), f"mutator {mutator.name}", emitter)
         except TreadleError:
             raise
         except Exception as error:  # noqa: BLE001 - a mutator may raise anything

@@ -16,6 +16,7 @@ from treadle.core.errors import error_text
 from treadle.core.events import Notified, WarningRaised, preview
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.interruption import mark_done
 from treadle.core.transcript.content import Arguments, Text, check_parts, to_json_object
 from treadle.core.transcript.items import CallOutcome
 
@@ -50,7 +51,7 @@ class ToolRunner:
         # Awaiting the task directly would forward our cancellation to it.
         done: asyncio.Future[None] = loop.create_future()
         work = loop.create_task(_call_tool(tool, arguments, context, done))
-        timer = loop.call_later(timeout, _mark_done, done) if timeout is not None else None
+        timer = loop.call_later(timeout, mark_done, done) if timeout is not None else None
         try:
             await done
         except asyncio.CancelledError:
@@ -113,6 +114,8 @@ class ToolRunner:
 async def _call_tool(
     tool: Tool, arguments: Arguments, context: ToolContext, done: asyncio.Future[None]
 ) -> ToolOutput:
+    if done.cancelled():
+        raise asyncio.CancelledError  # interrupted since ToolStarted: no effect begins
     try:
         output: object = await tool.call(arguments, context)
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -120,7 +123,7 @@ async def _call_tool(
     except BaseException as error:  # noqa: BLE001 - a tool may raise anything
         return ToolOutput(f"error: {error_text(error)}", is_error=True)
     finally:
-        _mark_done(done)
+        mark_done(done)
     if not isinstance(output, ToolOutput):
         kind = type(output).__name__
         return ToolOutput(f"error: the tool returned {kind}, not a ToolOutput", is_error=True)
@@ -145,11 +148,6 @@ def _to_storable(output: ToolOutput) -> ToolOutput:
         str(output.full_output),
         None if output.data is None else to_json_object(output.data),
     )
-
-
-def _mark_done(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
 
 
 def _failure(text: str, outcome: CallOutcome) -> RunResult:
