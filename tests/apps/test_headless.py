@@ -9,7 +9,9 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -522,6 +524,39 @@ async def test_a_home_that_cannot_be_written_is_74(own_place: Path):
     assert ran.code == exit_codes.IO_ERROR
     assert ".local" in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 128 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+async def test_no_request_is_paid_for_after_a_command_that_filled_the_disk(small_disk: Path):
+    options = ("--permission-mode", "bypass", "--add-dir", str(small_disk))
+    fill = bash(f"head -c 200000 /dev/zero > {small_disk}/fill; seq 1 4000")
+    async with ProviderServer([fill, LAST]) as server:
+        ran = await run(server, "-p", "go", *options, XDG_DATA_HOME=str(small_disk))
+    assert (ran.code, ran.out, len(server.requests)) == (exit_codes.IO_ERROR, "", 1)
+    assert "Free some space" in ran.err
+
+
+async def test_a_paid_answer_is_printed_though_the_session_cannot_be_written(small_disk: Path):
+    answer = "word " * 40_000
+    async with ProviderServer([FakeReply(answer)]) as server:
+        words = ("-p", "go", "--output-format", "stream-json")
+        ran = await run(server, *words, XDG_DATA_HOME=str(small_disk))
+    assert ran.code == exit_codes.IO_ERROR
+    assert ran.lines[-1]["text"].strip() == answer.strip()
+    kinds = [line["type"] for line in ran.lines]
+    assert "run_failed" in kinds
+    assert "turn_finished" not in kinds
 
 
 async def test_a_folder_that_is_gone_is_said(own_place: Path):

@@ -21,12 +21,13 @@ from treadle.core.events import (
     ApprovalResolved,
     Event,
     RetryScheduled,
+    RunFailed,
     WarningRaised,
 )
 from treadle.core.loop import hooks as loop_hooks
 from treadle.core.loop.config import AllowAll
 from treadle.core.session_cache import SessionCache
-from treadle.core.steps import Finished
+from treadle.core.steps import Finished, PendingApproval
 from treadle.core.transcript import NoticeItem, ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
@@ -269,3 +270,79 @@ async def test_context_of_a_hook_that_was_added_in_time_is_kept():
     await Agent(model, hooks=[quick]).run("go")
     notices = [item.text for item in model.requests[0].transcript if isinstance(item, NoticeItem)]
     assert notices == ["It rains."]
+
+
+# --- approvers ---------------------------------------------------------------------------
+
+
+async def read_stream(agent: Agent, seen: list[Event]) -> None:
+    async with agent.stream("go") as events:
+        seen.extend([event async for event in events])
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, asyncio.CancelledError, StopIteration])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_approver_that_raises_ends_the_run_with_a_terminal_event(kind, is_async):
+    def fail(approval: PendingApproval) -> bool:
+        raise kind("mine")
+
+    async def fail_later(approval: PendingApproval) -> bool:
+        raise kind("mine")
+
+    for way in ("run", "stream"):
+        witness = RecordingObserver()
+        agent = Agent(
+            Scripted([Say(calls=[("record", {})])]),
+            [RecordingTool()],
+            policy=AsksAlways(),
+            approve=fail_later if is_async else fail,
+            observers=[witness],
+        )
+        seen: list[Event] = []
+        with pytest.raises(RuntimeError):
+            await (agent.run("go") if way == "run" else read_stream(agent, seen))
+        assert isinstance(witness.events[-1], RunFailed)
+        assert len(witness.events_of(RunFailed)) == 1
+        assert seen == [] or seen == witness.events
+
+
+@pytest.mark.parametrize(("answer", "is_error"), [(1, True), (None, False), ("", False)])
+async def test_an_approver_must_return_true_false_a_reason_or_a_denial(answer, is_error):
+    record = RecordingTool()
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})]), "done"]),
+        [record],
+        policy=AsksAlways(),
+        approve=lambda approval: answer,
+    )
+    if is_error:
+        with pytest.raises(TypeError, match="the approver returned 1; it must return True, False"):
+            await agent.run("go")
+    else:
+        result = await agent.run("go")
+        assert result.transcript[2].text == "denied: The user said no."
+    assert record.calls == []
+
+
+async def test_the_turn_continues_after_an_approver_that_failed():
+    failures = iter([RuntimeError("mine")])
+
+    def approve(approval: PendingApproval) -> bool:
+        for failure in failures:
+            raise failure
+        return True
+
+    record = RecordingTool()
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})]), "done"]),
+        [record],
+        policy=AsksAlways(),
+        approve=approve,
+    )
+    driver = agent.start(input="go")
+    with pytest.raises(RuntimeError):
+        await agent.finish_turn(driver)
+    [approval] = driver.approvals
+    driver.approve(approval.call.id)
+    assert (await agent.finish_turn(driver)).text == "done"
+    assert len(record.calls) == 1

@@ -281,10 +281,8 @@ class Agent:
         for approval in request.pending:
             answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
             if self._approve is not None:
-                decision = self._approve(approval)
-                if inspect.isawaitable(decision):
-                    decision = await await_contained(decision, "the approver", None)
-                answer = decision
+                work = _call_approver(self._approve, approval)
+                answer = await await_contained(work, "the approver", None)
             if answer is True:
                 request.approve(approval.call.id)
                 continue
@@ -317,6 +315,18 @@ class Agent:
             return await self.run(prompt, **options)
         finally:
             await self.aclose()
+
+
+async def _call_approver(approve: Approver, approval: PendingApproval) -> ApproverAnswer:
+    decision = approve(approval)
+    answer: object = await decision if inspect.isawaitable(decision) else decision
+    if answer is None:
+        return False  # as a function without `return`
+    if isinstance(answer, (bool, str, Denial)):
+        return answer
+    raise TypeError(
+        f"the approver returned {answer!r}; it must return True, False, a reason or a Denial"
+    )
 
 
 def _make_result(driver: Driver, turn: TurnResult) -> Result:

@@ -53,14 +53,14 @@ class Stream(BaseObserver):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        work = self._run_task
+        work, failure = self._run_task, None
         try:
             if work is not None and not work.done():
                 self.interrupt("stream_closed")
                 await _wait_ended(work)
+            failure = None if work is None or work.cancelled() else work.exception()
         finally:
             await self.driver.aclose()
-        failure = None if work is None or work.cancelled() else work.exception()
         if failure is not None and kind is None:
             raise failure
 

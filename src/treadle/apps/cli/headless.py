@@ -45,7 +45,7 @@ from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
-from treadle.core.transcript import RunTools, Text, UserContent, pending
+from treadle.core.transcript import Rest, RunTools, Text, UserContent, pending
 from treadle.core.transcript.entries import View, WakeCondition
 from treadle.observe.totals import Totals
 
@@ -159,6 +159,7 @@ class HeadlessRun:
         except TreadleError as error:
             return self._report_error(error)
         self._model, self._session_id = session.model.name, session.store.session_id
+        driver: Driver | None = None
         try:
             driver = session.start(self._prompt or None)
             try:
@@ -176,7 +177,8 @@ class HeadlessRun:
             finally:
                 await driver.aclose()
         except TreadleError as error:
-            return self._report_error(error)
+            answer = _find_unwritten_answer(session.view, driver)
+            return msgspec.structs.replace(self._report_error(error), text=answer)
         finally:
             self._driver = None
             await session.aclose()
@@ -416,3 +418,13 @@ class HeadlessRun:
         problem = os.strerror(error.errno or 0) if error is not None else "it is closed"
         print_error(f"treadle: cannot write the answer to stdout: {problem}")
         return exit_codes.IO_ERROR
+
+
+def _find_unwritten_answer(old: View | None, driver: Driver | None) -> str:
+    """The answer of a run that failed after it, because the session could not be written."""
+    old = old or View()
+    before = old.transcript if old.history is None else old.history
+    if driver is None or len(driver.history) == len(before):
+        return ""
+    move = pending(driver.transcript)
+    return move.reply.text if isinstance(move, Rest) and move.reply is not None else ""

@@ -287,6 +287,12 @@ class Driver:
             await self._tool_round.eager.cancel_started()
             await self._mutators.run("after_turn_ended")
             await self._log.flush()
+        except Exception as error:
+            # The end is not in the log: it is reported as a failure, with what the turn did.
+            result = self._last_result = msgspec.structs.replace(
+                result, reason="error", error=error
+            )
+            raise
         finally:
             self._session.emit_turn_end(result)
         return result
@@ -412,6 +418,9 @@ class Driver:
         except asyncio.CancelledError:
             if not self._interruption.is_only_interruption:
                 raise
+        except Exception as error:
+            self._report_failure(error)
+            raise
         finally:
             self._interruption.leave(is_handled=False)
 

@@ -404,10 +404,11 @@ class DurableLog:
         if self._store is not None:
             self._store.append(intent)
             await self._store.flush()
+            self._needs_flush = True  # what became of the effect
 
     async def flush_before_model_call(self) -> None:
-        """Make the user's message durable before the model call; a full disk stops the run here,
-        before another request is paid for."""
+        """Make the user's message and the results of effects durable before the model call; a full
+        disk stops the run here, before another request is paid for."""
         if self._needs_flush or (self._store is not None and self._store.write_error is not None):
             await self.flush()
 
