@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from treadle import Agent, Transcript, Usage
+from treadle import Agent, Transcript, Usage, tool
 from treadle.agents.agent_files import AgentDefinition
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Gate
@@ -16,6 +16,7 @@ from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
+from treadle.core.contracts.tool import ToolOutput
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -28,7 +29,7 @@ from treadle.core.loop import hooks as loop_hooks
 from treadle.core.loop.config import AllowAll
 from treadle.core.session_cache import SessionCache
 from treadle.core.steps import Finished, PendingApproval
-from treadle.core.transcript import NoticeItem, ToolResultItem
+from treadle.core.transcript import Item, NoticeItem, ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.policy.hooks import hook
@@ -346,3 +347,71 @@ async def test_the_turn_continues_after_an_approver_that_failed():
     driver.approve(approval.call.id)
     assert (await agent.finish_turn(driver)).text == "done"
     assert len(record.calls) == 1
+
+
+# --- exceptions without a text -----------------------------------------------------------
+
+
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class FailsUnreadably(CancelsItself):
+    def on_event(self, event: Event) -> None:
+        raise Unreadable
+
+    def on_item(self, position: int, item: Item) -> None:
+        raise Unreadable
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        raise Unreadable
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        raise Unreadable
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        raise Unreadable
+
+
+@pytest.mark.parametrize("kind", ["tool", "hook", "mutator", "policy", "observer"])
+async def test_an_exception_whose_text_cannot_be_read_does_not_end_the_run(kind):
+    points = {"hook": "user_prompt_submit", "mutator": "before_model"}
+    odd = FailsUnreadably(frozenset({points.get(kind, "")}))
+    record = RecordingTool(answer=Unreadable() if kind == "tool" else "ok")
+    witness = RecordingObserver()
+    result = await Agent(
+        Scripted([Say(calls=[("record", {})]), "done"]),
+        [record],
+        hooks=[odd] if kind == "hook" else [],  # type: ignore[list-item]
+        mutators=[odd] if kind == "mutator" else [],  # type: ignore[list-item]
+        policy=odd if kind == "policy" else None,
+        observers=[odd, witness] if kind == "observer" else [witness],
+    ).run("go")
+    assert (result.reason, result.text) == ("end_turn", "done")
+    told = [*warnings(witness), result.transcript[2].text]
+    expected = "Unreadable: its message cannot be read, because __str__ raised ValueError"
+    assert any(expected in text for text in told)
+
+
+async def test_a_run_that_fails_with_an_unreadable_exception_has_its_terminal_event():
+    class BadModel(Scripted):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            raise Unreadable
+            yield
+
+    witness = RecordingObserver()
+    with pytest.raises(Unreadable):
+        await Agent(BadModel([]), observers=[witness]).run("go")
+    [failed] = witness.events_of(RunFailed)
+    assert failed.kind == "Unreadable"
+
+
+async def test_an_output_whose_display_has_no_text_is_an_error_of_the_tool():
+    @tool
+    async def odd() -> ToolOutput:
+        return ToolOutput("fine", Unreadable())  # type: ignore[arg-type]
+
+    result = await Agent(Scripted([Say(calls=[("odd", {})]), "done"]), [odd]).run("go")
+    assert result.text == "done"
+    assert "its output cannot be stored: no text" in result.transcript[2].text

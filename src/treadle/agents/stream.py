@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from treadle.core.contracts.observer import BaseObserver
+from treadle.core.errors import error_message
 from treadle.core.events import (
     ApprovalResolved,
     ChildEvent,
@@ -149,8 +150,8 @@ class Stream(BaseObserver):
         last = self._last_event
         turn_id, seq = (last.turn_id, last.seq) if last is not None else ("", 0)
         result = TurnResult(turn_id, "error", error=error)
-        name = type(error).__name__
-        self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, str(error), name, result))
+        details = error_message(error), type(error).__name__, result
+        self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, *details))
 
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         """Wait until the reader of the events has answered; see ApprovalRequired."""

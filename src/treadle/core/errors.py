@@ -224,9 +224,17 @@ class ConfigError(TreadleError):
     """A setting, rule or definition is wrong."""
 
 
+def error_message(error: BaseException) -> str:
+    """`str(error)`, also of an exception whose `__str__` raises."""
+    try:
+        return str(error)
+    except Exception as problem:  # noqa: BLE001 - code of others
+        return f"its message cannot be read, because __str__ raised {type(problem).__name__}"
+
+
 def error_text(error: BaseException) -> str:
     """The text of an error: `ValueError: bad input`; only the message for a TreadleError."""
-    text = str(error)
+    text = error_message(error)
     if isinstance(error, TreadleError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

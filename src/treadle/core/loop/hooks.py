@@ -20,7 +20,7 @@ from treadle.core.contracts.hook import (
     Permit,
     get_hook_timeout,
 )
-from treadle.core.errors import TreadleError
+from treadle.core.errors import TreadleError, error_message
 from treadle.core.events import WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import await_contained
@@ -98,5 +98,5 @@ class Hooks:
 def _failure_text(name: str, point: HookPoint, error: Exception) -> str:
     """Our own errors name their hook by themselves."""
     if isinstance(error, TreadleError):
-        return f"a hook failed at {point}: {error}"
-    return f"hook {name} failed at {point}: {type(error).__name__}: {error}"
+        return f"a hook failed at {point}: {error_message(error)}"
+    return f"hook {name} failed at {point}: {type(error).__name__}: {error_message(error)}"

@@ -14,7 +14,7 @@ import msgspec
 from treadle.core.contracts.hook import AddContext, Block
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
-from treadle.core.errors import LawBroken, TreadleError
+from treadle.core.errors import LawBroken, TreadleError, error_message
 from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -122,7 +122,9 @@ async def run_mutators(
         except TreadleError:
             raise
         except Exception as error:  # noqa: BLE001 - a mutator may raise anything
-            problem = f"mutator {mutator.name} failed: {type(error).__name__}: {error}"
+            problem = (
+                f"mutator {mutator.name} failed: {type(error).__name__}: {error_message(error)}"
+            )
             emitter.emit(WarningRaised, problem)
         finally:
             if new is context.transcript:

@@ -13,7 +13,7 @@ import msgspec
 from treadle.core.contracts.gate import RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.contracts.store import Store
-from treadle.core.errors import LoopError
+from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
     LoopContinued,
     RunFailed,
@@ -171,7 +171,7 @@ class SessionState:
     ) -> TurnResult:
         """End the turn. The terminal event is emitted later, as the last one."""
         turn = self.turn
-        detail = str(error) if error is not None else ""
+        detail = error_message(error) if error is not None else ""
         self._log.write(TurnEnded(turn.id, reason, detail))
         self.state = msgspec.structs.replace(
             self.state, turn=None, decisions={}, intents={}, early_results={}
@@ -207,7 +207,7 @@ class SessionState:
         if error is None:
             self._emitter.emit(TurnFinished, result)
         else:
-            self._emitter.emit(RunFailed, str(error), type(error).__name__, result)
+            self._emitter.emit(RunFailed, error_message(error), type(error).__name__, result)
 
     # --- what a turn uses ----------------------------------------------------------------
 

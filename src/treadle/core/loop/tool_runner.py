@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
-from treadle.core.errors import error_text
+from treadle.core.errors import error_message, error_text
 from treadle.core.events import Notified, WarningRaised, preview
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.emitter import Emitter
@@ -129,8 +129,8 @@ async def _call_tool(
         return ToolOutput(f"error: the tool returned {kind}, not a ToolOutput", is_error=True)
     try:
         return _to_storable(output)
-    except (TypeError, ValueError) as error:
-        problem = f"error: the tool ran, but its output cannot be stored: {error}"
+    except Exception as error:  # noqa: BLE001 - a text of the output may be code of others
+        problem = f"error: the tool ran, but its output cannot be stored: {error_message(error)}"
         return ToolOutput(problem, is_error=True)
 
 
