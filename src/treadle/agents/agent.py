@@ -35,6 +35,7 @@ from treadle.core.events import TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.interruption import await_contained
+from treadle.core.loop.session_state import check_one_writer
 from treadle.core.steps import (
     ApprovalRequest,
     AwaitingInput,
@@ -259,6 +260,7 @@ class Agent:
             return self.start(transcript=transcript, store=store)
         from treadle.agents.caller_history import log_history
 
+        check_one_writer(store)
         view = await log_history(store, Transcript(transcript))
         return self.start(view=view, store=store)
 

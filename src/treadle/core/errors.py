@@ -22,7 +22,7 @@
     │   └── AuthRequired           the server of the tool needs a login by the user
     ├── StoreError                 the session cannot be written or read
     │   ├── StoreFull              no space left
-    │   ├── SessionBusy            another process has it open
+    │   ├── SessionBusy            another process, or another run of this one, has it open
     │   ├── SessionNotFound        there is no such session
     │   ├── SessionInOtherFolder   the session belongs to another folder
     │   └── SessionTooNew          written by a newer version: can only be read
@@ -186,7 +186,7 @@ class StoreFull(StoreError):
 
 
 class SessionBusy(StoreError):
-    """Another process has the session open."""
+    """Another process, or another run of this process, has the session open."""
 
 
 class SessionNotFound(StoreError):

@@ -157,7 +157,7 @@ class Driver:
             self._report_failure(error)
             raise
         finally:
-            self._interruption.leave()
+            self._leave()
 
     async def _advance(self) -> Step:
         if self._has_failed:
@@ -334,8 +334,13 @@ class Driver:
         pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
         if pending_ids and is_free:
             raise ApprovalPending(pending_ids)
+        self._log.claim()
         self._interruption.enter()
         self._last_result = None
+
+    def _leave(self, *, is_handled: bool = True) -> None:
+        self._interruption.leave(is_handled=is_handled)
+        self._log.release()
 
     async def _start_once(self) -> None:
         if not self._has_started:
@@ -411,6 +416,7 @@ class Driver:
         """Let `decide` answer. An interruption cancels it, and next() then ends the turn."""
         if self._interruption.reason is not None:
             return
+        self._log.claim()
         self._interruption.enter()
         try:
             await decide(request)
@@ -422,7 +428,7 @@ class Driver:
             self._report_failure(error)
             raise
         finally:
-            self._interruption.leave(is_handled=False)
+            self._leave(is_handled=False)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""
@@ -457,7 +463,7 @@ class Driver:
                 return False
             raise
         finally:
-            self._interruption.leave()
+            self._leave()
 
     def uncompact(self) -> bool:
         """Bring the whole history back into the view; False if nothing was out of it."""
@@ -516,5 +522,6 @@ class Driver:
                 self._has_ended = True
                 await self._hooks.run("session_end", {})
         finally:
-            self._inbox.log_waiting()
-            await self._log.aclose()
+            if self._log.is_writable:
+                self._inbox.log_waiting()
+                await self._log.aclose()
