@@ -33,7 +33,8 @@ MAX_CYCLE = 3  # rounds that are repeated together
 
 
 class RoundLimit(BaseGate):
-    """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three."""
+    """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three, and the answer
+    after them."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -41,7 +42,8 @@ class RoundLimit(BaseGate):
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.rounds < self.limit:
             return Admit()
-        return Stop("max_turns", f"the limit of {plural(self.limit, 'tool round')} is reached")
+        detail = f"the limit of {plural(self.limit, 'tool round')} is reached"
+        return Admit(call_stop=Stop("max_turns", detail))
 
 
 class CallLimit(BaseGate):

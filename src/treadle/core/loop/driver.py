@@ -213,7 +213,7 @@ class Driver:
             stop = self._gates.admit(system)
             if stop is not None:
                 return handle_stop(stop, self._session)
-            self._tool_round.eager.reset()
+            self._tool_round.eager.reset(may_start=self._gates.call_stop is None)
             cache = self._next_cache or self._config.cache
             limit = self._gates.max_output
             request = build_request(
@@ -227,7 +227,8 @@ class Driver:
             self._gates.settle(reply.usage)
             self._session.add_reply_usage(reply)
             self._next_cache = None
-            end = handle_reply(reply, self._session, self._config.max_continuations)
+            most = self._config.max_continuations
+            end = handle_reply(reply, self._session, most, self._gates.call_stop)
             if not reply.calls:  # no call of this reply will use what a failed attempt started
                 await self._tool_round.eager.cancel_started()
             return end

@@ -90,10 +90,10 @@ class MutatorRunner:
         """Reserve a model call of a mutator with the gates."""
         gates = Gates(self._config.gates, self._emitter)
         estimate = self._session.estimate_request(card, chars, max_output)
-        stop, notices, limit = gates.admit(estimate)
-        for text in notices:
+        stop, admitted = gates.admit(estimate)
+        for text in admitted.notices:
             self._inbox.put(NoticeItem(text, kind="budget"))
-        if stop is not None or limit is not None:  # a mutator needs its whole reply
+        if stop is not None or admitted.max_output is not None:  # a mutator needs its whole reply
             gates.settle(Usage())
             return None
 

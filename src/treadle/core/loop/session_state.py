@@ -16,6 +16,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import LoopError, SessionBusy, error_message
 from treadle.core.events import (
     LoopContinued,
+    ReplyDiscarded,
     RunFailed,
     TerminalReason,
     TurnFinished,
@@ -219,6 +220,10 @@ class SessionState:
             self.state, turn=turn, usage=self.state.usage + used, last_usage=used
         )
         self._emitter.emit(UsageUpdated, reply.model, used, turn.usage)
+
+    def discard_reply(self, reply: AssistantItem) -> None:
+        """The reply does not enter the transcript; its usage is counted already."""
+        self._emitter.emit(ReplyDiscarded, len(reply.text))
 
     def add_lost_usage(self, model: str, used: Usage) -> None:
         """Add usage without a reply: of a failed attempt, or of a mutator's model call."""
