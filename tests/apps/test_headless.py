@@ -559,6 +559,27 @@ async def test_a_paid_answer_is_printed_though_the_session_cannot_be_written(sma
     assert "turn_finished" not in kinds
 
 
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        ("rm -r {folder}", "was deleted while the session was open"),
+        ("truncate -s 10 {folder}/journal.jsonl", "another program has shortened"),
+    ],
+)
+async def test_a_session_that_another_program_destroys_during_the_run_is_74(
+    tmp_path: Path, harm: str, words: str
+):
+    data = tmp_path / "data"
+    command = harm.format(folder=f"{data}/treadle/sessions/*/*")
+    options = ("--permission-mode", "bypass", "--sandbox", "off")
+    async with ProviderServer([bash(command), LAST]) as server:
+        ran = await run(server, "-p", "go", *options, XDG_DATA_HOME=str(data))
+    assert ran.code == exit_codes.IO_ERROR
+    assert words in ran.err
+    assert "export it" not in ran.err
+    assert len(server.generation_requests) == 1
+
+
 async def test_a_folder_that_is_gone_is_said(own_place: Path):
     gone = own_place / "gone"
     gone.mkdir()
