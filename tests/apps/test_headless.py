@@ -563,7 +563,7 @@ async def test_a_paid_answer_is_printed_though_the_session_cannot_be_written(sma
     ("harm", "words"),
     [
         ("rm -r {folder}", "was deleted while the session was open"),
-        ("truncate -s 10 {folder}/journal.jsonl", "another program has shortened"),
+        ("truncate -s 10 {folder}/journal.jsonl", "is shorter than what was written to it"),
     ],
 )
 async def test_a_session_that_another_program_destroys_during_the_run_is_74(

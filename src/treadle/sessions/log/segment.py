@@ -126,8 +126,8 @@ class Segment:
             ) from FileNotFoundError(errno.ENOENT, "the journal was deleted")
         if size < self._end:
             raise StoreError(
-                f"another program has shortened {self.path} while the session was open. Nothing "
-                "more is written to it; what is not written yet is only in memory."
+                f"{self.path} is shorter than what was written to it: another program has changed "
+                "it, or the disk lost a write. What is not written yet is only in memory."
             ) from OSError(errno.EIO, "the journal became shorter")
         if size != self._end:
             name = self._session_dir.name
