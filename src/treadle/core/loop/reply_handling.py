@@ -106,7 +106,7 @@ async def handle_model_error(
     session: SessionState,
     run_mutators: Callable[[MutationPoint], Awaitable[bool]],
 ) -> TurnEnd | None:
-    """A request that is too long is compacted, once a turn; any other error ends the turn."""
+    """A request that is too long is compacted, once a round; any other error ends the turn."""
     may_shrink = may_compact(error) and not session.turn.was_compacted
     try:
         if not may_shrink or not await run_mutators("context_too_long"):

@@ -271,7 +271,9 @@ class SessionState:
         turn = self.turn
         self.record_transition(
             "tool_use",
-            msgspec.structs.replace(turn, rounds=turn.rounds + 1, calls=turn.calls + calls),
+            msgspec.structs.replace(
+                turn, rounds=turn.rounds + 1, calls=turn.calls + calls, was_compacted=False
+            ),
         )
         state = self.state
         if state.decisions or state.intents or state.early_results:
@@ -362,7 +364,7 @@ class TurnState(msgspec.Struct, frozen=True):
     pauses: int = 0
     stop_hook_blocks: int = 0  # of stop hooks
     had_empty_reply: bool = False
-    was_compacted: bool = False
+    was_compacted: bool = False  # since the last round, because a request was too long
     closing_stop: Stop | None = None
 
 
