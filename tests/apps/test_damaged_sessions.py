@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import run
+from treadle.core.transcript import AssistantItem, Text, ToolCall, ToolResultItem, to_user_item
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan
+from treadle.sessions import Library
 from treadle.testing.provider import FakeReply, ProviderServer
 
 
@@ -75,3 +78,26 @@ async def test_one_session_that_cannot_be_read_does_not_hide_the_others(kind: st
         listed = await run(None, "sessions", "list", "--json", "--all")
         assert {line["state"] for line in listed.lines} == {"done"}
         assert {line["damaged"] for line in listed.lines} == {False}
+
+
+async def test_the_call_that_was_open_is_named_though_the_result_of_an_earlier_one_is_lost():
+    first, second = (ToolCall(n, "bash", f'{{"command":"echo {n}"}}') for n in ("c1", "c2"))
+    entries: list[Entry] = [TurnBegan("turn-1"), ItemAdded(to_user_item("go"))]
+    for call in (first, second):
+        entries.append(ItemAdded(AssistantItem((call,), "tool_use", "m")))
+        entries.append(Intent(call.id, "bash", call.id, "irreversible"))
+        if call is first:
+            entries.append(ItemAdded(ToolResultItem(call.id, "bash", (Text("lost"),))))
+    journal = Library().create(Path.cwd())
+    for entry in entries:
+        journal.append(entry)
+    await journal.aclose()
+    path = journal.session_dir / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"tool_result"' not in line))
+    async with ProviderServer([FakeReply("That is all.")]) as server:
+        ran = await run(server, "-p", "--continue", "--permission-mode", "bypass")
+    assert (ran.code, ran.out) == (0, "That is all.\n")
+    assert "entry 5 is missing" in ran.err
+    expected = 'bash {"command":"echo c2"}: outcome unknown, not run again'
+    assert f"treadle: calls open at the interruption: {expected}\n" in ran.err
