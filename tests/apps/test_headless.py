@@ -648,3 +648,23 @@ async def test_a_base_url_that_is_none_is_one_sentence(provider: str, url: str) 
     assert ran.err.startswith(f"treadle: {variable}: ")
     assert len(ran.err.splitlines()) == 1
     assert url in ran.err
+
+
+async def test_all_that_a_session_stores_belongs_to_the_user_alone(tmp_path: Path):
+    data = tmp_path / "data"
+    replies = [bash("seq 1 40000"), bash("echo 1 > a"), LAST]
+    async with ProviderServer(replies) as server:
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", 'umask 000; exec "$@"', "sh",
+            *PROGRAM, "-p", "go", "--permission-mode", "bypass",
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env=environment(server, XDG_DATA_HOME=str(data)),
+        )  # fmt: skip
+        ran = await finish(process)
+    assert ran.code == 0
+    stored = [data, *data.rglob("*")]
+    names = {path.name for path in stored}
+    assert {"outputs", "checkpoints", "objects", "journal.jsonl"} <= names
+    modes = {str(path): oct(path.stat().st_mode & 0o777) for path in stored}
+    expected = {str(path): "0o700" if path.is_dir() else "0o600" for path in stored}
+    assert modes == expected
