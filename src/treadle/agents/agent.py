@@ -192,6 +192,8 @@ class Agent:
 
     def run_sync(self, prompt: UserInput, **options: Any) -> Result:
         """`run` for a program without an event loop."""
+        if _is_loop_running():
+            raise LoopError("run_sync was called inside an event loop: await agent.run() instead")
         return asyncio.run(self._run_and_close(prompt, options))
 
     def stream(
@@ -319,6 +321,14 @@ class Agent:
             await self.aclose()
 
 
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 async def _call_approver(approve: Approver, approval: PendingApproval) -> ApproverAnswer:
     decision = approve(approval)
     answer: object = await decision if inspect.isawaitable(decision) else decision
@@ -357,6 +367,8 @@ def _collect_sources(tools: Sequence[ToolLike]) -> list[ToolSource]:
             group.clear()
 
     for tool in tools:
+        if isinstance(tool, type):
+            raise ConfigError(f"{tool.__name__} is a class; give an object of it, or a function")
         if hasattr(tool, "tools") and hasattr(tool, "open"):
             close_group()
             sources.append(cast(ToolSource, tool))

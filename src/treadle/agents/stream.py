@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.errors import error_message
+from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
     ApprovalResolved,
     ChildEvent,
@@ -44,10 +44,13 @@ class Stream(BaseObserver):
         self._approval_resolved = asyncio.Event()
         self._run_task: asyncio.Task[TurnResult] | None = None
         self._last_event: Event | None = None
-        self._has_started = False
+        self._has_started = self._is_entered = False
         self._is_finished = False
 
     async def __aenter__(self) -> Stream:
+        if self._is_entered:
+            raise LoopError("this stream was entered before: call agent.stream() for another run")
+        self._is_entered = True
         self.driver = await self._open_driver()
         self.driver.watch(self)
         self._run_task = asyncio.create_task(self._run())
@@ -69,6 +72,8 @@ class Stream(BaseObserver):
         return self
 
     async def __anext__(self) -> Event:
+        if not self._is_entered:
+            raise LoopError("enter the stream first: async with agent.stream(prompt) as events")
         while not self._events:
             if self._is_finished or self._run_task is None or self._run_task.done():
                 raise StopAsyncIteration

@@ -122,7 +122,7 @@ class HeadlessRun:
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
-        self._is_time_limit_reached = False
+        self._is_time_limit_reached = self._is_end_told = False
         self._started_at = time.monotonic()
         verbose = command_line.has("verbose")
         shows_progress = verbose or (sys.stderr.isatty() and not command_line.has("quiet"))
@@ -355,7 +355,7 @@ class HeadlessRun:
         elif reason == "end_turn" and self._denied:
             code = exit_codes.APPROVAL_NEEDED
         elif reason == "end_turn" and turn.metadata.get("truncated"):
-            code = exit_codes.ERROR
+            code, self._is_end_told = exit_codes.ERROR, True  # by the warning
         elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
             code, detail = exit_codes.ERROR, "the model returned an empty answer"
         if self._signals.exit_code is not None and reason == "aborted":
@@ -398,7 +398,7 @@ class HeadlessRun:
 
     def _print_summary(self, report: RunReport) -> None:
         """A line about a failure; and the usage, if progress is shown."""
-        if report.exit_code != exit_codes.SUCCESS:
+        if report.exit_code != exit_codes.SUCCESS and not self._is_end_told:
             from treadle.apps.cli.exit_messages import explain_exit
 
             print_error(f"treadle: {explain_exit(report, self._suspended)}")

@@ -20,7 +20,7 @@ from treadle.core.contracts.hook import AddContext
 from treadle.core.contracts.model import CacheRequest
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
-from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
+from treadle.core.errors import ApprovalPending, DriverBusy, LoopError, ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
 from treadle.core.loop.approvals import Approvals
 from treadle.core.loop.background import BackgroundTasks, cancel_all
@@ -132,6 +132,7 @@ class Driver:
         self._last_result: TurnResult | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
         self._has_failed = False  # the loop itself, in the middle of a turn
+        self._is_closed = False
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
@@ -330,7 +331,12 @@ class Driver:
         session.append(NoticeItem(INTERRUPTED_NOTICE, kind="interrupted", next_move="rest"))
         return await self._finish_turn(end)
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LoopError("this driver is closed: start another, with the view of its session")
+
     def _enter(self) -> None:
+        self._check_open()
         is_free = self._interruption.reason is None and not self._interruption.is_running
         pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
         if pending_ids and is_free:
@@ -366,11 +372,13 @@ class Driver:
 
     def submit(self, user_input: UserInput) -> None:
         """Queue a message; it enters at the next legal point. An empty one is ignored."""
+        self._check_open()
         if not is_empty(item := to_user_item(user_input)):
             self._inbox.put(item, is_busy=self._session.state.turn is not None)
 
     def steer(self, user_input: UserInput) -> None:
         """Queue a message for the agent at work; it is marked as steering."""
+        self._check_open()
         item = msgspec.structs.replace(to_user_item(user_input), steered=True)
         if not is_empty(item):
             self._inbox.put(item)
@@ -515,6 +523,7 @@ class Driver:
 
     async def aclose(self) -> None:
         """Cancel background tasks, run the session_end hooks, and wait until all is written."""
+        self._is_closed = True
         try:
             await self._cancel_round()
             await self.tasks.aclose()

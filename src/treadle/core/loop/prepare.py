@@ -17,7 +17,7 @@ from treadle.core.contracts.hook import AddContext, Block, Change, Permit
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import NO_ACCESS, Access, ForwardingTool, Tool, ToolSpec
-from treadle.core.errors import error_text
+from treadle.core.errors import ConfigError, error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
 from treadle.core.loop.config import AllowAll
 from treadle.core.loop.emitter import Emitter
@@ -52,6 +52,11 @@ class Toolbox:
         self._source_tools = tools
         self._by_name = {tool.spec.name: tool for tool in tools}
         self.specs = tuple([tool.spec for tool in self._by_name.values()])
+        for spec in self.specs:
+            schema: object = spec.schema
+            if not isinstance(schema, dict):
+                problem = f"its schema is {schema!r:.80}; it must be a dict"
+                raise ConfigError(f"tool {spec.name!r}: {problem}")
         self.spec_chars = sum(
             len(spec.name)
             + estimate_text_chars(spec.description)
