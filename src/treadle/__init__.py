@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from treadle.core.errors import ModelError, ToolError, TreadleError
     from treadle.core.events import (
         ApprovalRequired,
+        ChildEvent,
         RunFailed,
         TextDelta,
         ThinkingDelta,
@@ -48,6 +49,7 @@ __all__ = [
     "AssistantItem",
     "AwaitingInput",
     "CacheRequest",
+    "ChildEvent",
     "Document",
     "Driver",
     "DriverSnapshot",
@@ -86,6 +88,7 @@ __getattr__, __dir__ = lazy_exports(
         "AssistantItem": "core.transcript.items",
         "AwaitingInput": "core.steps",
         "CacheRequest": "core.contracts.model",
+        "ChildEvent": "core.events",
         "Document": "core.transcript.content",
         "Driver": "core.loop.driver",
         "DriverSnapshot": "core.steps",

@@ -9,7 +9,9 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +149,7 @@ async def test_an_answer_that_stays_cut_off_is_printed_and_told_by_the_exit_code
     async with ProviderServer([FakeReply(f"{n} ", stop="max_tokens") for n in range(4)]) as server:
         ran = await run(server, "-p", "count")
     assert (ran.code, ran.out.strip()) == (exit_codes.ERROR, "0 1 2 3")
-    assert "the reply is cut off at the output limit of the model" in ran.err
+    assert ran.err.count("the reply is cut off at the output limit of the model") == 1
 
 
 async def test_a_schema_gives_a_value_that_fits_it():
@@ -211,7 +213,7 @@ async def test_a_terminal_at_standard_error_is_shown_progress():
 @pytest.mark.parametrize(
     ("arguments", "replies", "reason", "code"),
     [
-        (("--max-turns", "1"), [bash("echo 1"), LAST], "max_turns", exit_codes.MAX_TURNS),
+        (("--max-turns", "1"), [bash("echo 1")] * 2, "max_turns", exit_codes.MAX_TURNS),
         (("--max-cost", "0.001"), [LAST], "budget_exceeded", exit_codes.BUDGET_EXCEEDED),
         (("--max-tokens", "100"), [LAST], "budget_exceeded", exit_codes.BUDGET_EXCEEDED),
         ((), [FakeReply("No.", stop="refusal")], "refused", exit_codes.REFUSED),
@@ -524,6 +526,60 @@ async def test_a_home_that_cannot_be_written_is_74(own_place: Path):
     assert "Traceback" not in ran.err
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 128 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+async def test_no_request_is_paid_for_after_a_command_that_filled_the_disk(small_disk: Path):
+    options = ("--permission-mode", "bypass", "--add-dir", str(small_disk))
+    fill = bash(f"head -c 200000 /dev/zero > {small_disk}/fill; seq 1 4000")
+    async with ProviderServer([fill, LAST]) as server:
+        ran = await run(server, "-p", "go", *options, XDG_DATA_HOME=str(small_disk))
+    assert (ran.code, ran.out, len(server.requests)) == (exit_codes.IO_ERROR, "", 1)
+    assert "Free some space" in ran.err
+
+
+async def test_a_paid_answer_is_printed_though_the_session_cannot_be_written(small_disk: Path):
+    answer = "word " * 40_000
+    async with ProviderServer([FakeReply(answer)]) as server:
+        words = ("-p", "go", "--output-format", "stream-json")
+        ran = await run(server, *words, XDG_DATA_HOME=str(small_disk))
+    assert ran.code == exit_codes.IO_ERROR
+    assert ran.lines[-1]["text"].strip() == answer.strip()
+    kinds = [line["type"] for line in ran.lines]
+    assert "run_failed" in kinds
+    assert "turn_finished" not in kinds
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        ("rm -r {folder}", "was deleted while the session was open"),
+        ("truncate -s 10 {folder}/journal.jsonl", "is shorter than what was written to it"),
+    ],
+)
+async def test_a_session_that_another_program_destroys_during_the_run_is_74(
+    tmp_path: Path, harm: str, words: str
+):
+    data = tmp_path / "data"
+    command = harm.format(folder=f"{data}/treadle/sessions/*/*")
+    options = ("--permission-mode", "bypass", "--sandbox", "off")
+    async with ProviderServer([bash(command), LAST]) as server:
+        ran = await run(server, "-p", "go", *options, XDG_DATA_HOME=str(data))
+    assert ran.code == exit_codes.IO_ERROR
+    assert words in ran.err
+    assert "export it" not in ran.err
+    assert len(server.generation_requests) == 1
+
+
 async def test_a_folder_that_is_gone_is_said(own_place: Path):
     gone = own_place / "gone"
     gone.mkdir()
@@ -592,3 +648,23 @@ async def test_a_base_url_that_is_none_is_one_sentence(provider: str, url: str) 
     assert ran.err.startswith(f"treadle: {variable}: ")
     assert len(ran.err.splitlines()) == 1
     assert url in ran.err
+
+
+async def test_all_that_a_session_stores_belongs_to_the_user_alone(tmp_path: Path):
+    data = tmp_path / "data"
+    replies = [bash("seq 1 40000"), bash("echo 1 > a"), LAST]
+    async with ProviderServer(replies) as server:
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", 'umask 000; exec "$@"', "sh",
+            *PROGRAM, "-p", "go", "--permission-mode", "bypass",
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env=environment(server, XDG_DATA_HOME=str(data)),
+        )  # fmt: skip
+        ran = await finish(process)
+    assert ran.code == 0
+    stored = [data, *data.rglob("*")]
+    names = {path.name for path in stored}
+    assert {"outputs", "checkpoints", "objects", "journal.jsonl"} <= names
+    modes = {str(path): oct(path.stat().st_mode & 0o777) for path in stored}
+    expected = {str(path): "0o700" if path.is_dir() else "0o600" for path in stored}
+    assert modes == expected

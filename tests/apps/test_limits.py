@@ -14,6 +14,7 @@ from treadle.testing.provider import FakeCall, FakeReply, FakeUsage, ProviderSer
 from treadle.testing.provider.http import ReceivedRequest
 
 DONE = FakeReply("Done.")
+WORK = FakeReply(calls=(FakeCall("bash", {"command": "ls"}),))
 DEAR = FakeUsage(input=1_000, output=20_000)  # 0.202 USD at 2 and 10 USD a million
 SONNET = ("--model", "sonnet")
 
@@ -82,7 +83,6 @@ async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
     [
         ("--max-cost", "budget_exceeded", 4, "the next request may cost about $0."),
         ("--max-tokens", "budget_exceeded", 4, "the next request may use about "),
-        ("--max-turns", "max_turns", 3, "the limit of 0 tool rounds is reached"),
     ],
 )
 async def test_a_budget_of_zero_asks_nobody_and_says_so(flag, reason, code, words):
@@ -91,6 +91,21 @@ async def test_a_budget_of_zero_asks_nobody_and_says_so(flag, reason, code, word
         assert server.generation_requests == []
     assert ran.code == code
     assert f"treadle: {reason}: {words}" in one_sentence(ran)
+
+
+@pytest.mark.parametrize(
+    ("replies", "code", "out", "err"),
+    [
+        ([DONE], 0, "Done.\n", ""),
+        ([WORK], 3, "", "treadle: max_turns: the limit of 0 tool rounds is reached"),
+    ],
+)
+async def test_without_a_tool_round_a_plain_question_is_answered(replies, code, out, err):
+    async with ProviderServer(replies) as server:
+        ran = await run(server, "-p", "go", *SONNET, "--max-turns", "0")
+        assert len(server.generation_requests) == 1
+    assert (ran.code, ran.out) == (code, out)
+    assert ran.err.startswith(err)
 
 
 @pytest.mark.parametrize(("flag", "limit"), [("--max-cost", "0.3"), ("--max-tokens", "25000")])

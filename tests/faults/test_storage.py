@@ -499,7 +499,7 @@ def test_fault_28_exit_waits_for_the_writer(tmp_path: Path) -> None:
     [
         ("write:error=ENOSPC", "StoreFull"),
         ("fdatasync:error=EIO", "fine"),
-        ("write:retval=20", "SessionBusy"),
+        ("write:retval=20", "StoreError"),
         ("write:signal=KILL", ""),
     ],
 )

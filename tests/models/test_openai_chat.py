@@ -193,6 +193,21 @@ def test_a_name_repeated_in_every_piece_is_still_one_call():
     assert calls_of(reply) == [("x", "add", '{"a":1}')]
 
 
+@pytest.mark.parametrize("named", [{}, {"name": ""}])
+def test_a_call_without_a_name_is_in_the_reply_so_that_the_model_gets_an_error(named):
+    call = {"index": 0, "id": "x", "function": {"arguments": '{"a":1}', **named}}
+    _, reply = read(delta(tool_calls=[call]), delta("tool_calls"))
+    assert calls_of(reply) == [("x", "unnamed_call", '{"a":1}')]
+    assert reply.stop == "tool_use"
+
+
+def test_a_piece_without_a_name_and_arguments_is_no_call():
+    _, reply = read(
+        delta(tool_calls=[piece("", index=0, id="x", name="")]), delta("stop", content="Hi.")
+    )
+    assert (calls_of(reply), reply.text, reply.stop) == ([], "Hi.", "end_turn")
+
+
 def test_arguments_given_as_an_object_become_text():
     _, reply = read(delta(tool_calls=[piece({"a": 1}, index=0, id="x", name="add")]), delta("stop"))
 

@@ -27,6 +27,7 @@ from treadle.core.transcript.integrity import find_violations
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library, resume
 from treadle.sessions.history import fork, list_turns, load_view, rewind
+from treadle.sessions.log.reader import find_damage
 from treadle.testing.tools import RecordingTool
 
 PAY, MAIL = ToolCall("c1", "pay", '{"n":1}'), ToolCall("c2", "mail", '{"n":2}')
@@ -304,3 +305,42 @@ async def test_a_fork_leaves_waiting_messages_to_its_parent(
         assert isinstance(await driver.next(), AwaitingInput)
         await driver.aclose()
     assert [item.text for item in load_view(journal.session_dir).queued] == ["second"]
+
+
+def drop_header(path: Path) -> None:
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+
+
+@pytest.mark.parametrize(
+    ("harm", "problem", "count"),
+    [
+        (lambda path: path.write_bytes(b""), "the file is empty", 0),
+        (drop_header, "the header is missing", 2),
+    ],
+)
+async def test_an_emptied_log_and_one_without_its_header_are_damaged(
+    library: Library, tmp_path: Path, harm: Callable[[Path], None], problem: str, count: int
+) -> None:
+    said: list[Entry] = [ItemAdded(to_user_item("one")), ItemAdded(to_user_item("two"))]
+    session_dir = await write_session(library, tmp_path, said)
+    path = session_dir / "journal.jsonl"
+    harm(path)
+    [summary] = library.list_summaries()
+    assert summary.is_damaged
+    resumed = resume(session_dir)
+    assert resumed.warnings == (f"the session log is damaged: {path}: {problem}",)
+    assert len(resumed.view.transcript) == count
+    resumed.journal.append(ItemAdded(to_user_item("three")))
+    await resumed.journal.aclose()
+    assert len(load_view(session_dir).transcript) == count + 1
+
+
+async def test_a_missing_entry_is_reported_without_a_line_or_a_size(
+    library: Library, tmp_path: Path
+) -> None:
+    said: list[Entry] = [ItemAdded(to_user_item(str(n))) for n in range(4)]
+    session_dir = await write_session(library, tmp_path, said)
+    path = session_dir / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"n":2,' not in line))
+    assert [str(damage) for damage in find_damage(session_dir)] == [f"{path}: entry 2 is missing"]

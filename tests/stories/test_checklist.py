@@ -209,7 +209,7 @@ class Gate:
     [
         (Agent(Scripted(["done"])), "end_turn"),
         (
-            Agent(Scripted([Say(calls=[("add", {"a": 1, "b": 1})])]), [add], max_turns=1),
+            Agent(Scripted([Say(calls=[("add", {"a": 1, "b": 1})])] * 2), [add], max_turns=1),
             "max_turns",
         ),
         (Agent(Scripted([]), gates=[Gate(Stop("budget_exceeded", "5 USD"))]), "budget_exceeded"),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from treadle import Agent, Transcript, Usage
+from treadle import Agent, Transcript, Usage, tool
 from treadle.agents.agent_files import AgentDefinition
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Gate
@@ -16,18 +16,20 @@ from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
+from treadle.core.contracts.tool import ToolOutput
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
     Event,
     RetryScheduled,
+    RunFailed,
     WarningRaised,
 )
 from treadle.core.loop import hooks as loop_hooks
 from treadle.core.loop.config import AllowAll
 from treadle.core.session_cache import SessionCache
-from treadle.core.steps import Finished
-from treadle.core.transcript import NoticeItem, ToolResultItem
+from treadle.core.steps import Finished, PendingApproval
+from treadle.core.transcript import Item, NoticeItem, ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.policy.hooks import hook
@@ -269,3 +271,147 @@ async def test_context_of_a_hook_that_was_added_in_time_is_kept():
     await Agent(model, hooks=[quick]).run("go")
     notices = [item.text for item in model.requests[0].transcript if isinstance(item, NoticeItem)]
     assert notices == ["It rains."]
+
+
+# --- approvers ---------------------------------------------------------------------------
+
+
+async def read_stream(agent: Agent, seen: list[Event]) -> None:
+    async with agent.stream("go") as events:
+        seen.extend([event async for event in events])
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, asyncio.CancelledError, StopIteration])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_approver_that_raises_ends_the_run_with_a_terminal_event(kind, is_async):
+    def fail(approval: PendingApproval) -> bool:
+        raise kind("mine")
+
+    async def fail_later(approval: PendingApproval) -> bool:
+        raise kind("mine")
+
+    for way in ("run", "stream"):
+        witness = RecordingObserver()
+        agent = Agent(
+            Scripted([Say(calls=[("record", {})])]),
+            [RecordingTool()],
+            policy=AsksAlways(),
+            approve=fail_later if is_async else fail,
+            observers=[witness],
+        )
+        seen: list[Event] = []
+        with pytest.raises(RuntimeError):
+            await (agent.run("go") if way == "run" else read_stream(agent, seen))
+        assert isinstance(witness.events[-1], RunFailed)
+        assert len(witness.events_of(RunFailed)) == 1
+        assert seen == [] or seen == witness.events
+
+
+@pytest.mark.parametrize(("answer", "is_error"), [(1, True), (None, False), ("", False)])
+async def test_an_approver_must_return_true_false_a_reason_or_a_denial(answer, is_error):
+    record = RecordingTool()
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})]), "done"]),
+        [record],
+        policy=AsksAlways(),
+        approve=lambda approval: answer,
+    )
+    if is_error:
+        with pytest.raises(TypeError, match="the approver returned 1; it must return True, False"):
+            await agent.run("go")
+    else:
+        result = await agent.run("go")
+        assert result.transcript[2].text == "denied: The user said no."
+    assert record.calls == []
+
+
+async def test_the_turn_continues_after_an_approver_that_failed():
+    failures = iter([RuntimeError("mine")])
+
+    def approve(approval: PendingApproval) -> bool:
+        for failure in failures:
+            raise failure
+        return True
+
+    record = RecordingTool()
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})]), "done"]),
+        [record],
+        policy=AsksAlways(),
+        approve=approve,
+    )
+    driver = agent.start(input="go")
+    with pytest.raises(RuntimeError):
+        await agent.finish_turn(driver)
+    [approval] = driver.approvals
+    driver.approve(approval.call.id)
+    assert (await agent.finish_turn(driver)).text == "done"
+    assert len(record.calls) == 1
+
+
+# --- exceptions without a text -----------------------------------------------------------
+
+
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class FailsUnreadably(CancelsItself):
+    def on_event(self, event: Event) -> None:
+        raise Unreadable
+
+    def on_item(self, position: int, item: Item) -> None:
+        raise Unreadable
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        raise Unreadable
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        raise Unreadable
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        raise Unreadable
+
+
+@pytest.mark.parametrize("kind", ["tool", "hook", "mutator", "policy", "observer"])
+async def test_an_exception_whose_text_cannot_be_read_does_not_end_the_run(kind):
+    points = {"hook": "user_prompt_submit", "mutator": "before_model"}
+    odd = FailsUnreadably(frozenset({points.get(kind, "")}))
+    record = RecordingTool(answer=Unreadable() if kind == "tool" else "ok")
+    witness = RecordingObserver()
+    result = await Agent(
+        Scripted([Say(calls=[("record", {})]), "done"]),
+        [record],
+        hooks=[odd] if kind == "hook" else [],  # type: ignore[list-item]
+        mutators=[odd] if kind == "mutator" else [],  # type: ignore[list-item]
+        policy=odd if kind == "policy" else None,
+        observers=[odd, witness] if kind == "observer" else [witness],
+    ).run("go")
+    assert (result.reason, result.text) == ("end_turn", "done")
+    told = [*warnings(witness), result.transcript[2].text]
+    expected = "Unreadable: its message cannot be read, because __str__ raised ValueError"
+    assert any(expected in text for text in told)
+
+
+async def test_a_run_that_fails_with_an_unreadable_exception_has_its_terminal_event():
+    class BadModel(Scripted):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            raise Unreadable
+            yield
+
+    witness = RecordingObserver()
+    with pytest.raises(Unreadable):
+        await Agent(BadModel([]), observers=[witness]).run("go")
+    [failed] = witness.events_of(RunFailed)
+    assert failed.kind == "Unreadable"
+
+
+async def test_an_output_whose_display_has_no_text_is_an_error_of_the_tool():
+    @tool
+    async def odd() -> ToolOutput:
+        return ToolOutput("fine", Unreadable())  # type: ignore[arg-type]
+
+    result = await Agent(Scripted([Say(calls=[("odd", {})]), "done"]), [odd]).run("go")
+    assert result.text == "done"
+    assert "its output cannot be stored: no text" in result.transcript[2].text

@@ -104,12 +104,13 @@ async def test_a_tool_may_stop_the_run_that_runs_it(calls: int):
     assert find_violations(driver.transcript) == []
 
 
-async def test_a_tool_that_is_stopped_from_inside_its_own_task_is_cancelled_where_it_waits():
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_an_observer_that_stops_the_run_at_the_start_of_a_tool_keeps_it_from_running(calls):
     stuck = RecordingTool(release=asyncio.Event(), effect="irreversible")
-    driver = Agent(Scripted([Say(calls=[("record", {})])]), [stuck]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("record", {})] * calls)]), [stuck]).start(input="go")
     driver.watch(Finger(driver, ToolStarted))
     assert ended(await driver.next()) == "aborted"
-    assert stuck.cancel_count == 1
+    assert stuck.calls == []
     current = asyncio.current_task()
     assert current is not None
     assert current.cancelling() == 0

@@ -162,10 +162,41 @@ async def test_a_turn_that_the_user_stopped_is_over_and_the_next_counts_from_not
     assert (step.result.turn_id, step.result.rounds) == ("turn-2", 2)
 
 
-async def test_max_turns_is_checked_before_the_provider_call():
-    model = Scripted(lambda request: Say(calls=[("add", {"a": 1, "b": 1})]))
-    await Agent(model, [add], max_turns=2).run("Go")
-    assert len(model.requests) == 2
+@pytest.mark.parametrize("most", [0, 1, 2])
+async def test_the_answer_after_the_last_tool_round_is_given(most: int):
+    model = Scripted([Say(calls=[("add", {"a": 1, "b": 1})])] * most + ["Two."])
+    result = await Agent(model, [add], max_turns=most).run("Go")
+    assert (result.reason, result.text, result.turn.rounds) == ("end_turn", "Two.", most)
+
+
+async def test_calls_beyond_max_turns_are_not_run_and_the_turn_can_be_continued():
+    record, witness = RecordingTool(), RecordingObserver()
+    model = Scripted([Say("On it.", calls=[("record", {"n": n})]) for n in range(3)] + ["Done."])
+    driver = Agent(model, [record], max_turns=1, observers=[witness]).start(input="Go")
+    await driver.next()
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert (step.result.reason, len(model.requests)) == ("max_turns", 2)
+    assert record.calls == [{"n": 0}]
+    assert len(driver.transcript) == 3  # the reply with the calls is not part of it
+    assert len(witness.events_of(ReplyDiscarded)) == 1
+    assert driver.usage.requests == 2
+    assert driver.retry()
+    await driver.next()
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert (step.result.reason, step.result.text) == ("end_turn", "Done.")
+    assert record.calls == [{"n": 0}, {"n": 2}]
+
+
+async def test_a_pure_call_beyond_max_turns_does_not_start_while_the_reply_streams():
+    record, pause = RecordingTool(), Pause()
+    model = Scripted([[Say(calls=[("record", {})]), pause]])
+    run = asyncio.create_task(Agent(model, [record], max_turns=0).run("Go"))
+    await pause.reached.wait()
+    pause.release()
+    assert (await run).reason == "max_turns"
+    assert record.calls == []
 
 
 async def test_chat_preserves_history_and_the_caller_owns_it():

@@ -35,6 +35,8 @@ from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import Caller, TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
+from treadle.core.loop.interruption import await_contained
+from treadle.core.loop.session_state import check_one_writer
 from treadle.core.steps import (
     ApprovalRequest,
     AwaitingInput,
@@ -206,6 +208,8 @@ class Agent:
 
     def run_sync(self, prompt: UserInput, **options: Any) -> Result:
         """`run` for a program without an event loop."""
+        if _is_loop_running():
+            raise LoopError("run_sync was called inside an event loop: await agent.run() instead")
         return asyncio.run(self._run_and_close(prompt, options))
 
     def stream(
@@ -275,6 +279,7 @@ class Agent:
             return self.start(transcript=transcript, store=store)
         from treadle.agents.caller_history import log_history
 
+        check_one_writer(store)
         view = await log_history(store, Transcript(transcript))
         return self.start(view=view, store=store)
 
@@ -297,8 +302,8 @@ class Agent:
         for approval in request.pending:
             answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
             if self._approve is not None:
-                decision = self._approve(approval)
-                answer = await decision if inspect.isawaitable(decision) else decision
+                work = _call_approver(self._approve, approval)
+                answer = await await_contained(work, "the approver", None)
             if answer is True:
                 request.approve(approval.call.id)
                 continue
@@ -333,6 +338,26 @@ class Agent:
             await self.aclose()
 
 
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _call_approver(approve: Approver, approval: PendingApproval) -> ApproverAnswer:
+    decision = approve(approval)
+    answer: object = await decision if inspect.isawaitable(decision) else decision
+    if answer is None:
+        return False  # as a function without `return`
+    if isinstance(answer, (bool, str, Denial)):
+        return answer
+    raise TypeError(
+        f"the approver returned {answer!r}; it must return True, False, a reason or a Denial"
+    )
+
+
 def _make_result(driver: Driver, turn: TurnResult) -> Result:
     if turn.error is not None:
         raise turn.error
@@ -359,6 +384,8 @@ def _collect_sources(tools: Sequence[ToolLike]) -> list[ToolSource]:
             group.clear()
 
     for tool in tools:
+        if isinstance(tool, type):
+            raise ConfigError(f"{tool.__name__} is a class; give an object of it, or a function")
         if hasattr(tool, "tools") and hasattr(tool, "open"):
             close_group()
             sources.append(cast(ToolSource, tool))

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from treadle.core.contracts.observer import BaseObserver
+from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
     ApprovalResolved,
     ChildEvent,
@@ -44,24 +45,27 @@ class Stream(BaseObserver):
         self._approval_resolved = asyncio.Event()
         self._run_task: asyncio.Task[TurnResult] | None = None
         self._last_event: Event | None = None
-        self._has_started = False
+        self._has_started = self._is_entered = False
         self._is_finished = False
 
     async def __aenter__(self) -> Stream:
+        if self._is_entered:
+            raise LoopError("this stream was entered before: call agent.stream() for another run")
+        self._is_entered = True
         self.driver = await self._open_driver()
         self.driver.watch(self)
         self._run_task = asyncio.create_task(self._run())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        work = self._run_task
+        work, failure = self._run_task, None
         try:
             if work is not None and not work.done():
                 self.interrupt("stream_closed")
                 await _wait_ended(work)
+            failure = None if work is None or work.cancelled() else work.exception()
         finally:
             await self.driver.aclose()
-        failure = None if work is None or work.cancelled() else work.exception()
         if failure is not None and kind is None:
             raise failure
 
@@ -69,6 +73,8 @@ class Stream(BaseObserver):
         return self
 
     async def __anext__(self) -> Event:
+        if not self._is_entered:
+            raise LoopError("enter the stream first: async with agent.stream(prompt) as events")
         while not self._events:
             if self._is_finished or self._run_task is None or self._run_task.done():
                 raise StopAsyncIteration
@@ -151,8 +157,8 @@ class Stream(BaseObserver):
         last = self._last_event
         turn_id, seq = (last.turn_id, last.seq) if last is not None else ("", 0)
         result = TurnResult(turn_id, "error", error=error)
-        name = type(error).__name__
-        self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, str(error), name, result))
+        details = error_message(error), type(error).__name__, result
+        self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, *details))
 
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         """Wait until the reader of the events has answered; see ApprovalRequired."""

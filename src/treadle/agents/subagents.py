@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from treadle.agents.agent_files import GENERAL_AGENT, AgentDefinition
 from treadle.agents.stream import DecideApprovals
 from treadle.core.contracts.observer import BaseObserver
@@ -136,6 +138,13 @@ class SubagentRunner:
         return text
 
 
+class _TaskArguments(msgspec.Struct, forbid_unknown_fields=True):
+    description: str = ""
+    prompt: object = ""
+    subagent_type: object = ""
+    run_in_background: bool = False
+
+
 class TaskTool(BaseTool):
     """The tool that starts children."""
 
@@ -169,6 +178,10 @@ class TaskTool(BaseTool):
         return self._spec
 
     def check(self, arguments: Arguments) -> str | None:
+        try:
+            msgspec.convert(arguments, _TaskArguments)
+        except msgspec.ValidationError as error:
+            return f"invalid arguments for task: {error}"
         if not isinstance(arguments.get("prompt"), str) or not arguments["prompt"].strip():
             return "prompt must be a text that describes the whole task"
         kind = arguments.get("subagent_type", GENERAL_AGENT.name)

@@ -23,11 +23,18 @@ ITEM_OVERHEAD_CHARS = 30  # that a request adds around an item
 
 
 class TokenEstimator:
-    """Calibrated by each measured call; one per session."""
+    """Calibrated by each measured call; one per session.
+
+    The items of the last measured call count with its characters per token, those added since with
+    fewer, if a request was refused: base64 and hex text have 1 to 2 characters per token.
+    """
 
     def __init__(self) -> None:
         self._chars_per_token = DEFAULT_CHARS_PER_TOKEN
+        self._added_chars_per_token = MAX_CHARS_PER_TOKEN  # at most, of items not measured yet
+        self._view_chars_per_token = DEFAULT_CHARS_PER_TOKEN  # of the last estimated view
         self._sent_chars = 0
+        self._measured_chars = 0  # of the last call with a usage report
         self._last_usage: Usage | None = None  # the one that was used for calibration
 
     def estimate_request(self, context: MutationContext) -> int:
@@ -36,16 +43,26 @@ class TokenEstimator:
         used = context.last_usage
         if used.total_input > 0 and self._sent_chars > 0 and used is not self._last_usage:
             self._last_usage = used
-            self._set_ratio(self._sent_chars / used.total_input)
+            self._measured_chars = self._sent_chars
+            self._chars_per_token = _clamp(self._sent_chars / used.total_input)
         if context.point == "context_too_long" and self._sent_chars > 0:
-            self._set_ratio(min(self._chars_per_token, self._sent_chars / context.card.window))
+            self._learn_from_refusal(context.card.window)
         chars = context.overhead_chars + count_chars(context.transcript)
         if context.point == "before_model":
             self.record_sent(chars)
-        return self.tokens_for_chars(chars)
+        added = max(0, chars - self._measured_chars)
+        ratio = min(self._chars_per_token, self._added_chars_per_token)
+        tokens = self.tokens_for_chars(chars - added) + int(added / ratio)
+        self._view_chars_per_token = chars / tokens
+        return tokens
 
-    def _set_ratio(self, chars_per_token: float) -> None:
-        self._chars_per_token = max(MIN_CHARS_PER_TOKEN, min(MAX_CHARS_PER_TOKEN, chars_per_token))
+    def _learn_from_refusal(self, window: int) -> None:
+        """The refused request was as long as the window at least."""
+        measured = min(self._measured_chars, self._sent_chars)
+        added, rest = self._sent_chars - measured, window - self.tokens_for_chars(measured)
+        if added > 0 and rest > 0:
+            self._added_chars_per_token = min(self._added_chars_per_token, _clamp(added / rest))
+        self._chars_per_token = min(self._chars_per_token, _clamp(self._sent_chars / window))
 
     def record_sent(self, chars: int) -> None:
         """Set the number of characters that the next usage report is about."""
@@ -55,8 +72,12 @@ class TokenEstimator:
         return int(chars / self._chars_per_token) + 1
 
     def chars_for_tokens(self, tokens: int) -> int:
-        """How many characters fit into this many tokens."""
-        return int(tokens * self._chars_per_token)
+        """How many characters of the last estimated view fit into this many tokens."""
+        return int(tokens * self._view_chars_per_token)
+
+
+def _clamp(chars_per_token: float) -> float:
+    return max(MIN_CHARS_PER_TOKEN, min(MAX_CHARS_PER_TOKEN, chars_per_token))
 
 
 def count_chars(items: Sequence[Item]) -> int:

@@ -23,7 +23,7 @@
     │   └── AuthRequired           the server of the tool needs a login by the user
     ├── StoreError                 the session cannot be written or read
     │   ├── StoreFull              no space left
-    │   ├── SessionBusy            another process has it open
+    │   ├── SessionBusy            another process, or another run of this one, has it open
     │   ├── SessionNotFound        there is no such session
     │   ├── SessionInOtherFolder   the session belongs to another folder
     │   └── SessionTooNew          written by a newer version: can only be read
@@ -196,7 +196,7 @@ class StoreFull(StoreError):
 
 
 class SessionBusy(StoreError):
-    """Another process has the session open."""
+    """Another process, or another run of this process, has the session open."""
 
 
 class SessionNotFound(StoreError):
@@ -234,9 +234,17 @@ class ConfigError(TreadleError):
     """A setting, rule or definition is wrong."""
 
 
+def error_message(error: BaseException) -> str:
+    """`str(error)`, also of an exception whose `__str__` raises."""
+    try:
+        return str(error)
+    except Exception as problem:  # noqa: BLE001 - code of others
+        return f"its message cannot be read, because __str__ raised {type(problem).__name__}"
+
+
 def error_text(error: BaseException) -> str:
     """The text of an error: `ValueError: bad input`; only the message for a TreadleError."""
-    text = str(error)
+    text = error_message(error)
     if isinstance(error, TreadleError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -185,7 +185,8 @@ class RetryScheduled(Event, frozen=True, tag="retry_scheduled", gc=False):
 
 
 class ReplyDiscarded(Event, frozen=True, tag="reply_discarded", gc=False):
-    """The attempt failed. Everything streamed since RequestStarted is void."""
+    """The attempt failed, or the reply calls tools beyond a limit. Everything streamed since
+    RequestStarted is void."""
 
     chars: int
 

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
+from typing import TypeVar
 
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard
+from treadle.core.errors import ConfigError
 from treadle.core.session_cache import SessionCache
 from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem, ToolResultItem, UserItem
@@ -29,26 +31,37 @@ CHARS_PER_TOKEN = 2.5
 CLOSING_TOKENS = 1_000
 MIN_OUTPUT_TOKENS = 1_000  # a shorter reply is of no use
 WARN_AT = (0.5, 0.8, 0.95)
+Number = TypeVar("Number", int, float)
 MAX_CYCLE = 3  # rounds that are repeated together
 
 
+def _check_limit(name: str, value: Number) -> Number:
+    given: object = value
+    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if not is_number or not value >= 0:  # also NaN
+        raise ConfigError(f"the {name} is {value!r}; it must be a number, 0 or more")
+    return value
+
+
 class RoundLimit(BaseGate):
-    """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three."""
+    """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three, and the answer
+    after them."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self.limit = _check_limit("limit of tool rounds", limit)
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.rounds < self.limit:
             return Admit()
-        return Stop("max_turns", f"the limit of {plural(self.limit, 'tool round')} is reached")
+        detail = f"the limit of {plural(self.limit, 'tool round')} is reached"
+        return Admit(call_stop=Stop("max_turns", detail))
 
 
 class CallLimit(BaseGate):
     """Limits the tool calls of a turn."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self.limit = _check_limit("limit of tool calls", limit)
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.calls < self.limit:
@@ -61,7 +74,7 @@ class TimeLimit(BaseGate):
     """Limits the seconds of a turn; checked before each model call."""
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
-        self.seconds = seconds
+        self.seconds = _check_limit("time limit", seconds)
         self._now = now
         self._turn_starts = SessionCache(lambda: ("", 0.0))  # turn id and start
 
@@ -79,7 +92,7 @@ class SharedBudget:
     """An amount that an agent and its children share. Each reserves before it spends."""
 
     def __init__(self, limit: float) -> None:
-        self.limit = limit
+        self.limit = _check_limit("budget", limit)
         self.spent = 0.0
         self.spent_before = 0.0  # the part of `spent` from before this run
         self.reserved = 0.0

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
+from treadle.core.errors import error_text
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
@@ -58,7 +59,7 @@ class RulePolicy:
             call = self._make_call(request)
             return self._make_verdict(call, self.evaluate(call))
         except Exception as error:  # noqa: BLE001 (an error inside is never an Allow)
-            return Deny(f"the policy could not evaluate the call: {error!r}")
+            return Deny(f"the policy could not evaluate the call: {error_text(error)}")
 
     def evaluate(self, call: PolicyCall) -> PolicyRuling:
         """The ruling on a call in the present mode."""

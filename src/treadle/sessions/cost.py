@@ -18,11 +18,11 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.errors import SessionNotFound
+from treadle.core.errors import StoreError
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.children import list_descendants
 from treadle.sessions.library import Library
-from treadle.sessions.log.reader import list_segments, read_header
+from treadle.sessions.log.reader import list_segments, open_segment, read_header
 from treadle.sessions.log.records import has_valid_checksum
 from treadle.sessions.log_cache import LogCache, ReadPosition
 
@@ -168,7 +168,7 @@ class _CostCache(LogCache[_CachedCosts]):
             if known is None and since is not None and status.st_mtime < since:
                 return None
             return _read_log(session_dir, key, files, known)
-        except (OSError, SessionNotFound):
+        except (OSError, StoreError):
             return None  # removed in the meantime, or not readable
 
 
@@ -223,7 +223,7 @@ def _add_record(
 
 def _read_chunks(path: Path, offset: int) -> Iterator[bytes]:
     """The complete lines of a file from this offset on, many at once."""
-    with path.open("rb", buffering=0) as file:
+    with open_segment(path, buffering=0) as file:
         file.seek(offset)
         rest = b""
         while chunk := file.read(_CHUNK):

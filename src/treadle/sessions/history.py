@@ -26,7 +26,7 @@ from treadle.core.transcript.items import UserItem
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import Journal, read_records
-from treadle.sessions.log.reader import JournalReader, list_segments
+from treadle.sessions.log.reader import JournalReader, list_segments, open_segment
 from treadle.sessions.log.records import ForkPoint, decode_entry
 from treadle.sessions.log.view_loader import ViewLoader
 
@@ -129,7 +129,7 @@ def list_checkpoint_trees(session_dir: Path) -> set[str]:
     """Every checkpoint that the session's own log names, also of turns that were rewound."""
     trees: set[str] = set()
     for path in list_segments(session_dir):
-        with path.open("rb", buffering=1 << 20) as file:
+        with open_segment(path) as file:
             for raw in file:
                 if b'"kind":"checkpoint"' in raw[:120]:
                     entry = decode_entry(raw)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from treadle.core.errors import SessionNotFound, StoreError
 from treadle.core.transcript.entries import ItemAdded, Suspended, TurnEnded, UsageRecorded
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
-from treadle.sessions.log.reader import list_segments, read_header
+from treadle.sessions.log.reader import list_segments, open_segment, read_header
 from treadle.sessions.log.records import (
     ForkPoint,
     JournalHeader,
@@ -27,6 +29,7 @@ from treadle.sessions.log_cache import LogCache, ReadPosition
 
 INDEX_NAME = "index.jsonl"
 TITLE_CHARS = 80
+UNREADABLE = "unreadable"  # the log cannot be opened
 _KIND_PATTERN = re.compile(
     rb'\{"c":"[0-9a-f]{8}","n":(\d+),"e":\d+,"t":(-?[\d.]+),[^{]{0,120}?"kind":"(\w+)"'
 )
@@ -34,7 +37,8 @@ _SUMMARY_KINDS = {b"turn", b"usage", b"end", b"parked", b"item", b"rewind"}
 
 
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One session. `state` is empty, open, done, or the reason why the last turn ended."""
+    """One session. `state` is empty, open, done, unreadable, or the reason why the last turn
+    ended."""
 
     id: str
     project: str
@@ -69,7 +73,8 @@ def summarize_session(
     files = list_segments(session_dir)
     status = files[-1].stat()
     if previous is None or not previous.read_position.is_valid(len(files), status):
-        header = read_header(session_dir) or JournalHeader(0, session_dir.name, 0.0)
+        found = read_header(session_dir)
+        header = found or JournalHeader(0, session_dir.name, 0.0)
         previous = SessionSummary(
             session_dir.name,
             project or session_dir.parent.name,
@@ -78,6 +83,7 @@ def summarize_session(
             entries=header.parent.seq if header.parent is not None else 0,
             parent=header.parent,
             format=header.format,
+            has_lost_lines=found is None,
         )
     builder = _SummaryBuilder(previous)
     offset = previous.read_position.offset
@@ -102,7 +108,7 @@ class _SummaryBuilder:
 
     def read_file(self, path: Path, offset: int) -> int:
         """Add the complete lines after `offset`; returns where the last of them ends."""
-        with path.open("rb", buffering=1 << 20) as file:
+        with open_segment(path) as file:
             file.seek(offset)
             for raw in file:
                 if not raw.endswith(b"\n"):
@@ -189,4 +195,16 @@ class SessionIndex(LogCache[SessionSummary]):
     def get(self, session_dir: Path) -> SessionSummary:
         """The current summary; reads only what the cache does not know."""
         key = self.key(session_dir)
-        return summarize_session(session_dir, self.records.get(key), key.rpartition("/")[0])
+        project = key.rpartition("/")[0]
+        try:
+            return summarize_session(session_dir, self.records.get(key), project)
+        except SessionNotFound:
+            raise
+        except (OSError, StoreError):
+            updated = session_dir.stat().st_mtime
+            return SessionSummary(
+                session_dir.name, project, updated=updated, state=UNREADABLE, has_lost_lines=True
+            )
+
+    def save(self, records: Iterable[SessionSummary]) -> None:
+        super().save(one for one in records if one.state != UNREADABLE)

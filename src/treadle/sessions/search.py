@@ -94,6 +94,8 @@ def _search_in_python(root: Path, text: str) -> Iterator[tuple[str, str]]:
     pattern = re.compile(f"{around}{re.escape(text)}{around}", re.IGNORECASE)
     folded = text.casefold()
     for path in sorted(root.rglob("journal*.jsonl")):
+        if not path.is_file():
+            continue
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             count = 0
             for line in file:

@@ -60,16 +60,19 @@ class FunctionTool(BaseTool):
         probe: Callable[..., Awaitable[ProbeResult]] | None = None,
         evidence: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     ) -> None:
+        if isinstance(function, type):
+            raise ConfigError(f"{function.__name__} is a class; a tool is a function or an object")
         self.function = function
-        self.__doc__ = function.__doc__
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        inner, bound = _unwrap(function)
+        self.__doc__ = function.__doc__ if inner is function else _get_own_doc(function, inner)
+        if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
             raise ConfigError(
-                f"tool {name or function.__name__!r} is a generator; let it return its result, and "
+                f"tool {name or inner.__name__!r} is a generator; let it return its result, and "
                 "report progress with `report_progress` of a ToolContext parameter"
             )
-        self._is_async = inspect.iscoroutinefunction(function)
-        self._parameters = _Parameters(function)
-        docstring, notes = _read_docstring(function.__doc__ or "")
+        self._is_async = inspect.iscoroutinefunction(inner)
+        self._parameters = _Parameters(function, inner, bound)
+        docstring, notes = _read_docstring(self.__doc__ or "")
         self._access, self._check, self._probe, self._evidence = access, check, probe, evidence
         self._spec = ToolSpec(
             name=name or self._parameters.name,
@@ -194,13 +197,18 @@ def _to_json_value(value: object) -> object:
 class _Parameters:
     """The parameters of a function: their schema, and how arguments become values."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], inner: Callable[..., Any], bound: frozenset[str]
+    ) -> None:
         self.context: str | None = None
-        self.name: str = getattr(function, "__name__", type(function).__name__)
-        hints = _read_hints(function)
+        named = function.func if isinstance(function, partial) else function
+        self.name: str = getattr(named, "__name__", type(named).__name__)
+        hints = _read_hints(inner)
         fields: list[Any] = []
         self._models: dict[str, Any] = {}
-        for parameter in inspect.signature(function).parameters.values():
+        for parameter in _read_signature(function, self.name).parameters.values():
+            if parameter.name in bound:
+                continue
             hint = hints.get(parameter.name, Any)
             if hint is ToolContext:
                 self.context = parameter.name
@@ -259,6 +267,30 @@ class _Parameters:
         if parts:
             schema["$defs"] = parts
         return schema
+
+
+def _unwrap(function: Callable[..., Any]) -> tuple[Callable[..., Any], frozenset[str]]:
+    """The function that a partial or an object with `__call__` stands for, and the parameters that
+    a partial has set by name."""
+    bound: frozenset[str] = frozenset()
+    inner: Any = function
+    if isinstance(function, partial):
+        inner, bound = function.func, frozenset(function.keywords)
+    return inner if inspect.isroutine(inner) else inner.__call__, bound
+
+
+def _get_own_doc(function: Callable[..., Any], inner: Callable[..., Any]) -> str | None:
+    """The docstring of what is wrapped: that of `partial` itself describes partial."""
+    named = function.func if isinstance(function, partial) else function
+    return named.__doc__ or inner.__doc__
+
+
+def _read_signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError as error:
+        problem = "its parameters cannot be read; write a function that calls it"
+        raise ConfigError(f"tool {name!r}: {problem}") from error
 
 
 def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import msgspec
 
 from treadle.core.contracts.workspace import CommandResult, FileContent, ProgramResult
 from treadle.core.errors import WorkspaceError
+from treadle.core.private_folder import make_private_folder
 from treadle.core.protected_paths import find_aliased_part
 from treadle.workspace import environment, files
 from treadle.workspace.background_command import BackgroundCommand
@@ -99,7 +100,7 @@ class LocalWorkspace:
         self._scratch = ScratchDir()
         self.temp_dir = self._scratch.temp_dir
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
-        self.outputs_dir.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.outputs_dir)
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
         state_dir = options.state_dir or _default_state_dir()
         self._temp_files = TempFiles(state_dir / "temps")

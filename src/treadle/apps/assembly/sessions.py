@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from treadle.context.cache_monitor import HeadLog
 from treadle.core.contracts.store import Store
 from treadle.core.errors import SessionNotFound
+from treadle.core.private_folder import make_private_folder
 from treadle.core.transcript.entries import NoticeShown, View
 from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.usage import Usage
@@ -92,9 +93,11 @@ def make_output_saver(outputs: Path) -> Callable[[str, str], str]:
     """A function that stores the full text of a truncated output and returns its path."""
 
     def save(call_id: str, text: str) -> str:
-        outputs.mkdir(parents=True, exist_ok=True)
+        make_private_folder(outputs)
         file = outputs / f"{_make_file_name(call_id)}.txt"
-        file.write_text(text, encoding="utf-8", errors="replace")
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as out:
+            out.write(text)
         return str(file)
 
     return save

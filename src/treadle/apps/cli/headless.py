@@ -45,7 +45,7 @@ from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
-from treadle.core.transcript import RunTools, Text, UserContent, pending
+from treadle.core.transcript import Rest, RunTools, Text, UserContent, pending
 from treadle.core.transcript.entries import View, WakeCondition
 from treadle.observe.totals import Totals
 
@@ -122,7 +122,7 @@ class HeadlessRun:
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
-        self._is_time_limit_reached = False
+        self._is_time_limit_reached = self._is_end_told = False
         self._started_at = time.monotonic()
         verbose = command_line.has("verbose")
         shows_progress = verbose or (sys.stderr.isatty() and not command_line.has("quiet"))
@@ -159,6 +159,7 @@ class HeadlessRun:
         except TreadleError as error:
             return self._report_error(error)
         self._model, self._session_id = session.model.name, session.store.session_id
+        driver: Driver | None = None
         try:
             driver = session.start(self._prompt or None)
             try:
@@ -176,7 +177,8 @@ class HeadlessRun:
             finally:
                 await driver.aclose()
         except TreadleError as error:
-            return self._report_error(error)
+            answer = _find_unwritten_answer(session.view, driver)
+            return msgspec.structs.replace(self._report_error(error), text=answer)
         finally:
             self._driver = None
             await session.aclose()
@@ -353,7 +355,7 @@ class HeadlessRun:
         elif reason == "end_turn" and self._denied:
             code = exit_codes.APPROVAL_NEEDED
         elif reason == "end_turn" and turn.metadata.get("truncated"):
-            code = exit_codes.ERROR
+            code, self._is_end_told = exit_codes.ERROR, True  # by the warning
         elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
             code, detail = exit_codes.ERROR, "the model returned an empty answer"
         if self._signals.exit_code is not None and reason == "aborted":
@@ -396,7 +398,7 @@ class HeadlessRun:
 
     def _print_summary(self, report: RunReport) -> None:
         """A line about a failure; and the usage, if progress is shown."""
-        if report.exit_code != exit_codes.SUCCESS:
+        if report.exit_code != exit_codes.SUCCESS and not self._is_end_told:
             from treadle.apps.cli.exit_messages import explain_exit
 
             print_error(f"treadle: {explain_exit(report, self._suspended)}")
@@ -416,3 +418,13 @@ class HeadlessRun:
         problem = os.strerror(error.errno or 0) if error is not None else "it is closed"
         print_error(f"treadle: cannot write the answer to stdout: {problem}")
         return exit_codes.IO_ERROR
+
+
+def _find_unwritten_answer(old: View | None, driver: Driver | None) -> str:
+    """The answer of a run that failed after it, because the session could not be written."""
+    old = old or View()
+    before = old.transcript if old.history is None else old.history
+    if driver is None or len(driver.history) == len(before):
+        return ""
+    move = pending(driver.transcript)
+    return move.reply.text if isinstance(move, Rest) and move.reply is not None else ""

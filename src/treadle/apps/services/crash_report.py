@@ -11,8 +11,8 @@ from collections.abc import Callable
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event, ToolFinished
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.items import AssistantItem, CallOutcome
-from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.items import CallOutcome
+from treadle.core.transcript.pending import RunTools, pending
 
 MAX_LABEL_CHARS = 60
 
@@ -27,8 +27,12 @@ class CrashReport(BaseObserver):
     """Notifies once all of these calls have a result; not at all if there were none."""
 
     def __init__(self, view: View, notify: Callable[[str], None]) -> None:
-        self._open_call_ids = set(view.intents)
-        self._call_labels = _label_calls(view.transcript, self._open_call_ids)
+        move = pending(view.transcript)
+        calls = move.calls if isinstance(move, RunTools) else ()
+        # A damaged log may have intents of calls whose results are lost; those are not open.
+        calls = tuple([call for call in calls if call.id in view.intents])
+        self._open_call_ids = {call.id for call in calls}
+        self._call_labels = {call.id: f"{call.name} {call.raw[:MAX_LABEL_CHARS]}" for call in calls}
         self._notify = notify
         self._outcomes: list[str] = []
 
@@ -40,13 +44,3 @@ class CrashReport(BaseObserver):
         self._outcomes.append(f"{label}: {_OUTCOMES.get(event.outcome, _RERUN)}")
         if not self._open_call_ids:
             self._notify(f"calls open at the interruption: {'; '.join(self._outcomes)}")
-
-
-def _label_calls(transcript: Transcript, ids: set[str]) -> dict[str, str]:
-    """Names and arguments of the calls, which are in the last reply."""
-    for position in range(len(transcript) - 1, -1, -1):
-        item = transcript[position]
-        if isinstance(item, AssistantItem):
-            calls = [call for call in item.calls if call.id in ids]
-            return {call.id: f"{call.name} {call.raw[:MAX_LABEL_CHARS]}" for call in calls}
-    return {}

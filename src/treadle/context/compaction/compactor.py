@@ -128,9 +128,9 @@ class Compactor:
             return None
         session.failed_attempts = 0
         estimator.record_sent(context.overhead_chars + after)
-        saved = estimator.tokens_for_chars(before - after)
+        saved = used * (before - after) // (context.overhead_chars + before)
         context.notify(
-            f"compacted the context from about {used:,} to {max(0, used - saved):,} tokens; the "
+            f"compacted the context from about {used:,} to {used - saved:,} tokens; the "
             "session log keeps everything (recall reads it, /uncompact restores it)"
         )
         return Transcript(best)

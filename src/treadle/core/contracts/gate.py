@@ -35,11 +35,13 @@ class Admit(msgspec.Struct, frozen=True):
     """The call may be made. `notice` is shown to the model, for example how much is left.
 
     `max_output` limits the tokens of the reply to what was reserved; None: the request stays as
-    it is.
+    it is. With `call_stop` the reply may only be an answer: if it calls tools, the calls are not
+    run, and the turn ends as this Stop says.
     """
 
     notice: str = ""
     max_output: int | None = None
+    call_stop: Stop | None = None
 
 
 class Stop(msgspec.Struct, frozen=True):

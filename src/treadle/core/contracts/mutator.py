@@ -18,7 +18,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 # before_model: before each model call. context_too_long: the provider rejected a request for its
-# length, at most once per turn. on_request: the user or the host asked for it.
+# length, at most once per round. on_request: the user or the host asked for it.
 MutationPoint = Literal[
     "before_model", "after_tool_result", "after_turn_ended", "context_too_long", "on_request"
 ]

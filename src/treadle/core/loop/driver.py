@@ -21,7 +21,7 @@ from treadle.core.contracts.model import CacheRequest, Model
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
-from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
+from treadle.core.errors import ApprovalPending, DriverBusy, LoopError, ModelError
 from treadle.core.events import (
     MessageDropped,
     MessageQueued,
@@ -143,6 +143,7 @@ class Driver:
         self._last_result: TurnResult | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
         self._has_failed = False  # the loop itself, in the middle of a turn
+        self._is_closed = False
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
@@ -152,6 +153,7 @@ class Driver:
         self._enter()
         try:
             step = await self._advance()
+            self._interruption.raise_if_cancelled()
             if self._interruption.is_requested() and not isinstance(step, Finished):
                 step = Finished(await self._close_interrupted_turn())
             return step
@@ -167,7 +169,7 @@ class Driver:
             self._report_failure(error)
             raise
         finally:
-            self._interruption.leave()
+            self._leave()
 
     async def _advance(self) -> Step:
         if self._has_failed:
@@ -175,6 +177,7 @@ class Driver:
             self._session.resume_turn()
         await self._start_once()
         while True:
+            self._interruption.raise_if_cancelled()
             if self._interruption.is_requested():
                 return Finished(await self._close_interrupted_turn())
             if (request := self._child_approvals.take_new()) is not None:
@@ -223,7 +226,7 @@ class Driver:
             stop = self._gates.admit(system)
             if stop is not None:
                 return handle_stop(stop, self._session)
-            self._tool_round.eager.reset()
+            self._tool_round.eager.reset(may_start=self._gates.call_stop is None)
             cache = self._next_cache or self._config.cache
             limit = self._gates.max_output
             request = build_request(
@@ -237,7 +240,8 @@ class Driver:
             self._gates.settle(reply.usage)
             self._session.add_reply_usage(reply)
             self._next_cache = None
-            end = handle_reply(reply, self._session, self._config.max_continuations)
+            most = self._config.max_continuations
+            end = handle_reply(reply, self._session, most, self._gates.call_stop)
             if not reply.calls:  # no call of this reply will use what a failed attempt started
                 await self._tool_round.eager.cancel_started()
             return end
@@ -297,6 +301,12 @@ class Driver:
             await self._tool_round.eager.cancel_started()
             await self._mutators.run("after_turn_ended")
             await self._log.flush()
+        except Exception as error:
+            # The end is not in the log: it is reported as a failure, with what the turn did.
+            result = self._last_result = msgspec.structs.replace(
+                result, reason="error", error=error
+            )
+            raise
         finally:
             self._session.emit_turn_end(result)
         return result
@@ -333,13 +343,23 @@ class Driver:
         session.append(NoticeItem(INTERRUPTED_NOTICE, kind="interrupted", next_move="rest"))
         return await self._finish_turn(end)
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LoopError("this driver is closed: start another, with the view of its session")
+
     def _enter(self) -> None:
+        self._check_open()
         is_free = self._interruption.reason is None and not self._interruption.is_running
         pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
         if pending_ids and is_free:
             raise ApprovalPending(pending_ids)
+        self._log.claim()
         self._interruption.enter()
         self._last_result = None
+
+    def _leave(self, *, is_handled: bool = True) -> None:
+        self._interruption.leave(is_handled=is_handled)
+        self._log.release()
 
     async def _start_once(self) -> None:
         if not self._has_started:
@@ -381,6 +401,7 @@ class Driver:
         return self._queue(msgspec.structs.replace(item, steered=True))
 
     def _queue(self, item: UserItem, *, is_busy: bool = True) -> str:
+        self._check_open()
         if is_empty(item):
             return ""
         message_id = self._inbox.put(item, is_busy=is_busy)
@@ -441,14 +462,19 @@ class Driver:
         """Let `decide` answer. An interruption cancels it, and next() then ends the turn."""
         if self._interruption.reason is not None:
             return
+        self._log.claim()
         self._interruption.enter()
         try:
             await decide(request)
+            self._interruption.raise_if_cancelled()
         except asyncio.CancelledError:
             if not self._interruption.is_only_interruption:
                 raise
+        except Exception as error:
+            self._report_failure(error)
+            raise
         finally:
-            self._interruption.leave(is_handled=False)
+            self._leave(is_handled=False)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""
@@ -488,7 +514,7 @@ class Driver:
                 return False
             raise
         finally:
-            self._interruption.leave()
+            self._leave()
 
     def uncompact(self) -> bool:
         """Bring the whole history back into the view; False if nothing was out of it."""
@@ -540,6 +566,7 @@ class Driver:
 
     async def aclose(self) -> None:
         """Cancel background tasks, run the session_end hooks, and wait until all is written."""
+        self._is_closed = True
         try:
             await self._cancel_round()
             await self.tasks.aclose()
@@ -548,5 +575,6 @@ class Driver:
                 self._has_ended = True
                 await self._hooks.run("session_end", {})
         finally:
-            self._inbox.log_waiting()
-            await self._log.aclose()
+            if self._log.is_writable:
+                self._inbox.log_waiting()
+                await self._log.aclose()

@@ -38,10 +38,10 @@ class EagerCalls:
         self._started: dict[tuple[str, str], list[asyncio.Task[ToolResultItem | None]]] = {}
         self._may_start = True
 
-    def reset(self) -> None:
-        """A new reply begins: its first calls may start eagerly again."""
+    def reset(self, *, may_start: bool) -> None:
+        """A new reply begins: its first calls may start eagerly again, if its calls may run."""
         self.cancel_scheduled()
-        self._may_start = not self._hooks.has("pre_tool_use")
+        self._may_start = may_start and not self._hooks.has("pre_tool_use")
 
     def schedule(self, call: ToolCall) -> None:
         """Start a complete call if it is pure and no call with an effect comes before it.

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from treadle.core.contracts.observer import Observer
+from treadle.core.errors import error_message
 from treadle.core.events import Event, WarningRaised
 from treadle.core.transcript.items import Item
 
@@ -80,4 +81,5 @@ class Emitter:
             return
         self._failed.add(id(observer))
         name = type(observer).__name__
-        self.emit(WarningRaised, f"observer {name} failed: {type(error).__name__}: {error}")
+        problem = f"{type(error).__name__}: {error_message(error)}"
+        self.emit(WarningRaised, f"observer {name} failed: {problem}")

@@ -100,7 +100,11 @@ class CallExecutor:
             evidence = f"the session log is damaged at this call; {intent.tool} may have run"
         if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
             try:
-                probe = await await_contained(self._probe(prepared.tool, prepared, intent))
+                probe = await await_contained(
+                    self._probe(prepared.tool, prepared, intent),
+                    f"the probe of {intent.tool}",
+                    self._emitter,
+                )
             except Exception as error:  # noqa: BLE001 - becomes the call's result
                 probe = ProbeResult("unknown", f"the check failed: {error_text(error)}")
             if probe.outcome == "not_done":
@@ -157,9 +161,9 @@ class CallExecutor:
             if prepared.arguments != prepared.call.arguments:
                 raw = msgspec.json.encode(prepared.arguments).decode()
             if tool.spec.effect == "verifiable":
-                evidence = to_json_object(
-                    await await_contained(tool.evidence(prepared.arguments, context))
-                )
+                seen = tool.evidence(prepared.arguments, context)
+                who = f"the evidence of {tool.spec.name}"
+                evidence = to_json_object(await await_contained(seen, who, self._emitter))
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return error_text(error)
         await self._session.record_intent(

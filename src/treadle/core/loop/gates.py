@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.core.contracts.gate import Gate, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, Gate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, ModelOptions
 from treadle.core.errors import error_text
 from treadle.core.events import WarningRaised
@@ -42,10 +42,11 @@ class GateRunner:
         self._model_caller = model_caller
         self._gates = Gates(config.gates, emitter)
         self.max_output: int | None = None  # of the reply to the admitted request; None: no limit
+        self.call_stop: Stop | None = None  # how the turn ends if that reply calls tools
 
     def admit(self, system: str) -> Stop | None:
         """None if the next request may be sent, else why not."""
-        self.max_output = None
+        self.max_output = self.call_stop = None
         is_closing = self._session.turn.closing_stop is not None
         if not self._config.gates or (is_closing and self._gates.has_reservations):
             return None  # the closing reply is reserved already
@@ -54,8 +55,9 @@ class GateRunner:
         chars = self._session.state.chars + fixed
         max_output = _find_max_output(self._config.options, card)
         estimate = self._session.estimate_request(card, chars, max_output)
-        stop, notices, self.max_output = self._gates.admit(estimate)
-        for text in notices:
+        stop, admitted = self._gates.admit(estimate)
+        self.max_output, self.call_stop = admitted.max_output, admitted.call_stop
+        for text in admitted.notices:
             self._session.append(NoticeItem(text, kind="budget"))
         return None if is_closing and stop is not None and stop.closing_tokens else stop
 
@@ -66,6 +68,14 @@ class GateRunner:
             self._session.add_lost_usage(self._model_caller.last_model_name, lost)
             used = used + lost
         self._gates.settle(used)
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """What several gates said about a call that they admit; see Admit."""
+
+    notices: tuple[str, ...] = ()
+    max_output: int | None = None
+    call_stop: Stop | None = None
 
 
 class Gates:
@@ -81,14 +91,13 @@ class Gates:
         """Whether an admitted call is not settled yet."""
         return bool(self._admitted)
 
-    def admit(self, estimate: RequestEstimate) -> tuple[Stop | None, list[str], int | None]:
-        """Whether to stop, notices of the gates for the model, and a limit for the reply.
+    def admit(self, estimate: RequestEstimate) -> tuple[Stop | None, Admitted]:
+        """Whether to stop, and what the gates said that admitted the call.
 
         Every gate is asked, so that each reserves what a closing reply costs. An `end_turn` stop
         wins over a budget stop. A closing reply is allowed only if every gate allows one.
         """
-        notices: list[str] = []
-        limits: list[int] = []
+        admits: list[Admit] = []
         stops: list[Stop] = []
         for gate in self._gates:
             answer = gate.admit(estimate)
@@ -97,16 +106,16 @@ class Gates:
                 if not answer.closing_tokens:
                     continue
             else:
-                notices += [answer.notice] if answer.notice else []
-                limits += [answer.max_output] if answer.max_output is not None else []
+                admits.append(answer)
             self._admitted.append((gate, estimate))
         if not stops:
-            return None, notices, min(limits, default=None)
+            return None, _combine(admits)
         first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])
         closing = min(stop.closing_tokens for stop in stops)
         if not closing:
             self.settle(Usage())
-        return msgspec.structs.replace(first, closing_tokens=closing), notices, None
+        admitted = Admitted(_combine(admits).notices)
+        return msgspec.structs.replace(first, closing_tokens=closing), admitted
 
     def settle(self, used: Usage) -> None:
         admitted, self._admitted = self._admitted, []
@@ -117,6 +126,16 @@ class Gates:
                 name = type(gate).__name__
                 problem = f"gate {name} could not settle a model call: {error_text(error)}"
                 self._emitter.emit(WarningRaised, f"{problem}; its account may be wrong")
+
+
+def _combine(admits: Sequence[Admit]) -> Admitted:
+    limits = [admit.max_output for admit in admits if admit.max_output is not None]
+    stops = [admit.call_stop for admit in admits if admit.call_stop is not None]
+    return Admitted(
+        tuple([admit.notice for admit in admits if admit.notice]),
+        min(limits, default=None),
+        stops[0] if stops else None,
+    )
 
 
 def _find_max_output(options: ModelOptions, card: ModelCard) -> int:

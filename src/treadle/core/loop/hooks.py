@@ -6,7 +6,6 @@ ignored with a warning. What each point allows is in contracts/hook.py.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from treadle.core.contracts.hook import (
     Permit,
     get_hook_timeout,
 )
-from treadle.core.errors import TreadleError
+from treadle.core.errors import TreadleError, error_message
 from treadle.core.events import Caller, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import await_contained
@@ -66,7 +65,7 @@ class Hooks:
             try:
                 ids = (emitter.session_id, emitter.turn_id)
                 hook_input = HookInput(point, *ids, data, self._caller)
-                answer = await _run_bounded(hook, hook_input)
+                answer = await self._run_bounded(hook, hook_input)
             except Exception as error:  # noqa: BLE001 - a hook may raise anything
                 problem = _failure_text(name, point, error)
                 emitter.emit(WarningRaised, problem)
@@ -90,23 +89,16 @@ class Hooks:
                 break
         return answers
 
-
-async def _run_bounded(hook: Hook, hook_input: HookInput) -> HookAnswer | None:
-    limit = get_hook_timeout(hook)
-    if hook_input.point == "session_end":
-        limit = SESSION_END_TIMEOUT if limit is None else min(limit, SESSION_END_TIMEOUT)
-    timer = asyncio.timeout(limit)
-    try:
-        async with timer:
-            return await await_contained(hook.run(hook_input))
-    except TimeoutError as error:
-        if not timer.expired():
-            raise
-        raise TimeoutError(f"it did not finish within {limit:g} s") from error
+    async def _run_bounded(self, hook: Hook, hook_input: HookInput) -> HookAnswer | None:
+        limit = get_hook_timeout(hook)
+        if hook_input.point == "session_end":
+            limit = SESSION_END_TIMEOUT if limit is None else min(limit, SESSION_END_TIMEOUT)
+        who = f"hook {type(hook).__name__}"
+        return await await_contained(hook.run(hook_input), who, self._emitter, limit)
 
 
 def _failure_text(name: str, point: HookPoint, error: Exception) -> str:
     """Our own errors name their hook by themselves."""
     if isinstance(error, TreadleError):
-        return f"a hook failed at {point}: {error}"
-    return f"hook {name} failed at {point}: {type(error).__name__}: {error}"
+        return f"a hook failed at {point}: {error_message(error)}"
+    return f"hook {name} failed at {point}: {type(error).__name__}: {error_message(error)}"

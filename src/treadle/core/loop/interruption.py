@@ -2,32 +2,94 @@
 
 Our own cancellations are counted; one that came from outside is raised again. Requested from inside
 that very task (by an observer or a tool), the task is cancelled at its next await, unless it checks
-`is_requested` before.
+`is_requested` before. `await_contained` runs the code of others, so that a cancellation is not lost
+in it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from treadle.core.errors import DriverBusy
+from treadle.core.events import WarningRaised
+from treadle.core.loop.emitter import Emitter
 
 T = TypeVar("T")
 
+STOP_GRACE_SECONDS = 1.0  # for the code of others, after its cancellation
+_abandoned: set[asyncio.Task[Any]] = set()  # asyncio itself has only weak references
 
-async def await_contained(work: Awaitable[T]) -> T:
-    """Await code of a hook, a mutator, a policy or a tool. A CancelledError that it raises by
-    itself is its failure, a RuntimeError; it does not cancel the run."""
-    task = asyncio.current_task()
-    assert task is not None, "the loop runs inside a task"
-    before = task.cancelling()
+
+async def await_contained(
+    work: Awaitable[T], who: str, emitter: Emitter | None, timeout: float | None = None
+) -> T:
+    """Await code of a hook, a mutator, a policy, an approver or a tool, in a task of its own.
+
+    A cancellation of ours and the timeout are raised, also if the code swallows its cancellation
+    and returns. Code that does not stop is abandoned. A CancelledError that it raises by itself is
+    its failure, a RuntimeError; it does not cancel the run.
+    """
+    loop, current = asyncio.get_running_loop(), asyncio.current_task()
+    assert current is not None, "the loop runs inside a task"
+    before = current.cancelling()
+    # Awaiting the task directly would forward our cancellation to it.
+    done: asyncio.Future[None] = loop.create_future()
+    task = loop.create_task(_run_and_mark(work, done))
+    timer = loop.call_later(timeout, mark_done, done) if timeout is not None else None
+    try:
+        await done
+    except asyncio.CancelledError:
+        await _stop(task, work, who, emitter)
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if current.cancelling() > before:
+        raise asyncio.CancelledError
+    if not task.done():
+        await _stop(task, work, who, emitter)
+        raise TimeoutError(f"it did not finish within {timeout:g} s")
+    if task.cancelled():
+        raise RuntimeError("it was cancelled from inside")
+    return task.result()
+
+
+def mark_done(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
+
+
+async def _run_and_mark(work: Awaitable[T], done: asyncio.Future[None]) -> T:
     try:
         return await work
-    except asyncio.CancelledError as error:
-        if task.cancelling() > before:
-            raise
-        raise RuntimeError("it was cancelled from inside") from error
+    finally:
+        mark_done(done)
+
+
+async def _stop(
+    task: asyncio.Task[T], work: Awaitable[T], who: str, emitter: Emitter | None
+) -> None:
+    """Cancel the task and wait a moment for its end. What it returns or raises now is ignored."""
+    task.cancel()
+    try:
+        await asyncio.wait([task], timeout=STOP_GRACE_SECONDS)
+    finally:
+        if not task.done():
+            _abandoned.add(task)
+            if emitter is not None:
+                emitter.emit(WarningRaised, f"{who} does not stop; it was abandoned")
+        task.add_done_callback(partial(_forget, work))
+
+
+def _forget(work: Awaitable[T], task: asyncio.Task[T]) -> None:
+    _abandoned.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, or asyncio would log it
+    if asyncio.iscoroutine(work):
+        work.close()  # it may not have begun
 
 
 class Interruption:
@@ -74,6 +136,14 @@ class Interruption:
             asyncio.get_running_loop().call_soon(self._cancel_unless_acknowledged, task)
         else:
             self._cancel(task)
+
+    def raise_if_cancelled(self) -> None:
+        """Raise a cancellation from outside that some code has swallowed."""
+        task = self._task
+        if task is None:
+            return
+        if task.cancelling() - self._own_cancellations > self._outer_cancellations:
+            raise asyncio.CancelledError
 
     def is_requested(self) -> bool:
         """Whether to stop. A caller that gets True stops by itself and is not cancelled."""

@@ -14,7 +14,7 @@ import msgspec
 from treadle.core.contracts.hook import AddContext, Block
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
-from treadle.core.errors import LawBroken, TreadleError
+from treadle.core.errors import LawBroken, TreadleError, error_message
 from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -91,10 +91,10 @@ class MutatorRunner:
         """Reserve a model call of a mutator with the gates."""
         gates = Gates(self._config.gates, self._emitter)
         estimate = self._session.estimate_request(card, chars, max_output)
-        stop, notices, limit = gates.admit(estimate)
-        for text in notices:
+        stop, admitted = gates.admit(estimate)
+        for text in admitted.notices:
             self._inbox.put(NoticeItem(text, kind="budget"))
-        if stop is not None or limit is not None:  # a mutator needs its whole reply
+        if stop is not None or admitted.max_output is not None:  # a mutator needs its whole reply
             gates.settle(Usage())
             return None
 
@@ -119,11 +119,13 @@ async def run_mutators(
         emitter.emit(MutationStarted, mutator.name, context.point)
         new: Transcript | None = None
         try:
-            new = await await_contained(mutator.mutate(context))
+            new = await await_contained(mutator.mutate(context), f"mutator {mutator.name}", emitter)
         except TreadleError:
             raise
         except Exception as error:  # noqa: BLE001 - a mutator may raise anything
-            problem = f"mutator {mutator.name} failed: {type(error).__name__}: {error}"
+            problem = (
+                f"mutator {mutator.name} failed: {type(error).__name__}: {error_message(error)}"
+            )
             emitter.emit(WarningRaised, problem)
         finally:
             if new is context.transcript:

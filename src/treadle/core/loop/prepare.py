@@ -17,8 +17,9 @@ from treadle.core.contracts.hook import AddContext, Block, Change, Permit
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import NO_ACCESS, Access, ForwardingTool, Tool, ToolSpec
-from treadle.core.errors import error_text
+from treadle.core.errors import ConfigError, error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
+from treadle.core.loop.config import AllowAll
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.interruption import await_contained
@@ -51,6 +52,11 @@ class Toolbox:
         self._source_tools = tools
         self._by_name = {tool.spec.name: tool for tool in tools}
         self.specs = tuple([tool.spec for tool in self._by_name.values()])
+        for spec in self.specs:
+            schema: object = spec.schema
+            if not isinstance(schema, dict):
+                problem = f"its schema is {schema!r:.80}; it must be a dict"
+                raise ConfigError(f"tool {spec.name!r}: {problem}")
         self.spec_chars = sum(
             len(spec.name)
             + estimate_text_chars(spec.description)
@@ -153,8 +159,11 @@ class CallPreparer:
 
     async def decide(self, prepared: PreparedCall) -> Verdict:
         """The policy's verdict. A policy that fails denies."""
+        if type(self._policy) is AllowAll:
+            return Allow()  # without a task
         try:
-            return await await_contained(self._policy.decide(self._permission_request(prepared)))
+            work = self._policy.decide(self._permission_request(prepared))
+            return await await_contained(work, "the policy", self._emitter)
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return Deny(f"the policy failed ({error_text(error)})")
 
@@ -240,7 +249,8 @@ class CallPreparer:
             return
         try:
             request = self._permission_request(prepared)
-            await await_contained(self._policy.save_rules(request, rules))
+            work = self._policy.save_rules(request, rules)
+            await await_contained(work, "the policy", self._emitter)
         except Exception as error:  # noqa: BLE001 - the call is allowed all the same
             self._emitter.emit(WarningRaised, f"the rule could not be saved: {error_text(error)}")
 

@@ -9,7 +9,7 @@
     ReplyTimedOut    retry once: each attempt waits for minutes
     anything else    surface: the same request would fail the same way
 
-    ContextTooLong surfaces too; the driver makes the view smaller, once a turn, and asks anew.
+    ContextTooLong surfaces too; the driver makes the view smaller, once a round, and asks anew.
 
 When the retries of a class are used up, the next fallback model is asked; without one the
 error surfaces. Each class has a budget of its own. Asking and the driver carry verdicts out.

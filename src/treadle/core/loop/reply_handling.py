@@ -1,6 +1,7 @@
 """Decides after a model reply whether the loop continues or the turn ends.
 
 refusal                  the turn ends `refused`
+calls beyond a limit     the turn ends for the reason of the gate, and the calls are not run
 closing summary          the turn ends for the reason that asked for it
 window reached           ContextTooLong, as if the provider had said so
 cut at the output limit  the model is asked to continue, up to three times
@@ -51,9 +52,16 @@ class TurnEnd(msgspec.Struct, frozen=True):
 
 
 def handle_reply(
-    reply: AssistantItem, session: SessionState, max_continuations: int
+    reply: AssistantItem,
+    session: SessionState,
+    max_continuations: int,
+    call_stop: Stop | None = None,
 ) -> TurnEnd | None:
     turn = session.turn
+    if call_stop is not None and reply.calls and reply.stop != "refusal":
+        # Not appended: continued later, the turn is where it was before this request.
+        session.discard_reply(reply)
+        return TurnEnd(call_stop.reason, metadata={"detail": call_stop.detail})
     if turn.closing_stop is not None or reply.stop == "refusal":
         reply = _without_calls(reply)
     is_reply_empty = is_empty(reply)
@@ -98,7 +106,7 @@ async def handle_model_error(
     session: SessionState,
     run_mutators: Callable[[MutationPoint], Awaitable[bool]],
 ) -> TurnEnd | None:
-    """A request that is too long is compacted, once a turn; any other error ends the turn."""
+    """A request that is too long is compacted, once a round; any other error ends the turn."""
     may_shrink = may_compact(error) and not session.turn.was_compacted
     try:
         if not may_shrink or not await run_mutators("context_too_long"):

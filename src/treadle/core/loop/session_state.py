@@ -13,10 +13,11 @@ import msgspec
 from treadle.core.contracts.gate import RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.contracts.store import Store
-from treadle.core.errors import LoopError
+from treadle.core.errors import LoopError, SessionBusy, error_message
 from treadle.core.events import (
     Caller,
     LoopContinued,
+    ReplyDiscarded,
     RunFailed,
     TerminalReason,
     TurnFinished,
@@ -204,7 +205,7 @@ class SessionState:
     ) -> TurnResult:
         """End the turn. The terminal event is emitted later, as the last one."""
         turn = self.turn
-        detail = str(error) if error is not None else ""
+        detail = error_message(error) if error is not None else ""
         self._log.write(TurnEnded(turn.id, reason, detail))
         self.state = msgspec.structs.replace(
             self.state, turn=None, decisions={}, intents={}, early_results={}
@@ -247,7 +248,7 @@ class SessionState:
         if error is None:
             self._emitter.emit(TurnFinished, result)
         else:
-            self._emitter.emit(RunFailed, str(error), type(error).__name__, result)
+            self._emitter.emit(RunFailed, error_message(error), type(error).__name__, result)
 
     # --- what a turn uses ----------------------------------------------------------------
 
@@ -259,6 +260,10 @@ class SessionState:
             self.state, turn=turn, usage=self.state.usage + used, last_usage=used
         )
         self._emitter.emit(UsageUpdated, reply.model, used, turn.usage)
+
+    def discard_reply(self, reply: AssistantItem) -> None:
+        """The reply does not enter the transcript; its usage is counted already."""
+        self._emitter.emit(ReplyDiscarded, len(reply.text))
 
     def add_lost_usage(self, model: str, used: Usage) -> None:
         """Add usage without a reply: of a failed attempt, or of a mutator's model call."""
@@ -306,7 +311,9 @@ class SessionState:
         turn = self.turn
         self.record_transition(
             "tool_use",
-            msgspec.structs.replace(turn, rounds=turn.rounds + 1, calls=turn.calls + calls),
+            msgspec.structs.replace(
+                turn, rounds=turn.rounds + 1, calls=turn.calls + calls, was_compacted=False
+            ),
         )
         state = self.state
         if state.decisions or state.intents or state.early_results:
@@ -403,7 +410,7 @@ class TurnState(msgspec.Struct, frozen=True):
     pauses: int = 0
     stop_hook_blocks: int = 0  # of stop hooks
     had_empty_reply: bool = False
-    was_compacted: bool = False
+    was_compacted: bool = False  # since the last round, because a request was too long
     closing_stop: Stop | None = None
     metadata: Metadata = {}  # of the caller
 
@@ -432,10 +439,38 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
         return f"{self.turn_id}  {self.reason}"
 
 
+_writers: dict[int, DurableLog] = {}  # by the id of a store: the driver that runs on it
+
+
+def check_one_writer(store: Store, writer: DurableLog | None = None) -> None:
+    """Raise SessionBusy if another driver of this process runs on the store."""
+    if _writers.get(id(store), writer) is not writer:
+        raise SessionBusy(
+            f"another run of this process writes to session {store.session_id}, and a session has "
+            "one writer: await that run first, or use a store of its own"
+        )
+
+
 class DurableLog:
     def __init__(self, store: Store | None) -> None:
+        if store is not None:
+            check_one_writer(store)
         self._store = store
         self._needs_flush = False
+
+    def claim(self) -> None:
+        """Be the one writer of the store, until `release`."""
+        if self._store is not None:
+            check_one_writer(self._store, self)
+            _writers[id(self._store)] = self
+
+    def release(self) -> None:
+        if _writers.get(id(self._store)) is self:
+            del _writers[id(self._store)]
+
+    @property
+    def is_writable(self) -> bool:
+        return self._store is None or _writers.get(id(self._store), self) is self
 
     def write(self, entry: Entry) -> None:
         if self._store is not None:
@@ -451,10 +486,11 @@ class DurableLog:
         if self._store is not None:
             self._store.append(intent)
             await self._store.flush()
+            self._needs_flush = True  # what became of the effect
 
     async def flush_before_model_call(self) -> None:
-        """Make the user's message durable before the model call; a full disk stops the run here,
-        before another request is paid for."""
+        """Make the user's message and the results of effects durable before the model call; a full
+        disk stops the run here, before another request is paid for."""
         if self._needs_flush or (self._store is not None and self._store.write_error is not None):
             await self.flush()
 

@@ -210,7 +210,9 @@ class ToolRound:
         assert prepared.tool is not None, "only calls of known tools need an approval"
         context = self._executor.make_context(prepared)
         try:
-            shown = await await_contained(prepared.tool.preview(prepared.arguments, context))
+            work = prepared.tool.preview(prepared.arguments, context)
+            who = f"the preview of {prepared.tool.spec.name}"
+            shown = await await_contained(work, who, self._emitter)
         except Exception as error:  # noqa: BLE001 - the user decides without it
             shown = Preview("text", f"no preview: {error_text(error)}")
         return msgspec.structs.replace(approval, preview=shown, access=prepared.access)

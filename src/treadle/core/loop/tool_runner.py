@@ -12,10 +12,11 @@ from functools import partial
 import msgspec
 
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
-from treadle.core.errors import AuthRequired, ToolError, error_text
+from treadle.core.errors import AuthRequired, ToolError, error_message, error_text
 from treadle.core.events import AuthenticationRequired, Notified, WarningRaised, preview
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.interruption import mark_done
 from treadle.core.transcript.content import Arguments, Text, check_parts, to_json_object
 from treadle.core.transcript.items import CallOutcome
 
@@ -50,7 +51,7 @@ class ToolRunner:
         # Awaiting the task directly would forward our cancellation to it.
         done: asyncio.Future[None] = loop.create_future()
         work = loop.create_task(self._call_tool(tool, arguments, context, done))
-        timer = loop.call_later(timeout, _mark_done, done) if timeout is not None else None
+        timer = loop.call_later(timeout, mark_done, done) if timeout is not None else None
         try:
             await done
         except asyncio.CancelledError:
@@ -87,6 +88,8 @@ class ToolRunner:
     async def _call_tool(
         self, tool: Tool, arguments: Arguments, context: ToolContext, done: asyncio.Future[None]
     ) -> ToolOutput:
+        if done.cancelled():
+            raise asyncio.CancelledError  # interrupted since ToolStarted: no effect begins
         try:
             output: object = await tool.call(arguments, context)
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -98,14 +101,15 @@ class ToolRunner:
             data = error.data if isinstance(error, ToolError) else None
             output = ToolOutput(f"error: {error_text(error)}", is_error=True, data=data)
         finally:
-            _mark_done(done)
+            mark_done(done)
         if not isinstance(output, ToolOutput):
             kind = type(output).__name__
             return ToolOutput(f"error: the tool returned {kind}, not a ToolOutput", is_error=True)
         try:
             return _to_storable(output)
-        except (TypeError, ValueError) as error:
-            problem = f"error: the tool ran, but its output cannot be stored: {error}"
+        except Exception as error:  # noqa: BLE001 - a text of the output may be code of others
+            reason = error_message(error)
+            problem = f"error: the tool ran, but its output cannot be stored: {reason}"
             return ToolOutput(problem, is_error=True)
 
     async def _stop(
@@ -148,11 +152,6 @@ def _to_storable(output: ToolOutput) -> ToolOutput:
         str(output.full_output),
         None if output.data is None else to_json_object(output.data),
     )
-
-
-def _mark_done(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
 
 
 def _failure(text: str, outcome: CallOutcome) -> RunResult:

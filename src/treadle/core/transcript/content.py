@@ -112,8 +112,15 @@ def check_parts(parts: Sequence[object]) -> None:
             case Document(media_type=str(), data=bytes(), url=str(), title=str()):
                 pass
             case _:
-                problem = f"content consists of Text, Image and Document parts, not {part!r:.80}"
-                raise TypeError(problem)
+                raise TypeError(_describe_wrong_part(part))
+
+
+def _describe_wrong_part(part: object) -> str:
+    data: object = part.data if isinstance(part, (Image, Document)) else b""
+    if not isinstance(data, bytes):
+        place = f"{type(part).__name__}.data is a {type(data).__name__}"
+        return f"{place}; it must be the bytes of the file, decoded if they are base64"
+    return f"content consists of Text, Image and Document parts, not {part!r:.80}"
 
 
 def to_json_object(value: object) -> dict[str, Any]:

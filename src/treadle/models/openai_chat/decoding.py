@@ -153,6 +153,7 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_length": "context",
     "content_filter": "refusal",
 }
+UNNAMED_CALL = "unnamed_call"
 _SERVER_FAILURE_REASONS = ("error", "insufficient_system_resource", "abort", "load", "unload")
 
 
@@ -259,6 +260,7 @@ class ChatDecoder:
         content += [Text("".join(texts)) for texts in (self._text, self._refusal) if texts]
         content += self._build_extras()
         for partial in self._partial_calls:
+            self._complete_unnamed_call(partial)
             if partial.call is not None:
                 if partial.extra:
                     content.append(Opaque(self._origin, partial.extra.decode(), CALL_EXTRA_LABEL))
@@ -415,6 +417,16 @@ class ChatDecoder:
         if partial.call is None and partial.name:
             partial.call = ToolCall(partial.id, partial.name, "".join(partial.arguments))
             out.append(ModelToolCallRequested(partial.call))
+
+    def _complete_unnamed_call(self, partial: _PartialCall) -> None:
+        """A call without a name gets one that no tool has, so that the model gets an error for it;
+        providers reject an empty name."""
+        arguments = "".join(partial.arguments)
+        if partial.name or self._finish_reason in _CUT_REASONS:
+            return
+        if _is_complete_object(arguments):
+            call_id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
+            partial.call = ToolCall(call_id, UNNAMED_CALL, arguments)
 
     def _stop_reason(self) -> StopReason:
         if self._finish_reason in _STOP_REASONS:

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from treadle.core.private_folder import make_private_folder
+
 
 class Files(Protocol):
     """What a journal needs of a file system.
@@ -44,15 +46,7 @@ class LocalFiles:
 
     def make_folder(self, path: Path) -> None:
         """The folder and its missing parents, for this user alone."""
-        if path.is_dir():
-            return
-        if path.parent != path:
-            self.make_folder(path.parent)
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            if not path.is_dir():
-                raise
+        make_private_folder(path)
 
     def open(self, path: Path, flags: int) -> int:
         return os.open(path, flags | os.O_CLOEXEC, 0o600)

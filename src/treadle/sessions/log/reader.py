@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -31,7 +32,9 @@ class Damage(msgspec.Struct, frozen=True):
     problem: str
 
     def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: {self.problem} ({plural(self.bytes, 'byte')})"
+        place = f"{self.path}, line {self.line}" if self.line else self.path
+        size = f" ({plural(self.bytes, 'byte')})" if self.bytes else ""
+        return f"{place}: {self.problem}{size}"
 
 
 class JournalTail(msgspec.Struct, frozen=True):
@@ -93,8 +96,7 @@ class JournalReader:
             self.duplicate_count += 1
             return False
         if line.seq > self.seq + 1:
-            missing = f"{self.seq + 1} to {line.seq - 1}"
-            self.add_damage(path, 0, 0, f"the entries {missing} are missing")
+            self.add_damage(path, 0, 0, _describe_missing(self.seq + 1, line.seq - 1))
         self.seq, self.epoch = line.seq, line.epoch
         return True
 
@@ -102,7 +104,7 @@ class JournalReader:
         end, start, number, torn = 0, 0, 0, 0
         lacks_newline = has_header = False
         first_torn = 0
-        with path.open("rb", buffering=_BUFFER) as file:
+        with open_segment(path) as file:
             for raw in file:
                 number += 1
                 size = len(raw)
@@ -127,11 +129,20 @@ class JournalReader:
         self.tail = JournalTail(path, segment, end, torn, lacks_newline and not torn, has_header)
         if torn:
             self.add_damage(path, first_torn, torn, "skipped: the last line is incomplete")
+        if not has_header and not any(one.path == str(path) for one in self.damage):
+            problem = "the header is missing" if number else "the file is empty"
+            self.damage.append(Damage(str(path), 0, 0, problem))  # no entry after it is lost
 
     def add_damage(self, path: Path, line: int, size: int, problem: str) -> None:
         """Report a part that could not be read; line 0 if its line is not known."""
         self.damage.append(Damage(str(path), line, size, problem))
         self.damaged_after = self.seq
+
+
+def _describe_missing(first: int, last: int) -> str:
+    return (
+        f"entry {first} is missing" if first == last else f"entries {first} to {last} are missing"
+    )
 
 
 def find_damage(session_dir: Path) -> list[Damage]:
@@ -162,10 +173,21 @@ def list_segments(session_dir: Path) -> list[Path]:
     return files
 
 
+def open_segment(path: Path, buffering: int = _BUFFER) -> BinaryIO:
+    """A file of a journal, open for reading; a StoreError if it cannot be read."""
+    advice = f"Move {path.parent} away, or use another session"
+    try:
+        if not path.is_file():  # a folder, or a pipe, which would block
+            raise StoreError(f"{path} cannot be read: it is not a file. {advice}.")
+        return path.open("rb", buffering=buffering)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}. {advice}.") from error
+
+
 def read_header(session_dir: Path) -> JournalHeader | None:
     """The header of a session; None if it is damaged."""
     for path in list_segments(session_dir):
-        with path.open("rb", buffering=4096) as file:
+        with open_segment(path, buffering=4096) as file:
             header = decode_header(file.readline(1 << 20).rstrip(b"\n"))
             if header is not None:
                 return header

@@ -20,6 +20,7 @@ from treadle.sessions.log.reader import FIRST_SEGMENT, JournalTail
 from treadle.sessions.log.records import JournalHeader, encode_header
 
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_WRITABLE_ERRNOS = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class Segment:
@@ -120,9 +121,14 @@ class Segment:
         size, is_named = self._files.size(self._fd)
         if not is_named:
             raise StoreError(
-                f"{self.path} was deleted while the session was open. The session is still in "
-                "memory: export it before you end this process."
-            )
+                f"{self.path} was deleted while the session was open. What is not written yet is "
+                "only in memory."
+            ) from FileNotFoundError(errno.ENOENT, "the journal was deleted")
+        if size < self._end:
+            raise StoreError(
+                f"{self.path} is shorter than what was written to it: another program has changed "
+                "it, or the disk lost a write. What is not written yet is only in memory."
+            ) from OSError(errno.EIO, "the journal became shorter")
         if size != self._end:
             name = self._session_dir.name
             raise SessionBusy(f"session {name} was taken over by another process; this one stops")
@@ -177,5 +183,8 @@ def to_store_error(error: OSError, path: Path) -> StoreError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in _DISK_FULL_ERRNOS:
         return StoreFull(f"cannot write {path}: {reason}. Free some space, then continue.")
-    advice = "The session is still in memory and can be exported."
+    if error.errno in _NOT_WRITABLE_ERRNOS:
+        advice = "Make it writable, or set XDG_DATA_HOME to a folder that is."
+    else:
+        advice = "What is not written yet is only in memory."
     return StoreError(f"cannot write {path}: {reason}. {advice}")

@@ -17,6 +17,8 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core.private_folder import make_private_folder
+
 # left, ignored: it existed, but its content is not stored. A version that stored no ignored entry
 # also stored no mode of a folder (0).
 NodeKind = Literal["file", "link", "folder", "left", "ignored"]
@@ -44,7 +46,7 @@ class ObjectStore:
             return name
         path = self._path(name)
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(path.parent)
             draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
             fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:

@@ -1,0 +1,67 @@
+"""Stories of two runs on one store: a session has one writer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from treadle import Agent
+from treadle.core.errors import SessionBusy
+from treadle.core.steps import Finished
+from treadle.core.transcript import Item, to_user_item
+from treadle.models import Pause, Say, Scripted
+from treadle.sessions import Journal, resume
+from treadle.testing.tools import RecordingTool
+
+
+@pytest.mark.parametrize("way", ["run", "chat", "start", "stream"])
+async def test_a_second_run_on_the_store_of_a_running_one_is_an_error(way: str, tmp_path: Path):
+    pause, store = Pause(), Journal.create(tmp_path / "s")
+    agent = Agent(Scripted([[pause, "one"]]))
+    first = asyncio.create_task(agent.run("first", store=store))
+    await pause.reached.wait()
+    history: list[Item] = [to_user_item("second")]
+    second = {
+        "run": lambda: agent.run("second", store=store),
+        "chat": lambda: agent.chat(history, store=store),
+        "start": lambda: agent.start(transcript=history, store=store).next(),
+        "stream": lambda: agent.stream("second", store=store).__aenter__(),
+    }
+    with pytest.raises(SessionBusy, match="a session has one writer"):
+        await second[way]()
+    pause.release()
+    assert (await first).text == "one"
+    view = resume(tmp_path / "s").view
+    assert [item.text for item in view.transcript] == ["first", "one"]
+    assert view.queued == ()
+
+
+async def test_a_driver_that_was_made_before_the_other_began_is_refused_and_keeps_it_open(
+    tmp_path: Path,
+):
+    pause, store = Pause(), Journal.create(tmp_path / "s")
+    model = Scripted([Say(calls=[("record", {})]), [pause, "one"]])
+    agent = Agent(model, [RecordingTool()])
+    one, two = (agent.start(input=text, store=store) for text in ("first", "second"))
+    first = asyncio.create_task(agent.finish_turn(one))
+    await pause.reached.wait()
+    with pytest.raises(SessionBusy):
+        await two.next()
+    await two.aclose()
+    pause.release()
+    assert (await first).text == "one"
+    await one.aclose()
+    view = resume(tmp_path / "s").view
+    assert [item.text for item in view.transcript] == ["first", "", "ok", "one"]
+
+
+async def test_a_driver_may_continue_the_session_of_one_that_does_not_run(tmp_path: Path):
+    store = Journal.create(tmp_path / "s")
+    one = Agent(Scripted(["one"])).start(input="first", store=store)
+    await one.next()
+    two = Agent(Scripted(["two"])).start(transcript=one.transcript, store=store)
+    two.submit("second")
+    assert isinstance(await two.next(), Finished)
+    await two.aclose()
