@@ -134,11 +134,11 @@ async def _rewind(ui: Frontend, arguments: str) -> None:
 
 
 async def _undo(ui: Frontend, arguments: str) -> None:
-    ui.show_message(await ui.host.undo())
+    await ui.undo()
 
 
 async def _redo(ui: Frontend, arguments: str) -> None:
-    ui.show_message(await ui.host.redo())
+    await ui.redo(arguments.strip())
 
 
 async def _compact(ui: Frontend, arguments: str) -> None:
@@ -391,7 +391,13 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("fork", "continue in a copy of this session", _fork, "sessions", False),
     SlashCommand("rewind", "rewind to before a message", _rewind, "rewind", False),
     SlashCommand("undo", "undo the file changes of the last turn", _undo, "files", False),
-    SlashCommand("redo", "redo what /undo undid", _redo, "files", False),
+    SlashCommand(
+        "redo",
+        "redo what /undo undid; PATH: also this file, which you changed",
+        _redo,
+        "files",
+        False,
+    ),
     SlashCommand("diff", "show the changes since the last commit", _diff),
     SlashCommand("todo", "show the todo list", _todo),
     SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),

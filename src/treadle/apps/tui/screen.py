@@ -21,7 +21,7 @@ from textual.widgets import Static
 
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.frontend import Frontend, rewind_scopes
+from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import FileChange, Host, TurnLine
 from treadle.apps.tui.input import completion
 from treadle.apps.tui.input.key_guard import KeyGuard
@@ -329,9 +329,11 @@ class FullScreen(Frontend, App[int]):
             on_highlight=lambda widget, value: self._spawn(show_changes(widget, turns[value])),
         )
 
-    async def _choose_rewind_scope(self, title: str, changes: Sequence[FileChange]) -> str | None:
+    async def _choose_for_files(
+        self, title: str, changes: Sequence[FileChange], options: Sequence[ChoiceOption]
+    ) -> str | None:
         lines = render_file_changes(changes, self.palette)
-        return await self.dialogs.choose(title, rewind_scopes(changes), body=lambda width: lines)
+        return await self.dialogs.choose(title, options, body=lambda width: lines)
 
     # --- input ---------------------------------------------------------------------------
 
