@@ -1,5 +1,7 @@
 """Every key does what the help says it does."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
@@ -472,6 +474,22 @@ async def test_a_long_paste_is_shown_as_a_placeholder(monkeypatch):
         await on.press("enter")
         await on.sees("ok")
         assert model.requests[0].transcript[0].text == text
+
+
+async def test_a_cleared_prompt_with_a_long_paste_comes_back_whole_in_the_next_session(monkeypatch):
+    text = "".join(f"line {number}\n" for number in range(300))
+    history = Path.cwd() / "history.jsonl"
+    async with running_app(monkeypatch, scripted(["ok"]), history_file=history) as on:
+        on.app.prompt.insert(on.app.prompt.attachments.add_paste(text))
+        await on.sees("[paste 1: 300 lines]")
+        await on.press("escape")
+    model = scripted(["ok"])
+    async with running_app(monkeypatch, model, history_file=history) as on:
+        await on.press("up")
+        await on.until(lambda: on.app.prompt.text.startswith("line 0\nline 1\n"))
+        await on.press("enter")
+        await on.sees("ok")
+        assert model.requests[0].transcript[0].text.strip() == text.strip()
 
 
 async def test_ctrl_o_opens_the_last_call(monkeypatch):

@@ -86,6 +86,13 @@ def test_the_list_is_a_line_a_session(made: str, told: Told) -> None:
     assert (row["id"], row["state"], row["folder"]) == (made, "done", str(Path.cwd()))
 
 
+def test_the_options_of_the_list_need_no_command(made: str, told: Told) -> None:
+    assert run(["sessions", "--here"]) == 0
+    assert made in told()[0]
+    assert run(["sessions", "--json"]) == 0
+    assert json.loads(told()[0])["id"] == made
+
+
 def test_no_sessions_is_not_an_error(told: Told) -> None:
     assert run(["sessions", "list"]) == 0
     assert "no sessions" in told()[0]
@@ -117,12 +124,12 @@ def test_export_writes_markdown_a_page_and_json(made: str, told: Told) -> None:
 
 def test_undo_and_redo_of_the_last_turn(made: str, told: Told) -> None:
     assert Path("file").read_text() == "two"
-    assert run(["sessions", "undo", made]) == 0
+    assert run(["sessions", "undo", made, "--yes"]) == 0
     assert Path("file").read_text() == "one"
     assert run(["sessions", "redo", made]) == 0
     assert Path("file").read_text() == "two"
     Path("file").write_text("mine")
-    assert run(["sessions", "undo", made]) == 1
+    assert run(["sessions", "undo", made, "--yes"]) == 1
     assert "not restored: file" in told()[1]
 
 
