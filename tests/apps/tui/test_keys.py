@@ -128,7 +128,7 @@ async def test_going_back_says_whose_changes_they_are_and_leaves_those_of_the_us
         write_file("own.txt", "mine\n")
         await on.press("escape", "escape")
         await on.sees("- b.txt  (you changed it, too: left alone)")
-        await on.sees("+ own.txt  (yours: left alone)")
+        await on.sees("  own.txt  (you added it: left alone)")
         await on.press("enter")
         await on.sees("Conversation and files, also b.txt")
         await on.press("b")
@@ -238,6 +238,21 @@ async def test_up_takes_the_last_queued_message_back_to_edit_it(monkeypatch):
         await on.sees("End.")
         texts = [item.text for item in model.requests[-1].transcript[-2:]]
         assert texts == ["first", "second!"]
+
+
+async def test_the_list_of_queued_messages_closes_when_the_queue_changes(monkeypatch):
+    pause = Pause()
+    model = scripted([[Say("x", calls=[("ls", {})]), pause], "End."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("later")
+        await on.send("/queue")
+        await on.sees("Queued messages")
+        await on.press("ctrl+c")
+        await on.until(lambda: not on.app.dialogs.is_open, "the end of the list")
+        await on.sees("the queue has changed, so its list was closed")
+        assert on.app.prompt.text == "later"
 
 
 async def test_a_queued_message_can_be_removed(monkeypatch):

@@ -186,7 +186,10 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
 
 
 def describe_plan(plan: RestorePlan) -> list[str]:
-    """The files that would change, and those that would not, by whose changes they have."""
+    """The files that would change, and those that would not, by whose changes they have.
+
+    A sign says what would happen to a file; the user's own changes, which stay, have none.
+    """
     command = "changed while the agent's command ran: yours or the agent's, will be restored:"
     unknown = "changed after the program was killed: yours or the agent's, will be restored:"
     both = "changed by the agent and then by you, will be left alone (--include PATH restores one):"
@@ -195,12 +198,14 @@ def describe_plan(plan: RestorePlan) -> list[str]:
         (command, plan.by("command")),
         (unknown, plan.by("unknown")),
         (both, plan.by("both")),
-        ("changed by you or another program, will be left alone:", plan.by("user")),
     )
     lines = []
     for heading, changes in groups:
         if changes:
             lines += [heading, *(f"  {SIGNS[one.kind]} {one.path}" for one in changes)]
+    if others := plan.by("user"):
+        lines.append("changed by you or another program, will be left alone:")
+        lines += [f"  {one.path} ({one.kind})" for one in others]
     if plan.skipped:
         lines += ["cannot be restored:", *(f"  {one.path} ({one.reason})" for one in plan.skipped)]
     return lines

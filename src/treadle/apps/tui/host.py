@@ -65,12 +65,15 @@ class FileChange(msgspec.Struct, frozen=True):
             "both": "  (you changed it, too: left alone)",
             "command": "  (changed while the agent's command ran: yours or the agent's)",
             "unknown": "  (changed after the program was killed: yours or the agent's)",
-            "user": "  (yours: left alone)",
+            "user": f"  (you {self.kind} it: left alone)",
         }
         return notes.get(self.author, "")
 
     @property
     def sign(self) -> str:
+        """What would happen to the file; the user's own changes, which stay, have no sign."""
+        if self.author == "user":
+            return " "
         return {"added": "+", "removed": "-", "changed": "~"}[self.kind]
 
 

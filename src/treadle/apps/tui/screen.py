@@ -267,7 +267,8 @@ class FullScreen(Frontend, App[int]):
         self.query_one("#dialog-hint", LinesWidget).set_lines(lines)
         if isinstance(dialog, Choices):
             prompt_rows = self.prompt.wrapped_document.height if draft or is_typing else 0
-            dialog.set_waiting(is_browsing or not is_ready, len(lines) + prompt_rows)
+            is_waiting, rows = is_browsing or not is_ready, len(lines) + prompt_rows
+            dialog.set_waiting(is_waiting, rows, shows_hint=not hint)
 
     def focus_input(self) -> None:
         """Focus what takes keys: the dialog if it does, else the prompt."""
