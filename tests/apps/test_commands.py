@@ -44,6 +44,25 @@ async def test_doctor_checks_everything_and_says_what_to_do():
     assert "the check failed" not in ran.out
 
 
+async def test_doctor_and_models_name_a_base_url_that_is_none():
+    keys = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "notaurl"}
+    problem = "ANTHROPIC_BASE_URL: it does not begin with http:// or https://: 'notaurl'"
+    ran = await run(None, "doctor", **keys)
+    assert ran.code == 1
+    assert "✗ model" in ran.out
+    assert problem in ran.out
+    ran = await run(None, "models", **keys)
+    assert problem in ran.out
+    assert "ANTHROPIC_API_KEY is set  " not in ran.out
+    assert ran.out.endswith("It cannot be used: the table says why.\n")
+
+
+async def test_doctor_checks_the_model_of_the_settings():
+    ran = await run(None, "doctor", TREADLE_MODEL="no-such-model", ANTHROPIC_API_KEY="k")
+    assert "✗ model" in ran.out
+    assert "no-such-model" in ran.out
+
+
 def test_config_shows_each_value_with_its_origin(own_place: Path, capsys, monkeypatch):
     file = own_place / "home/.treadle/config.toml"
     file.parent.mkdir()
