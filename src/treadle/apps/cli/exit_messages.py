@@ -41,8 +41,10 @@ def explain_exit(
             higher = _format_higher_limits(settings)
             resume = f"; to continue with a higher limit: {command}{higher}"
             return f"stopped: {report.detail}{resume if report.session_id else ''}"
-        case exit_codes.MAX_TURNS | exit_codes.GOAL_NOT_MET:
+        case exit_codes.MAX_TURNS:
             return f"stopped: {report.detail}{resume}"
+        case exit_codes.GOAL_NOT_MET:
+            return f"the goal is not met: {report.detail}{resume}"
         case exit_codes.ABORTED | exit_codes.TERMINATED:
             return f"interrupted{resume}"
         case _:

@@ -245,7 +245,8 @@ class LocalHost:
         for one in self._library.list_summaries(folder=self.folder, limit=200):
             if one.turns:
                 state = self._library.describe_state(one)
-                lines.append(SessionLine(one.id, one.title, one.updated, one.turns, state))
+                title = one.title or (f"fork of {one.parent.session}" if one.parent else "")
+                lines.append(SessionLine(one.id, title, one.updated, one.turns, state))
         return lines
 
     def list_turns(self) -> list[TurnLine]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -152,6 +153,24 @@ def test_a_fork_is_another_session_with_the_same_beginning(made: str, told: Told
     assert "Write two" in out
     assert run(["sessions", "remove", made]) == 1
     assert run(["sessions", "remove", made, "--forks"]) == 0
+
+
+def test_a_fork_is_listed_with_the_turns_that_it_has_from_its_parent(made: str, told: Told) -> None:
+    assert run(["sessions", "fork", made]) == 0
+    fork = told()[0].partition(":")[0]
+    assert run(["sessions", "fork", fork, "--before", "2"]) == 0
+    second = told()[0].partition(":")[0]
+    assert run(["sessions", "list"]) == 0
+    lines = {line.split()[0]: line for line in told()[0].splitlines()}
+    assert "2 turns" in lines[fork]
+    assert "1 turn " in lines[second]
+    assert "done" in lines[fork]
+    assert "empty" not in lines[second]
+    assert f"fork of {made}" in lines[fork]
+    library = Library()
+    shutil.rmtree(library.find(made))
+    assert run(["sessions", "list"]) == 0
+    assert fork in told()[0]
 
 
 def test_a_replay_is_the_same_and_says_so(made: str, told: Told) -> None:
