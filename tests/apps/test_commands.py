@@ -63,6 +63,22 @@ async def test_doctor_checks_the_model_of_the_settings():
     assert "no-such-model" in ran.out
 
 
+async def test_config_and_doctor_name_an_added_folder_that_does_not_exist():
+    ran = await run(None, "config", "add_dir", "/nonexist")
+    assert ran.code == 0
+    assert "note: there is no folder /nonexist" in ran.out
+    ran = await run(None, "doctor")
+    assert "! settings" in ran.out
+    assert "config.toml:1: there is no folder /nonexist" in ran.out
+
+
+async def test_config_stores_no_empty_value():
+    for value in ("", "  "):
+        ran = await run(None, "config", "model", value)
+        assert ran.code == 2
+        assert "model needs a value; `treadle config model --unset` removes it" in ran.err
+
+
 def test_config_shows_each_value_with_its_origin(own_place: Path, capsys, monkeypatch):
     file = own_place / "home/.treadle/config.toml"
     file.parent.mkdir()

@@ -592,3 +592,18 @@ async def test_a_base_url_that_is_none_is_one_sentence(provider: str, url: str) 
     assert ran.err.startswith(f"treadle: {variable}: ")
     assert len(ran.err.splitlines()) == 1
     assert url in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "is_named"),
+    [
+        ("look at @nofile.txt", True),
+        ("look at @src/nothing", True),
+        ("what does @app.route do, and @property?", False),
+    ],
+)
+async def test_a_mentioned_file_that_does_not_exist_is_named(words: str, is_named: bool) -> None:
+    async with ProviderServer([FakeReply("Yes.")]) as server:
+        ran = await run(server, "-p", words)
+    assert ran.code == 0
+    assert ("is not attached: there is no such file" in ran.err) is is_named

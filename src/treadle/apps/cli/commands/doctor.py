@@ -170,9 +170,12 @@ def _check_keys() -> CheckResult:
 
 def _check_settings() -> CheckResult:
     from treadle.apps.assembly.rules import is_trusted, load_rules
+    from treadle.apps.settings import find_missing_folders
 
     folder, settings = Path.cwd(), _load_settings()
-    notes = [*settings.notes, *load_rules(folder)[1]]
+    missing, origin = find_missing_folders(settings, folder), settings.origin("add_dir")
+    folders = [f"{origin}: there is no folder {one}" for one in missing]
+    notes = [*settings.notes, *folders, *load_rules(folder)[1]]
     trust = "trusted" if is_trusted(folder) else "not trusted"
     fact = f"valid; this folder is {trust}"
     return CheckResult("note" if notes else "ok", fact, "; ".join(notes))
