@@ -44,6 +44,41 @@ async def test_doctor_checks_everything_and_says_what_to_do():
     assert "the check failed" not in ran.out
 
 
+async def test_doctor_and_models_name_a_base_url_that_is_none():
+    keys = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "notaurl"}
+    problem = "ANTHROPIC_BASE_URL: it does not begin with http:// or https://: 'notaurl'"
+    ran = await run(None, "doctor", **keys)
+    assert ran.code == 1
+    assert "✗ model" in ran.out
+    assert problem in ran.out
+    ran = await run(None, "models", **keys)
+    assert problem in ran.out
+    assert "ANTHROPIC_API_KEY is set  " not in ran.out
+    assert ran.out.endswith("It cannot be used: the table says why.\n")
+
+
+async def test_doctor_checks_the_model_of_the_settings():
+    ran = await run(None, "doctor", TREADLE_MODEL="no-such-model", ANTHROPIC_API_KEY="k")
+    assert "✗ model" in ran.out
+    assert "no-such-model" in ran.out
+
+
+async def test_config_and_doctor_name_an_added_folder_that_does_not_exist():
+    ran = await run(None, "config", "add_dir", "/nonexist")
+    assert ran.code == 0
+    assert "note: there is no folder /nonexist" in ran.out
+    ran = await run(None, "doctor")
+    assert "! settings" in ran.out
+    assert "config.toml:1: there is no folder /nonexist" in ran.out
+
+
+async def test_config_stores_no_empty_value():
+    for value in ("", "  "):
+        ran = await run(None, "config", "model", value)
+        assert ran.code == 2
+        assert "model needs a value; `treadle config model --unset` removes it" in ran.err
+
+
 def test_config_shows_each_value_with_its_origin(own_place: Path, capsys, monkeypatch):
     file = own_place / "home/.treadle/config.toml"
     file.parent.mkdir()

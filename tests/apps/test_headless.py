@@ -668,3 +668,18 @@ async def test_all_that_a_session_stores_belongs_to_the_user_alone(tmp_path: Pat
     modes = {str(path): oct(path.stat().st_mode & 0o777) for path in stored}
     expected = {str(path): "0o700" if path.is_dir() else "0o600" for path in stored}
     assert modes == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "is_named"),
+    [
+        ("look at @nofile.txt", True),
+        ("look at @src/nothing", True),
+        ("what does @app.route do, and @property?", False),
+    ],
+)
+async def test_a_mentioned_file_that_does_not_exist_is_named(words: str, is_named: bool) -> None:
+    async with ProviderServer([FakeReply("Yes.")]) as server:
+        ran = await run(server, "-p", words)
+    assert ran.code == 0
+    assert ("is not attached: there is no such file" in ran.err) is is_named

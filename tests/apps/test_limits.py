@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,25 +80,25 @@ async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
 
 
 @pytest.mark.parametrize(
-    ("flag", "reason", "code", "words"),
+    ("flag", "code", "words"),
     [
-        ("--max-cost", "budget_exceeded", 4, "the next request may cost about $0."),
-        ("--max-tokens", "budget_exceeded", 4, "the next request may use about "),
+        ("--max-cost", 4, "the next request may cost about $0."),
+        ("--max-tokens", 4, "the next request may use about "),
     ],
 )
-async def test_a_budget_of_zero_asks_nobody_and_says_so(flag, reason, code, words):
+async def test_a_budget_of_zero_asks_nobody_and_says_so(flag, code, words):
     async with ProviderServer([DONE]) as server:
         ran = await run(server, "-p", "go", *SONNET, flag, "0")
         assert server.generation_requests == []
     assert ran.code == code
-    assert f"treadle: {reason}: {words}" in one_sentence(ran)
+    assert f"treadle: stopped: {words}" in one_sentence(ran)
 
 
 @pytest.mark.parametrize(
     ("replies", "code", "out", "err"),
     [
         ([DONE], 0, "Done.\n", ""),
-        ([WORK], 3, "", "treadle: max_turns: the limit of 0 tool rounds is reached"),
+        ([WORK], 3, "", "treadle: stopped: the limit of 0 tool rounds is reached"),
     ],
 )
 async def test_without_a_tool_round_a_plain_question_is_answered(replies, code, out, err):
@@ -125,9 +126,16 @@ async def test_a_budget_for_less_than_a_request_says_what_it_needs_and_that_noth
     assert ran.code == 4
     line = one_sentence(ran)
     assert "the next request may use about " in line
-    assert (
-        "tokens, more than the 1 token left of 1 token; nothing was sent; raise the limit" in line
-    )
+    assert "tokens, but the limit of 1 token leaves only 1 token; nothing was sent" in line
+    assert re.search(r"; to continue with a higher limit: .* --resume \S+ --max-tokens N$", line)
+
+
+async def test_the_printed_command_continues_with_the_limits_of_this_run():
+    look = FakeReply(calls=(FakeCall("ls", {}),))
+    async with ProviderServer([look, look, DONE], strict=False) as server:
+        ran = await run(server, "-p", "go", *SONNET, "--max-turns", "1", "--max-cost", "0.5")
+    assert ran.code == 3
+    assert re.search(r"; to continue: treadle -p --resume \S+ --max-cost 0\.5$", one_sentence(ran))
 
 
 async def test_no_time_at_all_is_a_wrong_setting():
@@ -217,8 +225,12 @@ async def test_a_memory_file_that_is_a_link_out_of_the_workspace_is_not_read(own
 @pytest.mark.parametrize(
     ("flag", "limit", "words"),
     [
-        ("--max-cost", "0.61", "left of $0.61 ($0.61 used before this run); nothing was sent"),
-        ("--max-tokens", "64000", "left of 64,000 tokens (63,000 tokens used before this run); no"),
+        ("--max-cost", "0.61", "leaves only $0.004 ($0.61 used before this run); nothing was sent"),
+        (
+            "--max-tokens",
+            "64000",
+            " 1,000 tokens (63,000 tokens used before this run); nothing was",
+        ),
     ],
 )
 async def test_money_and_tokens_are_the_session_s_with_its_children_and_a_fork_begins_anew(

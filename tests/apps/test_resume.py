@@ -163,12 +163,12 @@ async def test_the_changes_of_a_turn_are_undone_brought_back_and_gone_back_over(
         after = tree()
         assert after == {"a.txt": "one", "b.txt": "two\n"}
 
-        undone = await run(None, "undo")
+        undone = await run(None, "undo", "--yes")
         assert (undone.code, tree()) == (0, {"a.txt": "one", "kept.txt": "mine"})
         assert (await run(None, "redo")).code == 0
         assert tree() == after
         Path("b.txt").write_text("changed by hand")
-        left = await run(None, "undo")
+        left = await run(None, "undo", "--yes")
         assert (left.code, tree()) == (
             exit_codes.ERROR,
             {"a.txt": "one", "kept.txt": "mine", "b.txt": "changed by hand"},

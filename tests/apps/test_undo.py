@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import shutil
@@ -30,6 +31,10 @@ FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 
 def bash(command: str) -> FakeReply:
     return FakeReply(calls=(FakeCall("bash", {"command": command}),))
+
+
+def write(path: str, text: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("write", {"file_path": path, "content": text}),))
 
 
 def tree() -> dict[str, str]:
@@ -119,8 +124,9 @@ async def test_a_rewind_leaves_alone_what_the_user_made_changed_renamed_and_dele
     }
     agent, user = ran.out.split("changed by you or another program, will be left alone:")
     assert all(line in agent for line in ("~ code.py", "- made.py", "- d/x"))
-    for line in ("~ mine.txt", "+ notes.md", "- old.txt", "+ new.txt", "- gone.txt", "+ d/own"):
-        assert line in user
+    for path in ("gone.txt (removed)", "mine.txt (changed)", "notes.md (added)", "new.txt (added)"):
+        assert f"\n  {path}\n" in user
+    assert not any(f"  {sign} " in user for sign in "+-~")  # a sign is what the rewind does
 
 
 async def test_a_file_that_the_user_made_and_the_agent_edited_goes_back_to_the_users_version(
@@ -223,11 +229,11 @@ async def test_undo_and_redo_leave_ignored_files_alone_when_the_agent_changes_gi
     Path(".env").write_text("KEY=2\n")
     Path("data/more").write_text("2\n")
     mine = {".env": "KEY=2\n", "data/rows": "1\n", "data/more": "2\n"}
-    for words in (("undo",), ("redo",), ("undo",), ("redo",)):
+    for words in (("undo", "--yes"), ("redo",), ("undo", "--yes"), ("redo",)):
         ran = await run(None, *words)
         assert (ran.code, ran.err) == (0, "")
         assert mine.items() <= tree().items()
-        assert tree()["code.py"] == ("one\n" if words == ("undo",) else "two\n")
+        assert tree()["code.py"] == ("one\n" if "undo" in words else "two\n")
     assert (await session.rewind(1, "--yes")).code == 0
     assert mine.items() <= tree().items()
     assert tree()["code.py"] == "one\n"
@@ -239,7 +245,7 @@ async def test_a_folder_that_ignores_itself_survives_undo(session: Session):
     Path("env/.gitignore").write_text("*\n")
     Path("env/python").write_text("mine\n")
     await session.turn("first", "rm env/.gitignore; echo 1 > a")
-    assert (await run(None, "undo")).code == 0
+    assert (await run(None, "undo", "--yes")).code == 0
     assert tree() == {"env/python": "mine\n"}
 
 
@@ -252,11 +258,11 @@ async def test_undo_goes_back_turn_by_turn_names_turn_and_files_and_says_when_no
     for number in (1, 2, 3):
         await session.turn(f"Make file {number}", f"echo {number} > f{number}")
     for number in (3, 2, 1):
-        ran = await run(None, "undo")
+        ran = await run(None, "undo", "--yes")
         wanted = f"undid the file changes of turn {number} (Make file {number}): removed f{number}"
         assert (ran.code, ran.out, ran.err) == (0, f"{wanted}\n", "")
         assert sorted(tree()) == [f"f{one}" for one in range(1, number)]
-    ran = await run(None, "undo")
+    ran = await run(None, "undo", "--yes")
     assert (ran.code, ran.err) == (exit_codes.ERROR, "treadle undo: nothing left to undo\n")
     for number in (1, 2, 3):
         ran = await run(None, "redo")
@@ -268,11 +274,11 @@ async def test_undo_goes_back_turn_by_turn_names_turn_and_files_and_says_when_no
 async def test_undo_after_a_new_turn_begins_with_the_new_one(session: Session):
     for number in (1, 2):
         await session.turn(f"Make file {number}", f"echo {number} > f{number}")
-    await run(None, "undo")
+    await run(None, "undo", "--yes")
     await session.turn("Make file 3", "echo 3 > f3")
-    await run(None, "undo")
+    await run(None, "undo", "--yes")
     assert sorted(tree()) == ["f1"]
-    await run(None, "undo")
+    await run(None, "undo", "--yes")
     assert tree() == {}
 
 
@@ -294,7 +300,7 @@ async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
     async with ProviderServer(reply) as server:
         ran = await run(server, "-p", "go", *FREELY)
     assert (ran.code, Path("a").read_text()) == (0, "1\n2\n")
-    ran = await run(None, "undo")
+    ran = await run(None, "undo", "--yes")
     assert (ran.code, ran.out) == (0, "undid the file changes of turn 1 (go): removed a\n")
     assert tree() == {
         "both": "agent and mine\n",
@@ -320,12 +326,175 @@ async def test_undo_after_kill_9_lists_the_files_and_asks_since_some_may_be_the_
             assert (await run(server, "-p", "--continue", *FREELY)).code == 0
     ran = await run(None, "undo")
     assert (ran.code, Path("code.py").read_text()) == (exit_codes.USAGE_ERROR, "two\n")
-    assert "changed after an interruption, by the agent or by you" in ran.out
+    assert "changed after the program was killed: yours or the agent's" in ran.out
     assert "~ code.py" in ran.out
     code, _ = await answer_at_a_terminal("y\n", "undo")
     assert (code, Path("code.py").read_text()) == (0, "one\n")
     assert (await run(None, "redo")).code == 0
     assert tree() == {"code.py": "two\n", "own": "mine\n"}
+
+
+# ------------------------------------------------------------------ while a command runs
+
+
+async def work_while_a_command_runs(tmp_path: Path) -> str:
+    """The id of a session in which the user changed files while a command of the agent ran."""
+    for name in ("appended", "old", "deleted"):
+        Path(name).write_text("mine\n")
+    os.mkfifo(tmp_path / "begun")
+    os.mkfifo(tmp_path / "go")
+    command = f"echo > {tmp_path}/begun; cat {tmp_path}/go; echo agent > made"
+    async with ProviderServer([write("surely", "agent\n"), bash(command), LAST]) as server:
+        running = asyncio.create_task(run(server, "-p", "go", "--output-format", "json", *FREELY))
+        await asyncio.to_thread((tmp_path / "begun").read_bytes)
+        Path("appended").write_text("mine\nand more\n")
+        Path("created").write_text("mine\n")
+        Path("old").rename("new")
+        Path("deleted").unlink()
+        await asyncio.to_thread((tmp_path / "go").write_bytes, b"")
+        ran = await running
+    assert ran.code == 0, ran.err
+    return str(ran.lines[0]["session_id"])
+
+
+DOUBTFUL = """\
+changed while the agent's command ran: yours or the agent's, will be restored:
+  ~ appended
+  - created
+  + deleted
+  - made
+  - new
+  + old
+"""
+
+
+async def test_undo_asks_once_about_files_that_changed_while_a_command_ran(tmp_path: Path):
+    await work_while_a_command_runs(tmp_path)
+    before = tree()
+    ran = await run(None, "undo")
+    assert (ran.code, tree()) == (exit_codes.USAGE_ERROR, before)
+    assert DOUBTFUL in ran.out
+    assert "changed by the agent, will be restored:\n  - surely\n" in ran.out
+    assert "nothing was changed; add --yes" in ran.err
+    code, out = await answer_at_a_terminal("n\n", "undo")
+    assert (code, tree(), out.count("[y/N]")) == (exit_codes.USAGE_ERROR, before, 1)
+    code, out = await answer_at_a_terminal("y\n", "undo")
+    assert (code, out.count("[y/N]")) == (0, 1)
+    assert tree() == {"appended": "mine\n", "deleted": "mine\n", "old": "mine\n"}
+    assert (await run(None, "redo")).code == 0
+    assert tree() == before
+
+
+async def test_undo_include_restores_of_such_files_only_the_named_ones(tmp_path: Path):
+    await work_while_a_command_runs(tmp_path)
+    before = tree()
+    ran = await run(None, "undo", "--include", "made")
+    assert ran.code == exit_codes.ERROR
+    assert tree() == {name: text for name, text in before.items() if name not in ("made", "surely")}
+    assert "not restored: created (it changed while the agent's command ran" in ran.err
+
+
+async def test_a_rewind_lists_files_that_changed_while_a_command_ran(tmp_path: Path):
+    session_id = await work_while_a_command_runs(tmp_path)
+    before = tree()
+    words = ("sessions", "rewind", session_id, "1")
+    code, out = await answer_at_a_terminal("n\n", *words)
+    assert (code, tree()) == (exit_codes.USAGE_ERROR, before)
+    assert DOUBTFUL in out
+    assert "Restore 7 files?" in out
+    assert (await run(None, *words, "--yes")).code == 0
+    assert sorted(tree()) == ["appended", "deleted", "old"]
+
+
+async def test_undo_asks_only_about_files_that_may_be_the_users():
+    """The file tools are sure of their files, until a command or the user changes these."""
+    Path("edited").write_text("one\n")
+    replies = iter(
+        [
+            write("a", "1"),
+            write("b", "1"),
+            bash("echo 2 > b"),
+            FakeReply(calls=(FakeCall("read", {"file_path": "edited"}),)),
+            FakeReply(
+                calls=(
+                    FakeCall(
+                        "edit",
+                        {"file_path": "edited", "old_string": "one", "new_string": "two"},
+                    ),
+                )
+            ),
+            LAST,
+        ]
+    )
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        is_command_done = Path("b").exists() and Path("b").read_text() == "2\n"
+        if is_command_done and "mine" not in Path("edited").read_text():
+            Path("edited").write_text("one\nand mine\n")
+        return next(replies)
+
+    async with ProviderServer(reply) as server:
+        assert (await run(server, "-p", "go", *FREELY)).code == 0
+    assert Path("edited").read_text() == "two\nand mine\n"
+    ran = await run(None, "undo")
+    assert ran.code == exit_codes.USAGE_ERROR
+    agent, doubtful = ran.out.split("changed while the agent's command ran")
+    assert "- a\n" in agent
+    assert "- b\n" in doubtful
+    assert "~ edited\n" in doubtful
+
+
+async def test_undo_of_what_the_file_tools_changed_asks_nothing_also_with_a_formatter_as_hook():
+    hook = {"type": "command", "command": "echo formatted >> a"}
+    Path(".treadle").mkdir()
+    hooks = {"PostToolUse": [{"matcher": "write", "hooks": [hook]}]}
+    (Path.home() / ".treadle").mkdir()
+    (Path.home() / ".treadle/settings.json").write_text(json.dumps({"hooks": hooks}))
+    async with ProviderServer([write("a", "1\n"), LAST]) as server:
+        assert (await run(server, "-p", "go", *FREELY)).code == 0
+    assert Path("a").read_text() == "1\nformatted\n"
+    ran = await run(None, "undo")
+    assert (ran.code, ran.out) == (0, "undid the file changes of turn 1 (go): removed a\n")
+
+
+# ------------------------------------------------------------------ partial redo
+
+
+async def test_after_a_partial_redo_the_advised_command_restores_the_agents_version(
+    session: Session,
+):
+    await session.turn("first", "echo agent > w.txt; echo agent > a.txt")
+    assert (await run(None, "undo", "--yes")).code == 0
+    Path("w.txt").write_text("mine\n")
+    ran = await run(None, "redo")
+    assert (ran.code, tree()) == (exit_codes.ERROR, {"a.txt": "agent\n", "w.txt": "mine\n"})
+    assert "not restored: w.txt (you changed it since)" in ran.err
+    assert "to restore such a file, too: `treadle redo --include PATH`" in ran.err
+    ran = await run(None, "redo")
+    assert ran.code == exit_codes.ERROR
+    left = "nothing left to redo but files that you changed: w.txt"
+    assert f"{left}; `treadle redo --include PATH` restores one" in ran.err
+    assert (await run(None, "redo", "--include", "w.txt")).code == 0
+    assert tree() == {"a.txt": "agent\n", "w.txt": "agent\n"}
+    assert (await run(None, "redo", "--include", "w.txt")).err.endswith("nothing to redo\n")
+    assert (await run(None, "undo", "--yes")).code == 0
+    assert tree() == {}
+
+
+async def test_a_partial_redo_does_not_stand_before_earlier_ones(session: Session):
+    for number in (1, 2):
+        await session.turn(f"Make {number}", f"echo agent > f{number}; echo agent > g{number}")
+    for _ in (2, 1):
+        await run(None, "undo", "--yes")
+    Path("f1").write_text("mine\n")
+    assert (await run(None, "redo")).code == exit_codes.ERROR  # turn 1, without f1
+    ran = await run(None, "redo")
+    assert (ran.code, "turn 2" in ran.out) == (0, True)
+    assert (await run(None, "redo", "--include", "f1")).code == 0
+    assert set(tree().values()) == {"agent\n"}
+
+
+# ------------------------------------------------------------------ help
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ def test_files_are_undone_redone_and_rewound_from_checkpoints(
     with_sessions: None, command: Command
 ):
     session, file = SESSIONS["undone and redone"], Path("undone.txt")
-    assert command("sessions", "undo", session).code == 0
+    assert command("sessions", "undo", session, "--yes").code == 0
     assert not file.exists()
     assert command("sessions", "redo", session).code == 0
     assert file.read_text() == "to be undone\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.workspace.checkpoints import Checkpoints
+from treadle.workspace.checkpoints import Checkpoints, Span
 
 NAMES = ["a", "b", "c", "d/e", "d/f", "g", "g/h"]
 State = dict[str, str]
@@ -72,13 +72,13 @@ async def test_only_the_agents_changes_go_back_and_redo_brings_everything_back(
 ) -> None:
     chance = random.Random(seed)
     change_some(root, chance, "user")
-    spans: list[tuple[str, str, bool]] = []
+    spans: list[Span] = []
     states: list[tuple[str, State]] = [("user", look(root))]
     for _ in range(chance.randint(1, 4)):
         before = (await kept.take()).tree
         change_some(root, chance, "agent")
         states.append(("agent", look(root)))
-        spans.append((before, (await kept.take()).tree, False))
+        spans.append(Span(before, (await kept.take()).tree))
         change_some(root, chance, "user")
         states.append(("user", look(root)))
     now = look(root)
@@ -93,7 +93,7 @@ async def test_only_the_agents_changes_go_back_and_redo_brings_everything_back(
     assert look(root) == wanted, f"seed {seed}"
     assert {change.path for change in plan.by("both")} == both
     assert done.skipped == ()
-    back = await kept.plan([(plan.current, goal.tree, False)])
+    back = await kept.plan([Span(plan.current, goal.tree)])
     again = await kept.make_goal(back)
     assert (await kept.apply(back.current, again.tree)).skipped == ()
     assert look(root) == now
@@ -106,7 +106,7 @@ async def test_a_file_of_the_user_in_place_of_a_folder_stays(root: Path, kept: C
     shutil.rmtree(root / "d")
     after = (await kept.take()).tree
     (root / "d").write_text("mine")
-    plan = await kept.plan([(before, after, False)])
+    plan = await kept.plan([Span(before, after)])
     goal = await kept.make_goal(plan)
     await kept.apply(plan.current, goal.tree)
     assert look(root) == {"d": "mine"}

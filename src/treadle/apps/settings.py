@@ -74,7 +74,13 @@ SETTINGS: tuple[Setting, ...] = (
         "smaller",
     ),
     Setting("max_turns", "integer", "limit of tool rounds per turn", (), "smaller"),
-    Setting("max_cost", "number", "limit of the cost of a session, in USD", (), "smaller"),
+    Setting(
+        "max_cost",
+        "number",
+        "limit of the cost of a session, in USD (the default is only for -p)",
+        (),
+        "smaller",
+    ),
     Setting("max_time", "seconds", "limit of the time of a turn (90, 5m, 2h)", (), "smaller"),
     Setting("max_tokens", "integer", "limit of the tokens of a session", (), "smaller"),
     Setting("goal_attempts", "integer", "how often the --until command may fail", (), "smaller"),
@@ -265,8 +271,15 @@ def parse_setting(name: str, values: list[str]) -> object:
         raise ConfigError(f"{name} is a table; edit {treadle_home() / 'config.toml'} instead")
     if setting.kind != "list" and len(values) != 1:
         raise ConfigError(f"{name} takes one value; quote a value that has spaces")
+    if not any(value.strip() for value in values):
+        raise ConfigError(f"{name} needs a value; `treadle config {name} --unset` removes it")
     value: object = values if setting.kind == "list" else values[0]
     return _validate(setting, value, "", by_flag=False)
+
+
+def find_missing_folders(settings: Settings, folder: Path) -> list[str]:
+    """The folders of `add_dir` that do not exist, seen from a folder."""
+    return [one for one in settings.add_dir if not Path(folder, one).expanduser().is_dir()]
 
 
 def _validate(setting: Setting, value: object, where: str, *, by_flag: bool) -> object:

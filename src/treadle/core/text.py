@@ -33,10 +33,11 @@ def format_count(number: int) -> str:
 
 
 def format_dollars(amount: float) -> str:
-    """`$1.20`, `$0.042`, `$0.0004`."""
+    """`$1.20`, `$0.01`, `$0.042`, `$0.0004`."""
     if amount == 0 or amount >= 0.1:
         return f"${amount:,.2f}"
-    return f"${amount:.3f}" if amount >= 0.001 else f"${amount:.4f}"
+    whole, _, decimals = f"{amount:.{3 if amount >= 0.001 else 4}f}".partition(".")
+    return f"${whole}.{decimals.rstrip('0'):0<2}"
 
 
 def format_bytes(count: float) -> str:

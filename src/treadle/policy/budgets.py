@@ -204,9 +204,9 @@ class _Reservations:
         sent = "nothing was sent" if is_first else "it was not sent"
         what = "the next request and a closing reply" if kept else "the next request"
         needs = describe(needed + kept)
-        more = "slightly more" if needs == left else "more"
-        needs = f"{what} may {self._verb} about {needs}, {more} than the {left} left of {limit}"
-        return f"{needs}{before}; {sent}; raise the limit"
+        about = "slightly more than" if needs == left else "about"
+        needs = f"{what} may {self._verb} {about} {needs}"
+        return f"{needs}, but the limit of {limit} leaves only {left}{before}; {sent}"
 
 
 class TokenBudget:

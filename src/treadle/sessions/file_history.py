@@ -17,20 +17,27 @@ class WorkSpan(msgspec.Struct, frozen=True):
     """The files before and after the work of a turn; `seq` is the first entry of the turn.
 
     If the program was killed, the end is the next state that is known, or "" for the current one.
+    `agent_files` are the files that only the agent can have changed.
     """
 
     seq: int
     before: str
     after: str = ""
     is_interrupted: bool = False
+    agent_files: frozenset[str] = frozenset()
 
 
 class PastRestore(msgspec.Struct, frozen=True):
-    """An undo or a rewind that a redo can take back, and the turns whose changes it took back."""
+    """An undo or a rewind that a redo can take back, and the turns whose changes it took back.
 
+    `is_leftover`: a redo took it back, but left files alone that the user had changed.
+    """
+
+    entry_seq: int
     restore: Restore
     tree_before: str
     turn_seqs: frozenset[int]
+    is_leftover: bool = False
 
 
 class FileHistory(msgspec.Struct, frozen=True):
@@ -61,12 +68,12 @@ def read_file_history(session_dir: Path) -> FileHistory:
                 seq = record.seq
             case Checkpoint(restore=None):
                 _add_checkpoint(spans, seq, entry)
-            case Checkpoint(restore=Restore(action="redo")):
-                del restores[-1:]
+            case Checkpoint(restore=Restore(action="redo") as redo):
+                _take_back(restores, redo)
             case Checkpoint(restore=Restore() as restore):
                 turns = {span.seq for span in spans if span.seq >= restore.seq}
                 covered = {restore.seq} if restore.action == "undo" else turns
-                restores.append(PastRestore(restore, entry.tree, frozenset(covered)))
+                restores.append(PastRestore(record.seq, restore, entry.tree, frozenset(covered)))
             case _:
                 pass
     if spans and not spans[-1].after:
@@ -80,8 +87,18 @@ def _add_checkpoint(spans: list[WorkSpan], seq: int, entry: Checkpoint) -> None:
     # Earlier versions do not say which side it is: the first of a turn is before it.
     if entry.side == "after" or (not entry.side and is_same_turn):
         if last is not None and is_same_turn:
-            spans[-1] = msgspec.structs.replace(last, after=entry.tree)
+            files = frozenset(entry.agent_files)
+            spans[-1] = msgspec.structs.replace(last, after=entry.tree, agent_files=files)
         return
     if last is not None and not last.after:
         spans[-1] = msgspec.structs.replace(last, after=entry.tree, is_interrupted=True)
     spans.append(WorkSpan(seq, entry.tree))
+
+
+def _take_back(restores: list[PastRestore], redo: Restore) -> None:
+    positions = [i for i, past in enumerate(restores) if redo.of in (0, past.entry_seq)]
+    if positions:
+        past = restores.pop(positions[-1])
+        if redo.is_partial:
+            left = msgspec.structs.replace(past, turn_seqs=frozenset(), is_leftover=True)
+            restores.insert(positions[-1], left)

@@ -17,7 +17,7 @@ from treadle.core.errors import SessionNotFound, StoreError
 from treadle.core.transcript.entries import ItemAdded, Suspended, TurnEnded, UsageRecorded
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
-from treadle.sessions.log.reader import list_segments, open_segment, read_header
+from treadle.sessions.log.reader import list_lineage, list_segments, open_segment, read_header
 from treadle.sessions.log.records import (
     ForkPoint,
     JournalHeader,
@@ -38,7 +38,8 @@ _SUMMARY_KINDS = {b"turn", b"usage", b"end", b"parked", b"item", b"rewind"}
 
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session. `state` is empty, open, done, unreadable, or the reason why the last turn
-    ended."""
+    ended. `turns` and `state` of a fork include what it has from its parent; its usage does
+    not."""
 
     id: str
     project: str
@@ -61,6 +62,11 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.project}/{self.id}"
 
     @property
+    def lacks_history(self) -> bool:
+        """Whether an earlier version did not count the turns that a fork has from its parent."""
+        return self.parent is not None and self.state == "empty"
+
+    @property
     def is_damaged(self) -> bool:
         """Whether lines of the log are unreadable or missing, or the last one is incomplete."""
         return self.has_lost_lines or self.read_position.offset < self.read_position.bytes
@@ -72,14 +78,18 @@ def summarize_session(
     """The summary of a log; `previous` is an earlier one, which saves reading it all again."""
     files = list_segments(session_dir)
     status = files[-1].stat()
-    if previous is None or not previous.read_position.is_valid(len(files), status):
+    is_current = previous is not None and previous.read_position.is_valid(len(files), status)
+    if previous is None or not is_current or previous.lacks_history:
         found = read_header(session_dir)
         header = found or JournalHeader(0, session_dir.name, 0.0)
+        inherited = _read_inherited(session_dir)
         previous = SessionSummary(
             session_dir.name,
             project or session_dir.parent.name,
             header.folder,
             created=header.created,
+            turns=inherited.turns,
+            state=inherited.state,
             entries=header.parent.seq if header.parent is not None else 0,
             parent=header.parent,
             format=header.format,
@@ -93,11 +103,27 @@ def summarize_session(
     return builder.build(max(previous.updated, status.st_mtime_ns / 1e9), position)
 
 
-class _SummaryBuilder:
-    """Updates a summary line by line."""
+def _read_inherited(session_dir: Path) -> SessionSummary:
+    """The parts of the logs of its parents that a fork has."""
+    summary = SessionSummary("", "")
+    try:
+        parents = list_lineage(session_dir)[:-1]
+    except StoreError:
+        return summary  # a parent is missing; who opens the session is told
+    for parent_dir, last_seq in parents:
+        builder = _SummaryBuilder(summary, last_seq)
+        for path in list_segments(parent_dir):
+            builder.read_file(path, 0)
+        summary = builder.build(0.0, ReadPosition())
+    return summary
 
-    def __init__(self, previous: SessionSummary) -> None:
+
+class _SummaryBuilder:
+    """Updates a summary line by line, up to the entry `last_seq`."""
+
+    def __init__(self, previous: SessionSummary, last_seq: int | None = None) -> None:
         self._previous = previous
+        self._last_seq = last_seq
         self._title = previous.title
         self._turns = previous.turns
         self._entries = previous.entries
@@ -124,6 +150,8 @@ class _SummaryBuilder:
         head = _KIND_PATTERN.match(raw)
         if head is None or (seq := int(head[1])) <= self._entries:
             return  # a header, a new writer, or a line that a new file repeats after a failed sync
+        if self._last_seq is not None and seq > self._last_seq:
+            return
         self._has_lost_lines |= seq > self._entries + 1
         self._entries = seq
         if head[3] in _SUMMARY_KINDS:
@@ -189,6 +217,8 @@ class SessionIndex(LogCache[SessionSummary]):
         """The cached summary, if the log is one file and has not changed since."""
         summary = self.records.get(self.key(session_dir))
         if summary is None or not summary.read_position.is_current(1, status):
+            return None
+        if summary.lacks_history:
             return None
         return summary
 

@@ -129,6 +129,7 @@ async def running_app(
     flags: dict[str, object] | None = None,
     theme: str = "dark",
     clock: Callable[[], float] | None = None,
+    history_file: Path | None = None,
 ) -> AsyncIterator[RunningApp]:
     """The app in the current folder, which is trusted unless a test says otherwise."""
     folder = Path.cwd()
@@ -137,7 +138,8 @@ async def running_app(
     host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()
-    app = TerminalApp(host, TerminalOptions(resume=resume, theme=theme), clock or PatientClock())
+    options = TerminalOptions(resume=resume, theme=theme, history_file=history_file)
+    app = TerminalApp(host, options, clock or PatientClock())
     async with app.run_test(size=size) as pilot:
         running = RunningApp(app, pilot, folder)
         if trusted:

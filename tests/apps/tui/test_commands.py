@@ -157,6 +157,44 @@ async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypat
         await on.sees("nothing left to undo")
 
 
+async def test_undo_lists_and_asks_about_files_that_changed_while_a_command_ran(monkeypatch):
+    calls = [
+        ("write", {"file_path": "sure.txt", "content": "new\n"}),
+        ("bash", {"command": "echo 1 > made.txt; echo 1 > also.txt"}),
+    ]
+    flags: dict[str, object] = {"permission_mode": "bypass", "sandbox": "off"}
+    async with running_app(monkeypatch, scripted([Say(calls=calls), "done"]), flags=flags) as on:
+        await on.send("make it")
+        await on.sees("done")
+        await on.idle()
+        await on.send("/undo")
+        await on.sees("made.txt  (changed while the agent's command ran: yours or the agent's)")
+        await on.sees("Restore 3 files")
+        await on.press("n")
+        await on.until(lambda: not on.app.dialogs.is_open)
+        assert exists("made.txt")
+        await on.send("/undo")
+        await on.sees("Restore only what the agent surely changed")
+        await on.press("o")
+        await on.sees("undid the file changes of turn 1 (make it): removed sure.txt")
+        assert exists("made.txt")
+        await on.send("/redo")
+        await on.until(lambda: exists("sure.txt"))
+        await on.send("/undo")
+        await on.sees("Restore 3 files")
+        await on.press("y")
+        await on.until(lambda: not exists("made.txt"))
+        write_file("made.txt", "mine\n")
+        await on.send("/redo")
+        await on.sees("Restore also made.txt, which you changed")
+        await on.press("o")
+        await on.until(lambda: exists("sure.txt"))
+        await on.send("/redo")
+        await on.sees("nothing left to redo but files that you changed: made.txt; /redo PATH")
+        await on.send("/redo made.txt")
+        await on.until(lambda: read_file("made.txt") == "1\n")
+
+
 async def test_a_session_is_written_to_a_file(monkeypatch):
     async with running_app(monkeypatch, scripted(["The answer."])) as on:
         await on.send("a question")

@@ -1,5 +1,7 @@
 """Every key does what the help says it does."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
@@ -126,7 +128,7 @@ async def test_going_back_says_whose_changes_they_are_and_leaves_those_of_the_us
         write_file("own.txt", "mine\n")
         await on.press("escape", "escape")
         await on.sees("- b.txt  (you changed it, too: left alone)")
-        await on.sees("+ own.txt  (yours: left alone)")
+        await on.sees("  own.txt  (you added it: left alone)")
         await on.press("enter")
         await on.sees("Conversation and files, also b.txt")
         await on.press("b")
@@ -236,6 +238,21 @@ async def test_up_takes_the_last_queued_message_back_to_edit_it(monkeypatch):
         await on.sees("End.")
         texts = [item.text for item in model.requests[-1].transcript[-2:]]
         assert texts == ["first", "second!"]
+
+
+async def test_the_list_of_queued_messages_closes_when_the_queue_changes(monkeypatch):
+    pause = Pause()
+    model = scripted([[Say("x", calls=[("ls", {})]), pause], "End."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("later")
+        await on.send("/queue")
+        await on.sees("Queued messages")
+        await on.press("ctrl+c")
+        await on.until(lambda: not on.app.dialogs.is_open, "the end of the list")
+        await on.sees("the queue has changed, so its list was closed")
+        assert on.app.prompt.text == "later"
 
 
 async def test_a_queued_message_can_be_removed(monkeypatch):
@@ -472,6 +489,22 @@ async def test_a_long_paste_is_shown_as_a_placeholder(monkeypatch):
         await on.press("enter")
         await on.sees("ok")
         assert model.requests[0].transcript[0].text == text
+
+
+async def test_a_cleared_prompt_with_a_long_paste_comes_back_whole_in_the_next_session(monkeypatch):
+    text = "".join(f"line {number}\n" for number in range(300))
+    history = Path.cwd() / "history.jsonl"
+    async with running_app(monkeypatch, scripted(["ok"]), history_file=history) as on:
+        on.app.prompt.insert(on.app.prompt.attachments.add_paste(text))
+        await on.sees("[paste 1: 300 lines]")
+        await on.press("escape")
+    model = scripted(["ok"])
+    async with running_app(monkeypatch, model, history_file=history) as on:
+        await on.press("up")
+        await on.until(lambda: on.app.prompt.text.startswith("line 0\nline 1\n"))
+        await on.press("enter")
+        await on.sees("ok")
+        assert model.requests[0].transcript[0].text.strip() == text.strip()
 
 
 async def test_ctrl_o_opens_the_last_call(monkeypatch):

@@ -40,7 +40,7 @@ def test_a_short_paste_is_itself_and_a_long_one_a_mark():
     assert attachments.add_paste("two\r\nlines") == "two\nlines"
     long = "x\n" * 50
     mark = attachments.add_paste(long)
-    assert mark == "[paste 1: 51 lines]"
+    assert mark == "[paste 1: 50 lines]"
     assert attachments.expand_pastes(f"see {mark} there") == f"see {long} there"
     assert attachments.expand_pastes("[paste 9: made up]") == "[paste 9: made up]"
 

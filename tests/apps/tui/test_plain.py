@@ -3,15 +3,18 @@
 import asyncio
 import os
 import pty
+import select
 import signal
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from tests.apps.tui.events import after
 from tests.apps.tui.harness import exists, write_file
-from tests.apps.tui.tmux import PROGRAM
+from tests.apps.tui.tmux import PATIENCE, PROGRAM
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.local_host import LocalHost
 from treadle.apps.tui.options import TerminalOptions
@@ -19,6 +22,7 @@ from treadle.apps.tui.plain import PlainFrontend
 from treadle.apps.tui.state.view_state import ViewState, close_stream
 from treadle.core.events import TextDelta
 from treadle.testing.provider.answers import ProviderFault
+from treadle.testing.provider.http import ReceivedRequest
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
@@ -55,13 +59,19 @@ class PlainTerminal:
         os.close(self.slave)
 
     def type(self, line: str) -> None:
-        os.write(self.master, line.encode() + b"\n")
+        self.type_keys(line + "\n")
+
+    def type_keys(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
 
     async def sees(self, text: str) -> str:
         while text not in self.shown:
-            data = await asyncio.to_thread(os.read, self.master, 65_536)
-            self.shown += data.decode().replace("\r", "")
+            await asyncio.to_thread(self.read)
         return self.shown
+
+    def read(self) -> None:
+        assert select.select([self.master], [], [], PATIENCE)[0], self.shown
+        self.shown += os.read(self.master, 65_536).decode().replace("\r", "")
 
     async def close(self) -> None:
         self.process.kill()
@@ -250,4 +260,63 @@ async def test_lines_typed_before_a_question_do_not_answer_it():
         on.type("y")
         await on.sees("Made.")
         assert b"stop it" in server.requests[-1].body
+        await on.close()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        ("a", "", "your message was sent; the question is still open\n"),
+        ("y", "", "your message was sent; the question is still open\n"),
+        ("oka", "y", "neither sent nor taken as an answer: okay\n"),
+        ("first ", "the tests", "your message was sent; the question is still open\n"),
+    ],
+)
+async def test_a_line_begun_before_an_approval_does_not_answer_it(before, after, outcome):
+    on = PlainTerminal()
+    written = asyncio.Event()
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if len(server.requests) > 1:
+            return FakeReply("Made.")
+        on.type_keys(before)
+        while f"make it\n{before}" not in on.shown:  # until the terminal has the keys
+            on.read()
+        written.set()
+        return MAKE
+
+    async with ProviderServer(reply, strict=False) as server:
+        await on.start(server)
+        await on.sees("1 to 4: ")
+        on.type("1")
+        await on.sees("[ask] > ")
+        on.type("make it")
+        await written.wait()
+        await on.sees(f"You began a message before this question: {before}\n")
+        await on.sees("Allow, 1 to 4: ")
+        on.type(after)
+        await on.sees(f"{outcome}Allow, 1 to 4: ")
+        assert not exists("made.txt")
+        assert not exists(".treadle/settings.local.json")
+        on.type("y")
+        await on.sees("Made.")
+        assert exists("made.txt")
+        is_sent = f'"{before}{after}"'.encode() in server.requests[-1].body
+        assert is_sent == outcome.startswith("your message")
+        await on.close()
+
+
+async def test_a_line_begun_before_the_trust_question_is_sent_as_a_message_later():
+    on = PlainTerminal()
+    on.type_keys("1")
+    async with ProviderServer([FakeReply("Yes?")], strict=False) as server:
+        await on.start(server)
+        await on.sees("1 to 4: ")
+        on.shown = ""
+        on.type(" and 2")
+        await on.sees("1 to 4: ")
+        assert not exists(str(Path.home() / ".treadle" / "trust.json"))
+        on.type("1")
+        await on.sees("Yes?")
+        assert b'"1 and 2"' in server.requests[-1].body
         await on.close()

@@ -68,6 +68,7 @@ async def test_the_first_half_second_of_an_approval_belongs_to_the_prompt(monkey
         assert on.app.prompt.text == key
         assert is_open(on)
         await on.sees("your message is not sent: enter sends it, esc clears it")
+        await on.until(lambda: "esc stops the turn" not in on.screen(), "one meaning of esc")
 
 
 async def test_enter_is_no_yes_in_the_first_half_second(monkeypatch):
@@ -214,6 +215,7 @@ async def test_browsing_the_transcript_answers_nothing(monkeypatch):
         await on.press("up", "enter", "n")
         assert is_open(on)
         await on.sees("esc returns to the question")
+        await on.until(lambda: "esc stops the turn" not in on.screen(), "one meaning of esc")
         await on.press("escape")
         await on.pass_time(1)
         await on.press("y")

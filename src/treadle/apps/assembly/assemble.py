@@ -41,7 +41,7 @@ from treadle.apps.assembly.sessions import (
     make_output_saver,
     open_session,
 )
-from treadle.apps.settings import Settings, treadle_home
+from treadle.apps.settings import Settings, find_missing_folders, treadle_home
 from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.context.compaction import Compactor
 from treadle.context.prompt import SystemPrompt
@@ -427,7 +427,7 @@ def _wrap_policy(policy: LazyPolicy, store: Store, *, suspend: bool) -> Policy:
 def _check_added_folders(settings: Settings, folder: Path) -> list[str]:
     """Notes on folders that do not exist; one that the command line names is an error."""
     origin = settings.origin("add_dir")
-    missing = [one for one in settings.add_dir if not Path(folder, one).expanduser().is_dir()]
+    missing = find_missing_folders(settings, folder)
     if missing and origin.startswith("--"):
         raise ConfigError(f"{origin}: there is no folder {missing[0]}")
     return [f"{origin}: there is no folder {one}" for one in missing]

@@ -1,7 +1,9 @@
 """Records the files before and after each turn that changes some, for undo and rewind.
 
 The first checkpoint is taken before the first call that may change files, the second when the turn
-ends, without what the user changed while the model was asked. A turn that only reads costs nothing.
+ends, without what the user changed while the model was asked. It names the files that only the file
+tools changed: of the others, changed while a command ran, some may be the user's. A turn that only
+reads costs nothing.
 Calls of subagents belong to the turn of their parent.
 Uses workspace/checkpoints, which stores the files.
 """
@@ -9,6 +11,7 @@ Uses workspace/checkpoints, which stores the files.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,6 +22,7 @@ from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.tool import Access
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -56,7 +60,8 @@ class TurnCheckpoints(BaseObserver):
         self._is_warned = False
         self._lock = asyncio.Lock()
         self._idle_times = IdleTimes()
-        self.hook = _BeforeEffect(self._record_once)
+        self._tool_writes = ToolWrites(folder)
+        self.hook = _EffectHook(self._record_once, self._tool_writes)
 
     async def _record_once(self) -> None:
         """Record the files as they are before the first effect of the turn."""
@@ -66,13 +71,14 @@ class TurnCheckpoints(BaseObserver):
             if self._recorded_turn_id != self._turn_id:
                 await self._recorder.get().record(self._turn_id, "before")
                 self._recorded_turn_id = self._turn_id
+                self._tool_writes.begin()
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         is_ours = context.session_id == self._store.session_id
         if is_ours and self._recorded_turn_id == context.turn_id:
             self._idle_times.end_period()  # a request that was interrupted
-            periods = self._idle_times.periods
-            await self._recorder.get().record(context.turn_id, "after", periods)
+            periods, files = self._idle_times.periods, self._tool_writes.list_unchanged()
+            await self._recorder.get().record(context.turn_id, "after", periods, files)
         return None
 
     def on_event(self, event: Event) -> None:
@@ -129,12 +135,77 @@ class IdleTimes(BaseObserver):
             self.periods.append((since, until))
 
 
-class _BeforeEffect:
-    points: frozenset[HookPoint] = frozenset({"before_effect"})
+class ToolWrites:
+    """The files that tools of the agent wrote in a turn, as these tools left them.
+
+    A tool that names the file that it writes is the only one to change it; while a command runs,
+    the user may change files, too.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], int] = time.time_ns) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._since = 0
+        self._written: dict[str, _FileStamp] = {}
+        self._changed_by_others: set[str] = set()
+
+    def begin(self) -> None:
+        self._since = self._clock()
+        self._written.clear()
+        self._changed_by_others.clear()
+
+    def before_call(self, access: Access) -> None:
+        for path in self._list_paths(access):
+            stamp = _read_stamp(path)
+            is_changed = stamp is not None and stamp[0] > self._since
+            if stamp != self._written[path] if path in self._written else is_changed:
+                self._changed_by_others.add(path)
+
+    def after_call(self, access: Access) -> None:
+        for path in self._list_paths(access):
+            self._written[path] = _read_stamp(path)
+
+    def list_unchanged(self) -> list[str]:
+        """The paths of the files that are as the tools left them, from the folder."""
+        return [
+            os.path.relpath(path, self._folder)
+            for path, stamp in sorted(self._written.items())
+            if path not in self._changed_by_others and _read_stamp(path) == stamp
+        ]
+
+    def _list_paths(self, access: Access) -> list[str]:
+        if access.command is not None:
+            return []
+        base = Path(access.cwd or self._folder)
+        named = (file.path for file in access.files if file.mode == "write")
+        paths = (os.path.realpath(base / Path(path).expanduser()) for path in named)
+        return [path for path in paths if Path(path).is_relative_to(self._folder)]
+
+
+# The time of the last change, the size and the inode; None if there is no file.
+_FileStamp = tuple[int, int, int] | None
+
+
+def _read_stamp(path: str) -> _FileStamp:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_ctime_ns, status.st_size, status.st_ino
+
+
+class _EffectHook:
+    points: frozenset[HookPoint] = frozenset({"before_effect", "post_tool_use"})
     timeout: float | None = None  # a large folder takes its time
 
-    def __init__(self, record: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, record: Callable[[], Awaitable[None]], writes: ToolWrites) -> None:
         self._record = record
+        self._writes = writes
 
     async def run(self, hook_input: HookInput) -> None:
-        await self._record()
+        access = hook_input.data["access"]
+        if hook_input.point == "post_tool_use":
+            self._writes.after_call(access)
+        else:
+            await self._record()
+            self._writes.before_call(access)

@@ -5,13 +5,27 @@ Loaded only then. Used by headless.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from treadle.apps.assembly.suspend import TurnSuspended
 from treadle.apps.cli import exit_codes
 from treadle.apps.cli.output import RunReport
+from treadle.apps.settings import Settings
+
+# The options that limit a session, with a word for their value.
+_LIMITS = {"max_cost": "USD", "max_tokens": "N", "max_time": "TIME"}
 
 
-def explain_exit(report: RunReport, suspended: TurnSuspended | None) -> str:
-    resume = f"; to continue: treadle -p --resume {report.session_id}" if report.session_id else ""
+def explain_exit(
+    report: RunReport,
+    suspended: TurnSuspended | None,
+    settings: Settings,
+    flags: Mapping[str, object],
+) -> str:
+    """`flags` are the settings of the command line: those that limit a session are not stored."""
+    given = "".join(f" {_format_flag(name)} {flags[name]}" for name in _LIMITS if name in flags)
+    command = f"treadle -p --resume {report.session_id}"
+    resume = f"; to continue: {command}{given}" if report.session_id else ""
     match report.exit_code:
         case exit_codes.APPROVAL_NEEDED:
             calls = ", ".join(dict.fromkeys(report.denied))
@@ -23,9 +37,25 @@ def explain_exit(report: RunReport, suspended: TurnSuspended | None) -> str:
 
             reason = suspended.reason if suspended is not None else ""
             return f"suspended: {report.detail}; {format_resume_hint(report.session_id, reason)}"
-        case exit_codes.MAX_TURNS | exit_codes.BUDGET_EXCEEDED | exit_codes.GOAL_NOT_MET:
-            return f"{report.reason}: {report.detail}{resume}"
+        case exit_codes.BUDGET_EXCEEDED:
+            higher = _format_higher_limits(settings)
+            resume = f"; to continue with a higher limit: {command}{higher}"
+            return f"stopped: {report.detail}{resume if report.session_id else ''}"
+        case exit_codes.MAX_TURNS:
+            return f"stopped: {report.detail}{resume}"
+        case exit_codes.GOAL_NOT_MET:
+            return f"the goal is not met: {report.detail}{resume}"
         case exit_codes.ABORTED | exit_codes.TERMINATED:
             return f"interrupted{resume}"
         case _:
             return report.error or report.detail
+
+
+def _format_higher_limits(settings: Settings) -> str:
+    """The options for the limits that are set, or for the limit that applies by default."""
+    names = [name for name in _LIMITS if settings.origin(name) != "default"] or ["max_cost"]
+    return "".join(f" {_format_flag(name)} {_LIMITS[name]}" for name in names)
+
+
+def _format_flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -401,7 +401,9 @@ class HeadlessRun:
         if report.exit_code != exit_codes.SUCCESS and not self._is_end_told:
             from treadle.apps.cli.exit_messages import explain_exit
 
-            print_error(f"treadle: {explain_exit(report, self._suspended)}")
+            flags = self._command_line.settings()
+            message = explain_exit(report, self._suspended, self._settings, flags)
+            print_error(f"treadle: {message}")
         if self._progress is not None:
             self._progress.print_line(
                 f"{format_usage(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"

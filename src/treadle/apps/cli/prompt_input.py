@@ -22,6 +22,12 @@ from treadle.core.transcript.content import Text, UserContent
 
 STDIN_WAIT_SECONDS = 0.5  # for the first byte, if there is also a prompt
 MAX_STDIN_BYTES = 64 << 20
+# Of files that people mention; not the words of decorators, such as `.get` and `.route`.
+_FILE_SUFFIXES = """
+    .bash .c .cc .cfg .cpp .cs .css .csv .diff .env .gif .go .h .hpp .html .ini .ipynb .java .jpeg
+    .jpg .js .json .jsonl .jsx .kt .lock .log .lua .md .patch .pdf .php .pl .png .py .pyi .rb .rs
+    .rst .scss .sh .sql .svg .swift .tex .toml .ts .tsv .tsx .txt .vue .webp .xml .yaml .yml .zsh
+"""
 
 
 def read_prompt(
@@ -61,9 +67,12 @@ def read_prompt(
 
 
 def _describe_missing(name: str, folder: Path) -> str:
-    """A mention without a file may be any word (`@property`); one with a slash is a path."""
-    is_path = "/" in name and not name.startswith("/") and not (folder / name).is_dir()
-    return f"@{name} is not attached: there is no such file" if is_path else ""
+    """A mention without a file may be any word (`@property`, `@app.route`); one with a slash or a
+    common suffix of files is a path."""
+    is_path = "/" in name or Path(name).suffix.lower() in _FILE_SUFFIXES.split()
+    if not is_path or name.startswith("/") or (folder / name).is_dir():
+        return ""
+    return f"@{name} is not attached: there is no such file"
 
 
 def read_stdin(*, wait: bool) -> str:

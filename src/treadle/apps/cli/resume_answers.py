@@ -35,7 +35,7 @@ def format_resume_hint(session_id: str, reason: str) -> str:
     options = {
         "approval": " --approve, or --deny REASON",
         "question": " --answer TEXT",
-        "budget": ", with a higher limit",
+        "budget": " --max-cost USD, or the option of another limit",
     }
     return f"to continue: treadle resume {session_id}{options.get(reason, '')}"
 

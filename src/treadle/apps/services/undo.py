@@ -17,20 +17,37 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import StoreError, WorkspaceError
 from treadle.core.text import plural
 from treadle.core.transcript.entries import Checkpoint, NoticeShown, Restore
-from treadle.sessions.file_history import WorkSpan, read_file_history
+from treadle.sessions.file_history import PastRestore, WorkSpan, read_file_history
 from treadle.sessions.history import TurnInfo, fork, list_turns
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints import (
         Checkpoints,
+        RestoreChange,
         RestorePlan,
         RestoreResult,
     )
+    from treadle.workspace.checkpoints.restore_plan import Author
 
-_CHANGED_SINCE = "you changed it since"
+_RESTORABLE: tuple[Author, ...] = ("agent", "both", "command", "unknown")
+
+# Why a file is not restored unless the user agrees.
+_LEFT_ALONE: dict[str, str] = {
+    "both": "you changed it since",
+    "command": "it changed while the agent's command ran: it may be your change",
+    "unknown": "it changed after the program was killed: it may be your change",
+}
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 MAX_LISTED_PATHS = 20
+
+
+class NothingToRedo(StoreError):
+    """Only files are left to redo that the user changed."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = tuple(paths)
+        super().__init__(f"nothing left to redo but files that you changed: {_join_paths(paths)}")
 
 
 class PlannedRestore(msgspec.Struct, frozen=True):
@@ -40,6 +57,11 @@ class PlannedRestore(msgspec.Struct, frozen=True):
     seq: int
     turn: TurnInfo | None
     plan: RestorePlan
+    of: int = 0  # redo: the entry of the restore that it takes back
+
+    def list_doubtful(self) -> list[str]:
+        """The files that the agent or the user changed: they are restored if the user agrees."""
+        return [change.path for change in self.plan.by("command", "unknown")]
 
 
 # --- plan ----------------------------------------------------------------------------------
@@ -54,23 +76,43 @@ async def plan_undo(checkpoints: Checkpoints, session_dir: Path) -> PlannedResto
         if all(span.before == span.after for span in spans):
             continue
         plan = await _plan_spans(checkpoints, spans)
-        if plan is not None and (plan.by("agent", "both", "unknown") or plan.skipped):
+        if plan is not None and (plan.by(*_RESTORABLE) or plan.skipped):
             return PlannedRestore("undo", turn.seq, turn, plan)
     if not has_changes:
         raise StoreError(f"nothing to undo: session {session_dir.name} has no saved file changes")
     raise StoreError("nothing left to undo")
 
 
-async def plan_redo(checkpoints: Checkpoints, session_dir: Path) -> PlannedRestore:
-    """Redo of what the last undo or rewind took back."""
-    history = read_file_history(session_dir)
-    if not history.restores:
-        raise StoreError("nothing to redo")
-    past = history.restores[-1]
-    plan = await checkpoints.plan([(past.tree_before, past.restore.tree, False)])
+async def plan_redo(
+    checkpoints: Checkpoints, session_dir: Path, include: Collection[str] = ()
+) -> PlannedRestore:
+    """Redo of what the last undo or rewind took back.
+
+    An earlier redo may have left files alone that the user had changed: these are redone if
+    `include` names one of them.
+    """
+    left_alone: list[str] = []
+    for past in reversed(read_file_history(session_dir).restores):
+        planned = await _plan_redo_of(checkpoints, session_dir, past)
+        changed = [change.path for change in planned.plan.by("both")]
+        is_included = any(path in include for path in changed)
+        if not past.is_leftover or planned.plan.by("agent") or is_included:
+            return planned
+        left_alone += changed
+    if left_alone:
+        raise NothingToRedo(tuple(left_alone))
+    raise StoreError("nothing to redo")
+
+
+async def _plan_redo_of(
+    checkpoints: Checkpoints, session_dir: Path, past: PastRestore
+) -> PlannedRestore:
+    from treadle.workspace.checkpoints import Span
+
+    plan = await checkpoints.plan([Span(past.tree_before, past.restore.tree)])
     undone = [turn for turn in list_turns(session_dir) if turn.seq == past.restore.seq]
-    is_undo = past.restore.action == "undo"
-    return PlannedRestore("redo", past.restore.seq, undone[0] if undone and is_undo else None, plan)
+    turn = undone[0] if undone and past.restore.action == "undo" else None
+    return PlannedRestore("redo", past.restore.seq, turn, plan, past.entry_seq)
 
 
 async def plan_rewind(
@@ -84,7 +126,19 @@ async def plan_rewind(
 async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> RestorePlan | None:
     if not spans:
         return None
-    return await checkpoints.plan([(one.before, one.after, one.is_interrupted) for one in spans])
+    from treadle.workspace.checkpoints import Span
+
+    return await checkpoints.plan(
+        [
+            Span(
+                span.before,
+                span.after,
+                "unknown" if span.is_interrupted else "command",
+                span.agent_files,
+            )
+            for span in spans
+        ]
+    )
 
 
 # --- run -----------------------------------------------------------------------------------
@@ -93,26 +147,28 @@ async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> Re
 async def run_restore(
     checkpoints: Checkpoints, store: Store, planned: PlannedRestore, include: Collection[str] = ()
 ) -> RestoreResult:
-    """Restore the files as planned; `include` are files that the user changed, too."""
+    """Restore the files as planned; `include` are files that the user changed, too, or may have."""
     from treadle.workspace.checkpoints import RestoreResult, SkippedPath
 
     plan = planned.plan
     goal = await checkpoints.make_goal(plan, include)
-    skipped = [SkippedPath(path, _CHANGED_SINCE) for path in list_left_alone(plan, include)]
+    left_alone = list_left_alone(plan, include)
+    skipped = [SkippedPath(one.path, _LEFT_ALONE[one.author]) for one in left_alone]
     skipped += [*plan.skipped, *goal.skipped]
     restored = RestoreResult((), ())
     if goal.tree != plan.current or not skipped:
         # Durable before the first change, so that redo is possible whatever happens.
-        entry = Restore(planned.action, planned.seq, goal.tree)
+        is_partial = planned.action == "redo" and bool(skipped)
+        entry = Restore(planned.action, planned.seq, goal.tree, planned.of, is_partial)
         store.append(Checkpoint("", plan.current, restore=entry))
         await store.flush()
         restored = await checkpoints.apply(plan.current, goal.tree)
     return msgspec.structs.replace(restored, skipped=(*skipped, *restored.skipped))
 
 
-def list_left_alone(plan: RestorePlan, include: Collection[str]) -> list[str]:
-    """The files that the agent and then the user changed, and that are not restored."""
-    return [change.path for change in plan.by("both") if change.path not in include]
+def list_left_alone(plan: RestorePlan, include: Collection[str]) -> list[RestoreChange]:
+    """The files that the agent changed, and the user, too, or maybe: they are not restored."""
+    return [one for one in plan.by("both", "command", "unknown") if one.path not in include]
 
 
 def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
@@ -130,19 +186,26 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
 
 
 def describe_plan(plan: RestorePlan) -> list[str]:
-    """The files that would change, and those that would not, by whose changes they have."""
-    unknown = "changed after an interruption, by the agent or by you, will be restored:"
+    """The files that would change, and those that would not, by whose changes they have.
+
+    A sign says what would happen to a file; the user's own changes, which stay, have none.
+    """
+    command = "changed while the agent's command ran: yours or the agent's, will be restored:"
+    unknown = "changed after the program was killed: yours or the agent's, will be restored:"
     both = "changed by the agent and then by you, will be left alone (--include PATH restores one):"
     groups = (
         ("changed by the agent, will be restored:", plan.by("agent")),
+        (command, plan.by("command")),
         (unknown, plan.by("unknown")),
         (both, plan.by("both")),
-        ("changed by you or another program, will be left alone:", plan.by("user")),
     )
     lines = []
     for heading, changes in groups:
         if changes:
             lines += [heading, *(f"  {SIGNS[one.kind]} {one.path}" for one in changes)]
+    if others := plan.by("user"):
+        lines.append("changed by you or another program, will be left alone:")
+        lines += [f"  {one.path} ({one.kind})" for one in others]
     if plan.skipped:
         lines += ["cannot be restored:", *(f"  {one.path} ({one.reason})" for one in plan.skipped)]
     return lines
@@ -177,7 +240,7 @@ def list_skipped(restored: RestoreResult) -> list[str]:
 
 
 def count_changes(plan: RestorePlan) -> str:
-    return plural(len(plan.by("agent", "unknown")), "file")
+    return plural(len(plan.by("agent", "command", "unknown")), "file")
 
 
 # --- fork ----------------------------------------------------------------------------------

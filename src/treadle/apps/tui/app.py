@@ -118,9 +118,7 @@ class TerminalApp(FullScreen):
         return True
 
     def _clear_prompt(self) -> None:
-        """Empty the prompt; the history keeps its text."""
-        self.prompt.prompt_history.add(self.prompt.text)
-        self.prompt.set_text("")
+        self.prompt.clear_text()
         self.update_dialog_focus()
 
     def action_stop(self) -> None:

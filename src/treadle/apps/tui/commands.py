@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -24,7 +24,7 @@ from treadle.apps.tui.state.blocks import strip_brackets
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.errors import TreadleError
 from treadle.core.text import format_age, format_dollars, plural, suggest
-from treadle.core.transcript.items import to_user_item
+from treadle.core.transcript.items import UserItem, to_user_item
 from treadle.core.transcript.transcript import Transcript
 
 INIT_PROMPT = """\
@@ -134,11 +134,11 @@ async def _rewind(ui: Frontend, arguments: str) -> None:
 
 
 async def _undo(ui: Frontend, arguments: str) -> None:
-    ui.show_message(await ui.host.undo())
+    await ui.undo()
 
 
 async def _redo(ui: Frontend, arguments: str) -> None:
-    ui.show_message(await ui.host.redo())
+    await ui.redo(arguments.strip())
 
 
 async def _compact(ui: Frontend, arguments: str) -> None:
@@ -170,18 +170,30 @@ async def _queue(ui: Frontend, arguments: str) -> None:
     if not queued:
         ui.show_message("no message is queued")
         return
+    # The list is closed when it is out of date: a message was accepted, or taken back.
+    choosing = asyncio.ensure_future(_choose_queued(ui, queued))
+    changing = asyncio.ensure_future(ui.conversation.wait_for_queue_change())
+    try:
+        await asyncio.wait((choosing, changing), return_when=asyncio.FIRST_COMPLETED)
+        if not choosing.done():
+            ui.show_message("the queue has changed, so its list was closed")
+            return
+        chosen, action = choosing.result()
+    finally:
+        choosing.cancel()
+        changing.cancel()
+    if action and ui.conversation.withdraw(queued[chosen]) and action == "edit":
+        ui.edit_messages([queued[chosen]])
+
+
+async def _choose_queued(ui: Frontend, queued: Mapping[str, UserItem]) -> tuple[str, str]:
+    """The key of a queued message, and what to do with it: edit, remove, or "" for nothing."""
     options = [ChoiceOption(key, " ".join(item.text.split())) for key, item in queued.items()]
     chosen = await ui.choose("Queued messages", options)
     if chosen is None:
-        return
+        return "", ""
     edit, remove = ChoiceOption("edit", "Edit", key="e"), ChoiceOption("remove", "Remove", key="r")
-    action = await ui.choose("What to do with this message?", [edit, remove])
-    if action is None:
-        return
-    if not ui.conversation.withdraw(queued[chosen]):
-        ui.show_message("the model has this message already", "warning")
-    elif action == "edit":
-        ui.edit_messages([queued[chosen]])
+    return chosen, await ui.choose("What to do with this message?", [edit, remove]) or ""
 
 
 async def _quit(ui: Frontend, arguments: str) -> None:
@@ -391,7 +403,13 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("fork", "continue in a copy of this session", _fork, "sessions", False),
     SlashCommand("rewind", "rewind to before a message", _rewind, "rewind", False),
     SlashCommand("undo", "undo the file changes of the last turn", _undo, "files", False),
-    SlashCommand("redo", "redo what /undo undid", _redo, "files", False),
+    SlashCommand(
+        "redo",
+        "redo what /undo undid; PATH: also this file, which you changed",
+        _redo,
+        "files",
+        False,
+    ),
     SlashCommand("diff", "show the changes since the last commit", _diff),
     SlashCommand("todo", "show the todo list", _todo),
     SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),

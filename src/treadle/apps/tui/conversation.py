@@ -52,7 +52,8 @@ class Conversation:
         view = msgspec.structs.replace(build_view(driver.history), usage=driver.usage)
         self.view = set_queued_messages(view, _queued_items(driver))
         self.questions: list[PendingQuestion] = []
-        self._on_change = on_change
+        self._notify_frontend = on_change
+        self._changed = asyncio.Event()  # replaced at each change
         self._on_returned = on_returned
         self._input_ready = asyncio.Event()
         self._decision_made = asyncio.Event()
@@ -60,6 +61,11 @@ class Conversation:
         self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         driver.watch(self)
+
+    def _on_change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        self._notify_frontend()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -99,6 +105,12 @@ class Conversation:
     def list_queued(self) -> list[UserItem]:
         """The messages that wait for their place in the transcript."""
         return _queued_items(self.driver)
+
+    async def wait_for_queue_change(self) -> None:
+        """Return when a message is queued, taken back or accepted."""
+        queued = self.view.queued_messages
+        while self.view.queued_messages == queued:
+            await self._changed.wait()
 
     def withdraw(self, item: UserItem) -> bool:
         """Take back a queued message; False if it has been accepted already."""

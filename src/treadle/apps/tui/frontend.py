@@ -41,9 +41,32 @@ def rewind_scopes(changes: Sequence[FileChange]) -> tuple[ChoiceOption, ...]:
     both = [change.path for change in changes if change.author == "both"]
     if not both:
         return REWIND_SCOPES
-    more = f" and {len(both) - 3} more" if len(both) > 3 else ""
-    label = f"Conversation and files, also {', '.join(both[:3])}{more}"
+    label = f"Conversation and files, also {_name_some(both)}"
     return (*REWIND_SCOPES, ChoiceOption("all", label, key="a"))
+
+
+def restore_options(changes: Sequence[FileChange]) -> list[ChoiceOption]:
+    """Which files an undo or redo restores: values are authors, separated by spaces."""
+    authors = {change.author for change in changes}
+    both = [change.path for change in changes if change.author == "both"]
+    doubtful = [change for change in changes if change.is_doubtful]
+    options = []
+    if doubtful:
+        count = plural(len(doubtful) + sum(change.author == "agent" for change in changes), "file")
+        options.append(ChoiceOption("agent command unknown", f"Restore {count}", key="y"))
+    if "agent" in authors:
+        label = "Restore only what the agent surely changed" if doubtful else "Leave those alone"
+        options.append(ChoiceOption("agent", label, key="o"))
+    if both:
+        label = f"Restore also {_name_some(both)}, which you changed"
+        options.append(ChoiceOption("agent command unknown both", label, key="a"))
+    options.append(ChoiceOption("", "Change nothing", key="n"))
+    return options
+
+
+def _name_some(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{', '.join(paths[:3])}{more}"
 
 
 class Frontend:
@@ -132,9 +155,12 @@ class Frontend:
     ) -> str | None:
         return await self.choose("Rewind to before this message", options, filterable=True)
 
-    async def _choose_rewind_scope(self, title: str, changes: Sequence[FileChange]) -> str | None:
+    async def _choose_for_files(
+        self, title: str, changes: Sequence[FileChange], options: Sequence[ChoiceOption]
+    ) -> str | None:
+        """A choice below a list of files."""
         lines = [f"{change.sign} {change.path}{change.note}" for change in changes]
-        return await self.choose(title, rewind_scopes(changes), message="\n".join(lines))
+        return await self.choose(title, options, message="\n".join(lines))
 
     # --- sessions ------------------------------------------------------------------------
 
@@ -259,7 +285,31 @@ class Frontend:
             self._question_task = asyncio.get_running_loop().create_task(asking)
             self._track_task(self._question_task)
 
-    # --- rewind --------------------------------------------------------------------------
+    # --- undo, redo, rewind --------------------------------------------------------------
+
+    async def undo(self) -> None:
+        include = await self._choose_files("Undo", await self.host.preview_undo())
+        if include is not None:
+            self.show_message(await self.host.undo(include))
+
+    async def redo(self, path: str = "") -> None:
+        named = [path] if path else []
+        changes = await self.host.preview_redo(named)
+        unnamed = [change for change in changes if change.path != path]
+        include = await self._choose_files("Redo", unnamed)
+        if include is not None:
+            self.show_message(await self.host.redo([*named, *include]))
+
+    async def _choose_files(self, action: str, changes: Sequence[FileChange]) -> list[str] | None:
+        """The files to restore beside those that only the agent changed; asks if there may be
+        some. None: the user changed their mind."""
+        asked = [one for one in changes if one.is_doubtful or one.author == "both"]
+        if not asked:
+            return []
+        title = f"{action}: some of these changes are yours or may be yours"
+        chosen = await self._choose_for_files(title, changes, restore_options(changes))
+        authors = (chosen or "").split()
+        return [change.path for change in asked if change.author in authors] if authors else None
 
     async def rewind(self) -> None:
         turns = {turn.turn_id: turn for turn in reversed(self.host.list_turns())}
@@ -275,14 +325,15 @@ class Frontend:
         if chosen is None:
             return
         changes = await self._preview_rewind(turns[chosen])
-        restored = [change for change in changes if change.author in ("agent", "unknown")]
+        doubtful = [change.path for change in changes if change.is_doubtful]
+        restored = [change for change in changes if change.is_doubtful or change.author == "agent"]
         both = [change.path for change in changes if change.author == "both"]
         scope: str | None = "conversation"
         if restored or both:
             title = f"{plural(len(restored), 'file')} would change"
-            scope = await self._choose_rewind_scope(title, changes)
+            scope = await self._choose_for_files(title, changes, rewind_scopes(changes))
         if scope is not None:
-            included = both if scope == "all" else ()
+            included = [*doubtful, *both] if scope == "all" else doubtful
             await self._rewind_to(turns[chosen], with_files=scope in ("both", "all"), also=included)
 
     async def _rewind_to(self, turn: TurnLine, *, with_files: bool, also: Sequence[str]) -> None:

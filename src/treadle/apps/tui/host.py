@@ -43,26 +43,37 @@ class TurnLine(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What a rewind would do to a file, and who changed it.
+    """What an undo, a redo or a rewind would do to a file, and who changed it.
 
-    It leaves alone what the user changed: alone, or (`both`) after the agent unless included.
+    It leaves alone what the user changed: alone, or (`both`) after the agent unless included. The
+    agent or the user changed it: `command` (a command of the agent ran), `unknown` (the program was
+    killed).
     """
 
     path: str
     kind: Literal["added", "removed", "changed"]
-    author: Literal["agent", "both", "unknown", "user"] = "agent"
+    author: Literal["agent", "both", "command", "unknown", "user"] = "agent"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is the agent's change or the user's."""
+        return self.author in ("command", "unknown")
 
     @property
     def note(self) -> str:
         notes = {
             "both": "  (you changed it, too: left alone)",
-            "unknown": "  (changed after an interruption, by the agent or by you)",
-            "user": "  (yours: left alone)",
+            "command": "  (changed while the agent's command ran: yours or the agent's)",
+            "unknown": "  (changed after the program was killed: yours or the agent's)",
+            "user": f"  (you {self.kind} it: left alone)",
         }
         return notes.get(self.author, "")
 
     @property
     def sign(self) -> str:
+        """What would happen to the file; the user's own changes, which stay, have no sign."""
+        if self.author == "user":
+            return " "
         return {"added": "+", "removed": "-", "changed": "~"}[self.kind]
 
 
@@ -208,13 +219,19 @@ class Host(Protocol):
     ) -> tuple[Driver, str]:
         """The reopened session, and a message about the files that were restored.
 
-        `include` are files that are restored although the user changed them, too.
+        `include` are files that are restored although the user changed them, too, or may have.
         """
 
-    async def undo(self) -> str:
+    async def preview_undo(self) -> list[FileChange]:
+        """What `undo` would do to files."""
+
+    async def undo(self, include: Collection[str] = ()) -> str:
         """Undo the file changes of the last turn that is not undone; a message about it."""
 
-    async def redo(self) -> str:
+    async def preview_redo(self, include: Collection[str] = ()) -> list[FileChange]:
+        """What `redo` would do to files."""
+
+    async def redo(self, include: Collection[str] = ()) -> str:
         """Bring back what the last undo or rewind changed; a message about it."""
 
     # --- services

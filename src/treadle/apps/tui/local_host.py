@@ -245,7 +245,8 @@ class LocalHost:
         for one in self._library.list_summaries(folder=self.folder, limit=200):
             if one.turns:
                 state = self._library.describe_state(one)
-                lines.append(SessionLine(one.id, one.title, one.updated, one.turns, state))
+                title = one.title or (f"fork of {one.parent.session}" if one.parent else "")
+                lines.append(SessionLine(one.id, title, one.updated, one.turns, state))
         return lines
 
     def list_turns(self) -> list[TurnLine]:
@@ -283,8 +284,7 @@ class LocalHost:
 
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
         planned = await self._plan_rewind(turn_id)
-        changes = planned.plan.changes if planned is not None else ()
-        return [FileChange(change.path, change.kind, change.author) for change in changes]
+        return _list_file_changes(planned) if planned is not None else []
 
     async def rewind(
         self, turn_id: str, *, files: bool, include: Collection[str] = ()
@@ -302,25 +302,37 @@ class LocalHost:
             await journal.aclose()
         return await self.open(callbacks, resume=session), restored
 
-    async def undo(self) -> str:
-        await self._current_session.store.flush()
-        planned = await undo.plan_undo(self._require_checkpoints(), self._session_dir)
-        if planned.plan.by("unknown") and planned.turn is not None:
-            raise StoreError(
-                f"turn {planned.turn.number} was interrupted, so some of its changes may be yours; "
-                "use /rewind, which lists them"
-            )
-        return f"{undo.describe_action(planned)}: {_format_restored(await self._restore(planned))}"
+    async def preview_undo(self) -> list[FileChange]:
+        return _list_file_changes(await self._plan_undo())
 
-    async def redo(self) -> str:
+    async def undo(self, include: Collection[str] = ()) -> str:
+        return await self._restore_and_describe(await self._plan_undo(), include)
+
+    async def preview_redo(self, include: Collection[str] = ()) -> list[FileChange]:
+        return _list_file_changes(await self._plan_redo(include))
+
+    async def redo(self, include: Collection[str] = ()) -> str:
+        return await self._restore_and_describe(await self._plan_redo(include), include)
+
+    async def _plan_undo(self) -> PlannedRestore:
         await self._current_session.store.flush()
-        planned = await undo.plan_redo(self._require_checkpoints(), self._session_dir)
-        return f"{undo.describe_action(planned)}: {_format_restored(await self._restore(planned))}"
+        return await undo.plan_undo(self._require_checkpoints(), self._session_dir)
+
+    async def _plan_redo(self, include: Collection[str]) -> PlannedRestore:
+        await self._current_session.store.flush()
+        try:
+            return await undo.plan_redo(self._require_checkpoints(), self._session_dir, include)
+        except undo.NothingToRedo as error:
+            raise StoreError(f"{error}; /redo PATH restores one") from error
 
     async def _plan_rewind(self, turn_id: str) -> PlannedRestore | None:
         await self._current_session.store.flush()
         turn = history.find_turn(self._session_dir, turn_id)
         return await undo.plan_rewind(self._require_checkpoints(), self._session_dir, turn)
+
+    async def _restore_and_describe(self, planned: PlannedRestore, include: Collection[str]) -> str:
+        restored = _format_restored(await self._restore(planned, include))
+        return f"{undo.describe_action(planned)}: {restored}"
 
     async def _restore(
         self, planned: PlannedRestore, include: Collection[str] = ()
@@ -379,6 +391,10 @@ class LocalHost:
             text = export.render_markdown(summary, export.read_blocks(session_dir))
         target.write_text(text, encoding="utf-8")
         return target
+
+
+def _list_file_changes(planned: PlannedRestore) -> list[FileChange]:
+    return [FileChange(change.path, change.kind, change.author) for change in planned.plan.changes]
 
 
 def _format_restored(restored: RestoreResult) -> str:

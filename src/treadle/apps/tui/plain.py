@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import sys
+import termios
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TextIO
@@ -63,6 +64,7 @@ class PlainFrontend(Frontend):
         self._is_started = False
         self._has_prompt = False  # the last line of the output is the prompt
         self._early_lines: list[str] = []  # typed before the first question: messages
+        self._draft = ""  # the line that was being typed when the question was asked
         self._typed_messages: list[str] = []  # the terminal shows them already
         self._closing: asyncio.Event = asyncio.Event()
         self._exit_code = 0
@@ -301,21 +303,46 @@ class PlainFrontend(Frontend):
     async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
         return await self._ask_line(f"{prompt}\n> ", by_user)
 
-    async def _ask_line(self, prompt: str, by_user: bool) -> str | None:
-        if self._is_tty and not by_user:
-            self._take_early_lines()
-        self._write(replace_controls(prompt))
-        self._line_future = asyncio.get_running_loop().create_future()
-        self._process_lines()
-        try:
-            return await self._line_future
-        finally:
-            self._line_future = None
+    async def _ask_line(
+        self, prompt: str, by_user: bool, is_answer: Callable[[str], bool] = lambda line: False
+    ) -> str | None:
+        while True:
+            if self._is_tty and not by_user:
+                self._take_early_lines()
+            self._write(replace_controls(self._describe_draft() + prompt))
+            self._line_future = asyncio.get_running_loop().create_future()
+            self._process_lines()
+            try:
+                line = await self._line_future
+            finally:
+                self._line_future = None
+            draft, self._draft = self._draft, ""
+            if line is None or not draft:
+                return line
+            self._take_begun_line(line, is_answer(line.removeprefix(draft)))
+
+    def _describe_draft(self) -> str:
+        if not self._draft:
+            return ""
+        return (
+            f"You began a message before this question: {self._draft}\n"
+            "The next line that you type continues it and does not answer the question.\n"
+        )
+
+    def _take_begun_line(self, line: str, may_be_answer: bool) -> None:
+        """A line that was begun before the question never answers it."""
+        if may_be_answer:
+            self.show_message(f"neither sent nor taken as an answer: {line}")
+        elif self._conversation is None:
+            self._early_lines.append(line)
+        else:
+            self._send_line(line)
+            self.show_message("your message was sent; the question is still open")
 
     def _take_early_lines(self) -> None:
         """Lines that were typed before the question was there are messages, not answers."""
         assert self._reader is not None, "questions are asked while it runs"
-        self._reader.read_available()
+        self._draft = self._reader.read_available()
         early = [line for line in self._unread_lines if line is not None and line.strip()]
         if any(line is None for line in self._unread_lines):
             return  # the end of input: these lines are all that will come
@@ -343,16 +370,16 @@ class PlainFrontend(Frontend):
             key = f" [{option.key}]" if option.key else ""
             self._write(replace_controls(f"  {number} {option.label}{description}{key}\n"))
         separator = "" if title.endswith("?") else ","
+        prompt = f"{title}{separator} 1 to {len(options)}: "
         while True:
-            line = await self._ask_line(f"{title}{separator} 1 to {len(options)}: ", by_user)
-            answer = (line or "").strip().lower()
-            if not answer:
+            line = await self._ask_line(
+                prompt, by_user, lambda line: _find_option(options, line) is not None
+            )
+            if not (line or "").strip():
                 return None
-            if answer.isdigit() and 1 <= int(answer) <= len(options):
-                return options[int(answer) - 1].value
-            for option in options:
-                if answer in (option.key, option.value.lower(), option.label.lower()):
-                    return option.value
+            chosen = _find_option(options, line or "")
+            if chosen is not None:
+                return chosen.value
             self._take_other_line(line or "", len(options))
 
     def _take_other_line(self, line: str, count: int) -> None:
@@ -362,6 +389,17 @@ class PlainFrontend(Frontend):
             self.show_message("your message was sent; the question is still open")
         else:
             self.show_message(f"answer with a number from 1 to {count}")
+
+
+def _find_option(options: Sequence[ChoiceOption], line: str) -> ChoiceOption | None:
+    """The option that a line names: by its number, key, value or label."""
+    answer = line.strip().lower()
+    if answer.isdigit() and 1 <= int(answer) <= len(options):
+        return options[int(answer) - 1]
+    for option in options:
+        if answer and answer in (option.key, option.value.lower(), option.label.lower()):
+            return option
+    return None
 
 
 class _LineReader:
@@ -379,10 +417,31 @@ class _LineReader:
             while not self._is_closed:
                 self._read()
 
-    def read_available(self) -> None:
-        """Read what was typed already."""
+    def read_available(self) -> str:
+        """Read what was typed already; returns the beginning of a line that is not finished."""
+        self._read_waiting()
+        if not self._is_closed and not _is_in_background():
+            self._read_unfinished_line()
+        return self._buffer.decode(errors="replace")
+
+    def _read_waiting(self) -> None:
         while not self._is_closed and select.select([0], [], [], 0)[0]:
             self._read()
+
+    def _read_unfinished_line(self) -> None:
+        """The terminal holds a line until it is finished, unless it is asked for single keys."""
+        try:
+            attributes = termios.tcgetattr(0)
+            keys = [*attributes[:6], [*attributes[6]]]
+            keys[3] &= ~termios.ICANON
+            keys[6][termios.VMIN], keys[6][termios.VTIME] = 1, 0
+            termios.tcsetattr(0, termios.TCSANOW, keys)
+        except termios.error:
+            return  # not a terminal any more
+        try:
+            self._read_waiting()
+        finally:
+            termios.tcsetattr(0, termios.TCSANOW, attributes)
 
     def _read(self) -> None:
         try:
@@ -406,3 +465,11 @@ class _LineReader:
             self._loop.remove_reader(0)
         except (OSError, ValueError):
             pass
+
+
+def _is_in_background() -> bool:
+    """Whether the terminal would stop this process for a change of its settings."""
+    try:
+        return os.tcgetpgrp(0) != os.getpgrp()
+    except OSError:
+        return False  # a terminal of another session stops no process of this one

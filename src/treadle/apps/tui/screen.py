@@ -21,7 +21,7 @@ from textual.widgets import Static
 
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.frontend import Frontend, rewind_scopes
+from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import FileChange, Host, TurnLine
 from treadle.apps.tui.input import completion
 from treadle.apps.tui.input.key_guard import KeyGuard
@@ -267,7 +267,8 @@ class FullScreen(Frontend, App[int]):
         self.query_one("#dialog-hint", LinesWidget).set_lines(lines)
         if isinstance(dialog, Choices):
             prompt_rows = self.prompt.wrapped_document.height if draft or is_typing else 0
-            dialog.set_waiting(is_browsing or not is_ready, len(lines) + prompt_rows)
+            is_waiting, rows = is_browsing or not is_ready, len(lines) + prompt_rows
+            dialog.set_waiting(is_waiting, rows, shows_hint=not hint)
 
     def focus_input(self) -> None:
         """Focus what takes keys: the dialog if it does, else the prompt."""
@@ -329,9 +330,11 @@ class FullScreen(Frontend, App[int]):
             on_highlight=lambda widget, value: self._spawn(show_changes(widget, turns[value])),
         )
 
-    async def _choose_rewind_scope(self, title: str, changes: Sequence[FileChange]) -> str | None:
+    async def _choose_for_files(
+        self, title: str, changes: Sequence[FileChange], options: Sequence[ChoiceOption]
+    ) -> str | None:
         lines = render_file_changes(changes, self.palette)
-        return await self.dialogs.choose(title, rewind_scopes(changes), body=lambda width: lines)
+        return await self.dialogs.choose(title, options, body=lambda width: lines)
 
     # --- input ---------------------------------------------------------------------------
 

@@ -124,15 +124,19 @@ class NoticeShown(msgspec.Struct, frozen=True, tag="notice", tag_field="kind"):
     text: str
 
 
-class Restore(msgspec.Struct, frozen=True):
+class Restore(msgspec.Struct, frozen=True, omit_defaults=True):
     """Files that go back: `tree` is where they go, `seq` the first entry of the turn concerned.
 
-    An undo takes back this turn, a rewind this one and all later ones, a redo the last restore.
+    An undo takes back this turn, a rewind this one and all later ones, a redo an earlier restore:
+    that of the entry `of` (0, from earlier versions: the last one). `is_partial`: the redo left
+    files alone that the user had changed.
     """
 
     action: Literal["undo", "rewind", "redo"]
     seq: int
     tree: str
+    of: int = 0
+    is_partial: bool = False
 
 
 class Checkpoint(
@@ -141,13 +145,15 @@ class Checkpoint(
     """The state of the files at this point.
 
     Before and after the work of a turn (earlier versions do not say `side`), or, with `restore`,
-    before files go back; then there is no turn.
+    before files go back; then there is no turn. `agent_files`, after a turn: the changed files that
+    only the agent can have changed; the other ones changed while a command of the agent ran.
     """
 
     turn_id: str
     tree: str
     side: Literal["", "before", "after"] = ""
     restore: Restore | None = None
+    agent_files: tuple[str, ...] = ()
 
 
 class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):

@@ -63,8 +63,10 @@ def parse_route(url: str, environ: Mapping[str, str]) -> Route:
         _ = parts.port
     except ValueError as error:
         raise ValueError(f"not a URL: {_redact_url(url)!r} ({error})") from None
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
-        raise ValueError(f"not an http or https URL: {_redact_url(url)!r}")
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise ValueError(f"it does not begin with http:// or https://: {_redact_url(url)!r}")
+    if not parts.hostname:
+        raise ValueError(f"the URL has no host name: {_redact_url(url)!r}")
     if "@" in parts.netloc:
         raise ValueError("a URL must not contain a user or password: use headers")
     if " " in url or not url.isprintable():

@@ -25,6 +25,7 @@ from treadle.models.registry.providers import (
     ProviderEntry,
     find_key,
     find_key_variable,
+    find_url_problem,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "ProviderEntry",
     "find_key",
     "find_key_variable",
+    "find_url_problem",
     "model",
     "resolve_full_name",
 ]

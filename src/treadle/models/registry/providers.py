@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from treadle.models.provider_base.quirks import SERVERS, find_set_variable
+from treadle.core.errors import ConfigError
+from treadle.models.provider_base.quirks import SERVERS, find_set_variable, resolve_server
 
 ProviderKind = Literal["anthropic", "responses", "chat", "embedded", "recorded"]
 
@@ -82,3 +83,20 @@ def find_base_url(provider: ProviderEntry, environ: Mapping[str, str]) -> str | 
     """The address that this environment sets for the provider, if it sets one."""
     variable = find_set_variable(provider.url_variables, environ)
     return environ[variable].strip() if variable else None
+
+
+def find_url_problem(provider: ProviderEntry, environ: Mapping[str, str]) -> str:
+    """What is wrong with the address that this environment sets for the provider; "" if nothing."""
+    from treadle.models.http.urls import check_base_url
+
+    variable = find_set_variable(provider.url_variables, environ)
+    if not variable:
+        return ""
+    try:
+        if provider.kind == "anthropic":
+            check_base_url(environ[variable].strip(), variable)
+        else:
+            resolve_server(SERVERS.get(provider.name), None, environ)
+    except ConfigError as error:
+        return str(error)
+    return ""

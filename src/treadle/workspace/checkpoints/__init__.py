@@ -14,7 +14,7 @@ It does not need git and never touches `.git`. Changes of shell commands are see
 Used by the hosts; the log holds only the hashes of trees.
 """
 
-from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
+from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot, Span
 from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 from treadle.workspace.checkpoints.restore import RestoreResult
 from treadle.workspace.checkpoints.restore_plan import RestoreChange, RestoreGoal, RestorePlan
@@ -29,4 +29,5 @@ __all__ = [
     "RestorePlan",
     "RestoreResult",
     "SkippedPath",
+    "Span",
 ]

@@ -33,8 +33,10 @@ from treadle.workspace.checkpoints.restore import (
 from treadle.workspace.checkpoints.restore_plan import (
     CURRENT_NOT_STORED,
     TARGET_NOT_STORED,
+    FlatSpan,
     RestoreGoal,
     RestorePlan,
+    SpanAuthor,
     make_goal,
     make_plan,
     without_changes,
@@ -51,9 +53,19 @@ from treadle.workspace.checkpoints.scanner import (
 )
 
 T = TypeVar("T")
-# The trees before and after the agent worked, and whether it was interrupted. "": the files now.
-Span = tuple[str, str, bool]
 CHANGED_SINCE = "it was changed since"
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The trees before and after a work ("": the files now), and who changed files meanwhile.
+
+    `agent_files` are surely the agent's, whatever the `author` of the others.
+    """
+
+    before: str
+    after: str
+    author: SpanAuthor = "agent"
+    agent_files: frozenset[str] = frozenset()
 
 
 class FileSnapshot(msgspec.Struct, frozen=True):
@@ -99,7 +111,7 @@ class Checkpoints:
     async def make_goal(self, plan: RestorePlan, include: Collection[str] = ()) -> RestoreGoal:
         """The tree that this plan leads to; `apply` goes there.
 
-        `include` are files that go back although the user changed them, too.
+        `include` are files that go back although the user changed them, too, or may have.
         """
         return await self._run_in_thread(lambda: self._make_goal(plan, include))
 
@@ -153,8 +165,12 @@ class Checkpoints:
     def _plan(self, spans: Sequence[Span]) -> RestorePlan:
         _, tree = self._scan()
         now = self._flatten(tree)
-        flat = [(self._flatten(a), self._flatten(b) if b else now, cut) for a, b, cut in spans]
+        flat = [self._flatten_span(span, now) for span in spans]
         return make_plan(tree, now, flat)
+
+    def _flatten_span(self, span: Span, now: FlatTree) -> FlatSpan:
+        after = self._flatten(span.after) if span.after else now
+        return FlatSpan(self._flatten(span.before), after, span.author, span.agent_files)
 
     def _make_goal(self, plan: RestorePlan, include: Collection[str]) -> RestoreGoal:
         goal, skipped = make_goal(self._objects, plan, self._flatten(plan.current), include)

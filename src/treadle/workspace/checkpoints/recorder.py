@@ -47,8 +47,10 @@ class CheckpointRecorder:
         turn_id: str,
         side: Literal["before", "after"],
         idle_periods: Sequence[Period] = (),
+        agent_files: Sequence[str] = (),
     ) -> None:
-        """Take a checkpoint. What changed in `idle_periods` is not a change of the turn."""
+        """Take a checkpoint. What changed in `idle_periods` is not a change of the turn;
+        `agent_files` are files that only the agent changed."""
         if side == "after" and turn_id == self._failed_turn:
             return  # there is no state before the turn to go back to
         try:
@@ -60,7 +62,7 @@ class CheckpointRecorder:
             self._failed_turn = turn_id
             self._warn(f"the files of this turn cannot be restored: {error}")
             return
-        self._append(Checkpoint(turn_id, snapshot.tree, side))
+        self._append(Checkpoint(turn_id, snapshot.tree, side, agent_files=tuple(agent_files)))
         if side == "before":
             self._tree_before = snapshot.tree
         # Warn about each skipped path once.

@@ -1,9 +1,9 @@
 """What an undo, redo or rewind would do to each file, and whose changes these files have.
 
 The history is a list of spans: the files before the agent worked and after it. Within a span the
-agent changes files, between two spans the user does; in a span that was interrupted it may be
-either. A file goes back to what it was before the agent's first change. Functions on trees; used by
-`checkpoints`.
+agent changes files, between two spans the user does; while a command of the agent ran, and in a
+span that was interrupted, it may be either. A file goes back to what it was before the agent's
+first change. Functions on trees; used by `checkpoints`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,19 @@ CURRENT_NOT_STORED = "its current content is not stored, so it was not changed"
 TARGET_NOT_STORED = "its earlier content is not stored"
 IN_THE_WAY = "something else is in its place"
 
-# both: the agent, then the user. unknown: the agent or the user, after an interruption.
-Author = Literal["agent", "both", "unknown", "user"]
-FlatSpan = tuple[FlatTree, FlatTree, bool]
+# both: the agent, then the user. The agent or the user: `command` (a command of the agent ran),
+# `unknown` (after an interruption).
+Author = Literal["agent", "both", "command", "unknown", "user"]
+SpanAuthor = Literal["agent", "command", "unknown"]
+
+
+class FlatSpan(msgspec.Struct, frozen=True):
+    """Two trees, and who changed the files between them; `agent_files` are surely the agent's."""
+
+    before: FlatTree
+    after: FlatTree
+    author: SpanAuthor
+    agent_files: frozenset[str] = frozenset()
 
 
 class RestoreChange(msgspec.Struct, frozen=True):
@@ -61,20 +71,21 @@ def make_plan(current_tree: str, now: FlatTree, spans: Sequence[FlatSpan]) -> Re
     folders: dict[str, int | None] = {}
     authors: dict[str, set[Author]] = {}
     skipped: dict[str, SkippedPath] = {}
-    for old, new, author in _list_steps(now, spans):
+    for old, new, step_author, agent_files in _list_steps(now, spans):
         for path in changed_paths(old, new):
+            author: Author = "agent" if path in agent_files else step_author
             if author != "user" and path not in targets:
                 targets[path] = old.files.get(path)
                 authors[path] = set()
                 if is_within(path, old.not_stored):
                     skipped[path] = SkippedPath(path, TARGET_NOT_STORED)
             authors.setdefault(path, set()).add(author)
-        if author != "user":
+        if step_author != "user":
             for path in old.folders.keys() ^ new.folders.keys():
                 folders.setdefault(path, old.folders.get(path))
     changes = []
     for path, found in sorted(authors.items()):
-        current, first = now.files.get(path), spans[0][0].files.get(path)
+        current, first = now.files.get(path), spans[0].before.files.get(path)
         if path not in targets:
             if current != first:
                 changes.append(RestoreChange(path, _kind(first, current), "user"))
@@ -90,13 +101,12 @@ def make_goal(
 ) -> tuple[FlatTree, tuple[SkippedPath, ...]]:
     """The files after the restore: those of now, with what the agent changed taken back.
 
-    A file that the user changed, too, goes back only if `include` names it.
+    A file that the user changed, too, or may have changed, goes back only if `include` names it.
     """
     chosen = {
         change.path
         for change in plan.changes
-        if change.author in ("agent", "unknown")
-        or (change.author == "both" and change.path in include)
+        if change.author == "agent" or (change.author != "user" and change.path in include)
     }
     files = {path: node for path, node in now.files.items() if path not in chosen}
     kept = files.keys() | now.not_stored | now.ignored
@@ -149,18 +159,20 @@ def _goal_folders(
 
 def _list_steps(
     now: FlatTree, spans: Sequence[FlatSpan]
-) -> Iterator[tuple[FlatTree, FlatTree, Author]]:
+) -> Iterator[tuple[FlatTree, FlatTree, Author, frozenset[str]]]:
     """From each known state of the files to the next one, and who changed them."""
-    following = [*(before for before, _, _ in spans[1:]), now]
-    for (before, after, is_interrupted), then in zip(spans, following, strict=True):
-        yield before, after, "unknown" if is_interrupted else "agent"
-        yield after, then, "user"
+    following = [*(span.before for span in spans[1:]), now]
+    for span, then in zip(spans, following, strict=True):
+        yield span.before, span.after, span.author, span.agent_files
+        yield span.after, then, "user", frozenset()
 
 
 def _sum_up(authors: set[Author]) -> Author:
     if "user" in authors:
         return "both"
-    return "unknown" if "unknown" in authors else "agent"
+    if "unknown" in authors:
+        return "unknown"
+    return "command" if "command" in authors else "agent"
 
 
 def _kind(old: TreeNode | None, new: TreeNode | None) -> ChangeKind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,6 +87,13 @@ def test_the_list_is_a_line_a_session(made: str, told: Told) -> None:
     assert (row["id"], row["state"], row["folder"]) == (made, "done", str(Path.cwd()))
 
 
+def test_the_options_of_the_list_need_no_command(made: str, told: Told) -> None:
+    assert run(["sessions", "--here"]) == 0
+    assert made in told()[0]
+    assert run(["sessions", "--json"]) == 0
+    assert json.loads(told()[0])["id"] == made
+
+
 def test_no_sessions_is_not_an_error(told: Told) -> None:
     assert run(["sessions", "list"]) == 0
     assert "no sessions" in told()[0]
@@ -117,12 +125,12 @@ def test_export_writes_markdown_a_page_and_json(made: str, told: Told) -> None:
 
 def test_undo_and_redo_of_the_last_turn(made: str, told: Told) -> None:
     assert Path("file").read_text() == "two"
-    assert run(["sessions", "undo", made]) == 0
+    assert run(["sessions", "undo", made, "--yes"]) == 0
     assert Path("file").read_text() == "one"
     assert run(["sessions", "redo", made]) == 0
     assert Path("file").read_text() == "two"
     Path("file").write_text("mine")
-    assert run(["sessions", "undo", made]) == 1
+    assert run(["sessions", "undo", made, "--yes"]) == 1
     assert "not restored: file" in told()[1]
 
 
@@ -145,6 +153,24 @@ def test_a_fork_is_another_session_with_the_same_beginning(made: str, told: Told
     assert "Write two" in out
     assert run(["sessions", "remove", made]) == 1
     assert run(["sessions", "remove", made, "--forks"]) == 0
+
+
+def test_a_fork_is_listed_with_the_turns_that_it_has_from_its_parent(made: str, told: Told) -> None:
+    assert run(["sessions", "fork", made]) == 0
+    fork = told()[0].partition(":")[0]
+    assert run(["sessions", "fork", fork, "--before", "2"]) == 0
+    second = told()[0].partition(":")[0]
+    assert run(["sessions", "list"]) == 0
+    lines = {line.split()[0]: line for line in told()[0].splitlines()}
+    assert "2 turns" in lines[fork]
+    assert "1 turn " in lines[second]
+    assert "done" in lines[fork]
+    assert "empty" not in lines[second]
+    assert f"fork of {made}" in lines[fork]
+    library = Library()
+    shutil.rmtree(library.find(made))
+    assert run(["sessions", "list"]) == 0
+    assert fork in told()[0]
 
 
 def test_a_replay_is_the_same_and_says_so(made: str, told: Told) -> None:

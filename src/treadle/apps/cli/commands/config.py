@@ -65,6 +65,9 @@ def _write(name: str, values: list[str], folder: Path) -> None:
     now = escape_invisible(settings_page.format_value(getattr(settings, name)))
     print_line(f"{name} is no longer in {file}" if is_unset else f"{name} is set in {file}")
     print_line(f"here it is {now} ({escape_invisible(settings.origin(name))})")
+    if name == "add_dir":
+        for missing in settings_page.find_missing_folders(settings, folder):
+            print_line(f"note: there is no folder {escape_invisible(missing)}")
 
 
 def _print_table(settings: Settings, folder: Path) -> None:

@@ -12,12 +12,16 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from treadle.apps.cli import exit_codes
 from treadle.apps.cli.console import get_current_folder, print_line, report_errors
+from treadle.core.errors import TreadleError
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_bytes, plural
+
+if TYPE_CHECKING:
+    from treadle.apps.settings import Settings
 
 CheckStatus = Literal["ok", "note", "bad"]
 _MARKS: dict[CheckStatus, str] = {"ok": "✓", "note": "!", "bad": "✗"}
@@ -131,15 +135,24 @@ async def _check_sandbox() -> CheckResult:
 
 
 async def _check_models() -> CheckResult:
+    """The model of the settings, or the default model; it is created, not called."""
+    from treadle.apps.assembly.assemble import choose_model
     from treadle.models.registry.default_model import find_default_model
 
-    default = await find_default_model()
-    if not default.is_available:
-        return CheckResult("bad", "no model can run here", default.summary)
-    if default.model.startswith("embedded"):
+    settings = _load_settings()
+    if not settings.model:
+        default = await find_default_model()
+        if not default.is_available:
+            return CheckResult("bad", "no model can run here", default.summary)
+    try:
+        model, summary = await choose_model(settings)
+    except TreadleError as error:
+        return CheckResult("bad", "the model cannot be used", str(error))
+    await model.aclose()
+    if model.name.startswith("embedded"):
         advice = "for real work set the key of a provider, such as ANTHROPIC_API_KEY"
-        return CheckResult("note", default.summary, advice)
-    return CheckResult("ok", default.summary)
+        return CheckResult("note", summary, advice)
+    return CheckResult("ok", summary)
 
 
 def _check_keys() -> CheckResult:
@@ -157,14 +170,23 @@ def _check_keys() -> CheckResult:
 
 def _check_settings() -> CheckResult:
     from treadle.apps.assembly.rules import is_trusted, load_rules
-    from treadle.apps.settings import load_settings
+    from treadle.apps.settings import find_missing_folders
 
-    folder = Path.cwd()
-    settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
-    notes = [*settings.notes, *load_rules(folder)[1]]
+    folder, settings = Path.cwd(), _load_settings()
+    missing, origin = find_missing_folders(settings, folder), settings.origin("add_dir")
+    folders = [f"{origin}: there is no folder {one}" for one in missing]
+    notes = [*settings.notes, *folders, *load_rules(folder)[1]]
     trust = "trusted" if is_trusted(folder) else "not trusted"
     fact = f"valid; this folder is {trust}"
     return CheckResult("note" if notes else "ok", fact, "; ".join(notes))
+
+
+def _load_settings() -> Settings:
+    from treadle.apps.assembly.rules import is_trusted
+    from treadle.apps.settings import load_settings
+
+    folder = Path.cwd()
+    return load_settings(folder, is_trusted=lambda: is_trusted(folder))
 
 
 def _check_sessions() -> CheckResult:

@@ -29,6 +29,7 @@ from treadle.models.registry import (
     ProviderEntry,
     find_key,
     find_key_variable,
+    find_url_problem,
     model,
 )
 from treadle.models.registry.default_model import DefaultModel, find_default_model
@@ -88,6 +89,8 @@ async def _list_models(include_all: bool) -> int:
     rows = [*_list_hosted(include_all), *_list_local(servers), *_list_embedded()]
     rows.sort(key=lambda row: not row.usable)
     print_table(rows, default, sys.stdout)
+    if any(row.name == default.model and not row.usable for row in rows):
+        print("  It cannot be used: the table says why.")
     return exit_codes.SUCCESS
 
 
@@ -97,9 +100,10 @@ def _list_hosted(include_all: bool) -> Iterable[ModelRow]:
             continue
         has_key = bool(find_key(provider, os.environ))
         variable = find_key_variable(provider, os.environ)
-        source = f"{variable} is set" if has_key else f"set {variable}"
+        problem = find_url_problem(provider, os.environ) if has_key else ""
+        source = problem or (f"{variable} is set" if has_key else f"set {variable}")
         for name in _list_model_names(provider, include_all):
-            yield _make_row(card_for(f"{provider.name}/{name}"), source, has_key)
+            yield _make_row(card_for(f"{provider.name}/{name}"), source, has_key and not problem)
 
 
 def _list_model_names(provider: ProviderEntry, include_all: bool) -> list[str]:
@@ -119,7 +123,9 @@ def _list_local(servers: list[LocalServer]) -> Iterable[ModelRow]:
                 card = card_for(f"{name}/{model_name}")
                 yield _make_row(card, f"{server.url} answers", usable=True)
             continue
-        hint = f"no server answers; set {KNOWN_PROVIDERS[name].url_variables[0]}"
+        provider = KNOWN_PROVIDERS[name]
+        hint = f"no server answers; set {provider.url_variables[0]}"
+        hint = find_url_problem(provider, os.environ) or hint
         source = hint if server is None else f"{server.url} has no model yet"
         yield ModelRow(f"{name}/MODEL", source, "", "free", usable=False)
 

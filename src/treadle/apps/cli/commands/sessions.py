@@ -27,15 +27,17 @@ from treadle.core.text import format_age, format_bytes, plural
 from treadle.sessions.library import DEFAULT_PRUNE_BYTES, DEFAULT_PRUNE_DAYS, Library
 
 GIB = 1 << 30
+HELP_OPTIONS = ("-h", "--help")
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments or ["list"])
+    is_list = not arguments or (arguments[0].startswith("-") and arguments[0] not in HELP_OPTIONS)
+    options = _parser().parse_args(["list", *arguments] if is_list else arguments)
     return report_errors("treadle sessions", lambda: options.do(options, Library()))
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "Sessions on this machine."
+    about = "Sessions on this machine. Without a command: list, with its options."
     parser = argparse.ArgumentParser(prog="treadle sessions", description=about)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.cli.exit_codes import ERROR, SUCCESS
-from treadle.core.errors import SessionNotFound
+from treadle.core.errors import SessionNotFound, StoreError
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
+    from treadle.apps.services.undo import PlannedRestore
     from treadle.sessions.log.journal import ResumedSession
-    from treadle.workspace.checkpoints import RestoreResult
+    from treadle.workspace.checkpoints import Checkpoints, RestoreResult
 
 UNDO = "undo the file changes of the last turn; again: of the turn before it"
 REDO = "bring back what the last undo or rewind changed; again: the one before it"
@@ -68,7 +69,7 @@ def add_rewind_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "also restore this file, which you changed after the agent (repeatable)"
+    text = "also restore this file, which you changed or may have changed (repeatable)"
     parser.add_argument("--include", metavar="PATH", action="append", default=[], help=text)
     parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
 
@@ -89,11 +90,12 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
 
     async def work(resumed: ResumedSession) -> int:
         checkpoints = undo.open_checkpoints(library, folder)
-        make_plan = undo.plan_undo if options.action == "undo" else undo.plan_redo
-        planned = await make_plan(checkpoints, session_dir)
-        if planned.plan.by("unknown"):
-            _confirm(options, undo.describe_plan(planned.plan), "Undo this?")
-        restored = await undo.run_restore(checkpoints, resumed.journal, planned, options.include)
+        if options.action == "undo":
+            planned = await undo.plan_undo(checkpoints, session_dir)
+        else:
+            planned = await _plan_redo(checkpoints, session_dir, options.include)
+        include = _agree_on_doubtful(options, planned)
+        restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
         if restored.written or restored.removed:
             action = undo.describe_action(planned)
             _append_notice(resumed, f"{action}: {undo.list_restored(restored)}")
@@ -101,13 +103,25 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
         elif not restored.skipped:
             print_line(escape_invisible(f"{undo.describe_action(planned)}: no files changed"))
         code = _report_skipped(restored)
-        if undo.list_left_alone(planned.plan, options.include):
-            first = "`treadle redo`, then " if restored.written or restored.removed else ""
+        if undo.list_left_alone(planned.plan, include):
+            is_undone = options.action == "undo" and (restored.written or restored.removed)
+            first = "`treadle redo`, then " if is_undone else ""
             again = f"`treadle {options.action} --include PATH`"
-            print_error(f"to restore a file that you changed: {first}{again}")
+            print_error(f"to restore such a file, too: {first}{again}")
         return code
 
     return _with_session(library, session_dir, work)
+
+
+async def _plan_redo(
+    checkpoints: Checkpoints, session_dir: Path, include: list[str]
+) -> PlannedRestore:
+    from treadle.apps.services import undo
+
+    try:
+        return await undo.plan_redo(checkpoints, session_dir, include)
+    except undo.NothingToRedo as error:
+        raise StoreError(f"{error}; `treadle redo --include PATH` restores one") from error
 
 
 # --- rewind --------------------------------------------------------------------------------
@@ -137,10 +151,12 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
             print_error(f"no files to restore: the agent changed none since turn {turn.number}")
             return ERROR if options.only == "files" else SUCCESS
         lines, include = undo.describe_plan(planned.plan), list(options.include)
-        if planned.plan.by("agent", "both", "unknown"):
+        if planned.plan.by("agent", "both", "command", "unknown"):
             _confirm(options, lines, f"Restore {undo.count_changes(planned.plan)}?")
+            include += planned.list_doubtful()
             if not options.yes:
-                include += filter(_ask_to_include, undo.list_left_alone(planned.plan, include))
+                left_alone = [one.path for one in undo.list_left_alone(planned.plan, include)]
+                include += filter(_ask_to_include, left_alone)
         else:
             _print_lines(lines)
         restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
@@ -155,11 +171,28 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
 # --- questions and reports -----------------------------------------------------------------
 
 
+def _agree_on_doubtful(options: argparse.Namespace, planned: PlannedRestore) -> list[str]:
+    """The files to restore although the user changed them, too, or may have."""
+    from treadle.apps.services import undo
+
+    doubtful = [path for path in planned.list_doubtful() if path not in options.include]
+    if options.yes or not doubtful:
+        return [*options.include, *doubtful]
+    if options.include and not _is_terminal():
+        return list(options.include)
+    _confirm(options, undo.describe_plan(planned.plan), f"Undo {undo.count_changes(planned.plan)}?")
+    return [*options.include, *doubtful]
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def _confirm(options: argparse.Namespace, lines: list[str], question: str) -> None:
     _print_lines(lines)
     if options.yes:
         return
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not _is_terminal():
         raise UsageError("nothing was changed; add --yes to do it without a question")
     if not _ask(question):
         raise UsageError("nothing was changed")

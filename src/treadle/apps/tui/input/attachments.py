@@ -46,7 +46,7 @@ class Attachments:
         if text.count("\n") < LONG_PASTE_LINES and len(text) <= LONG_PASTE_CHARS:
             return text
         number = self._store(text[:MAX_PASTE_CHARS])
-        lines = text.count("\n") + 1
+        lines = len(text.splitlines())
         size = plural(lines, "line") if lines > 1 else plural(len(text), "character")
         return f"[paste {number}: {size}]"
 

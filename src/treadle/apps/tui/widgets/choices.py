@@ -64,6 +64,7 @@ class Choices(Widget, can_focus=True):
         self.cursor = values.index(current) if current and current in values else 0
         self.filter_text = ""
         self.is_waiting = False  # it takes no keys yet
+        self._is_hint_shown = True
         self._reserved_rows = 0
         self._palette = palette
         self._body = body
@@ -90,7 +91,9 @@ class Choices(Widget, can_focus=True):
             style = palette.plain if self.filter_text else palette.faint
             sign = styled_prefix("› ", palette.accent)
             head.append(sign.append(self.filter_text or "type to filter", style))
-        foot = wrap_text(Text(self._hint, palette.faint), width)[:1] if self._hint else []
+        foot: list[Text] = []
+        if self._hint and self._is_hint_shown:
+            foot = wrap_text(Text(self._hint, palette.faint), width)[:1]
         room = max(height - len(head) - len(foot), 1)
         rows = self._option_rows(width, min(room, MAX_ROWS))
         body = self._body(width) if self._body is not None else []
@@ -210,12 +213,16 @@ class Choices(Widget, can_focus=True):
         self._body = body
         self.refresh(layout=True)
 
-    def set_waiting(self, is_waiting: bool, reserved_rows: int = 0) -> None:
-        """Show whether the list takes keys; leave rows below it for what the user types."""
-        if (is_waiting, reserved_rows) != (self.is_waiting, self._reserved_rows):
-            has_new_size = reserved_rows != self._reserved_rows
-            self.is_waiting, self._reserved_rows = is_waiting, reserved_rows
-            self.refresh(layout=has_new_size)
+    def set_waiting(
+        self, is_waiting: bool, reserved_rows: int = 0, *, shows_hint: bool = True
+    ) -> None:
+        """Show whether the list takes keys; leave rows below it for what the user types. The hint
+        is hidden while its keys do something else."""
+        new = (is_waiting, reserved_rows, shows_hint)
+        old = (self.is_waiting, self._reserved_rows, self._is_hint_shown)
+        if new != old:
+            self.is_waiting, self._reserved_rows, self._is_hint_shown = new
+            self.refresh(layout=new[1:] != old[1:])
 
     def on_click(self, event: events.Click) -> None:
         self.focus()

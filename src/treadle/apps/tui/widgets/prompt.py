@@ -121,11 +121,15 @@ class PromptWidget(TextArea):
         return True
 
     def submit(self) -> None:
+        self.post_message(self.Submitted(self.clear_text()))
+
+    def clear_text(self) -> str:
+        """Empty the prompt and return its text; the history keeps it, with the pasted texts."""
         text = self.text
         expanded = self.attachments.expand_pastes(text) if len(text) < 10_000 else text
         self.prompt_history.add(expanded)
         self.set_text("")
-        self.post_message(self.Submitted(text))
+        return text
 
     def _show_from_history(self, text: str | None) -> bool:
         if text is None:
