@@ -185,7 +185,7 @@ def test_a_folder_that_is_swapped_for_a_symlink_shows_nothing_else(
     for place in (folder / "a", own_place / "home"):
         (place / ".ssh").mkdir(parents=True)
         (place / ".npmrc").write_text("secret")
-    protection = ProtectedPaths(folder, own_place / "aside", 0)
+    protection = ProtectedPaths(folder, own_place / "aside")
     entries = protection.begin(is_first=True)
     copies = own_place / "copies"
     copies.mkdir()
@@ -287,6 +287,73 @@ async def test_a_commit_of_this_session_is_no_way_to_settings(folder: Path) -> N
         done = await workspace.run("git checkout -q -f HEAD; ls -A")
     assert ".npmrc" in done.note
     assert not (folder / ".npmrc").exists()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_copy_of_a_tracked_file_is_no_way_to_settings(folder: Path, packed: bool) -> None:
+    make_commit(folder, {"docs/sample.txt": "x\n", "web/.npmrc": "x\n"})
+    if packed:
+        git(folder, "gc", "-q")
+    names = (
+        ".vscode/tasks.json",
+        ".mcp.json",
+        ".npmrc",
+        ".husky/pre-commit",
+        "s/.cargo/config.toml",
+    )
+    copy = "mkdir -p $(dirname $f); cp docs/sample.txt $f"
+    done = await inside(folder, f"for f in {' '.join(names)}; do {copy}; done")
+    assert [name for name in names if (folder / name).exists()] == []
+    assert all(name in done.note for name in (".vscode", ".mcp.json", ".npmrc", ".cargo"))
+    assert (folder / "web/.npmrc").exists()
+
+
+async def test_a_symlink_with_the_text_of_a_tracked_file_is_no_way_to_settings(
+    folder: Path,
+) -> None:
+    make_commit(folder, {"README": "x", ".npmrc": "../evil"})
+    git(folder, "rm", "-q", ".npmrc")
+    git(folder, "commit", "-qm", "two")
+    done = await inside(folder, "ln -s ../evil .npmrc")
+    assert ".npmrc was moved to" in done.note
+
+
+async def test_a_forged_object_is_no_way_to_settings(folder: Path) -> None:
+    """Commands can write to the object files, but not choose their hashes."""
+    make_commit(folder, {"README": "x\n", ".npmrc": "ours\n"})
+    git(folder, "rm", "-q", ".npmrc")
+    git(folder, "commit", "-qm", "two")
+    forge = (
+        "t=$(git rev-parse HEAD~^{tree}); f=.git/objects/${t:0:2}/${t:2}; echo evil > .npmrc; "
+        "git add .npmrc README; e=$(git write-tree); chmod u+w $f; "
+        "cat .git/objects/${e:0:2}/${e:2} > $f"
+    )
+    done = await inside(folder, forge)
+    assert ".npmrc was moved to" in done.note
+    assert not (folder / ".npmrc").exists()
+
+
+async def test_settings_of_old_commits_come_back_after_the_objects_were_repacked(
+    folder: Path,
+) -> None:
+    for number in range(12):
+        text = "".join(f"{number * (line % 3)} {line}\n" for line in range(200))
+        make_commit(folder, {f"{number}.txt": text, ".vscode/settings.json": text})
+    git(folder, "rm", "-q", "-r", ".vscode")
+    git(folder, "commit", "-qm", "removed")
+    done = await inside(folder, "git gc -q && git checkout -q HEAD~7 && git status --short")
+    assert (done.exit_code, done.output, done.note) == (0, "", "")
+    assert (folder / ".vscode/settings.json").exists()
+
+
+async def test_a_checkout_in_an_inner_repository_brings_its_settings(folder: Path) -> None:
+    make_commit(folder / "app", {"README": "x"})
+    git(folder / "app", "checkout", "-q", "-b", "feature")
+    make_commit(folder / "app", {".npmrc": "a=b\n"})
+    git(folder / "app", "checkout", "-q", "-")
+    done = await inside(folder, "cd app && git checkout -q feature && git status --short")
+    assert (done.exit_code, done.output, done.note) == (0, "", "")
+    assert (folder / "app/.npmrc").exists()
 
 
 async def test_settings_that_a_tool_wrote_with_approval_stay(folder: Path) -> None:

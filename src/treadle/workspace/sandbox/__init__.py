@@ -4,6 +4,7 @@
     protected_paths  what commands may not change, read or create in writable folders
     tree_scan        finds these paths; created_paths: which new ones are not trusted
     git_folders      git folders outside the workspace, harmless settings of git
+    git_history      which files the commits of a repository have
     host_sockets     Unix sockets of the host that are hidden
     seccomp          system calls that are refused inside
     landlock         no signals and no abstract sockets to the outside

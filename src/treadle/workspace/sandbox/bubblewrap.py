@@ -12,7 +12,6 @@ import os
 import pwd
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -82,9 +81,9 @@ class Bubblewrap:
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
         self.program = program
-        now, aside = time.time_ns(), confinement.set_aside_dir
+        aside = confinement.set_aside_dir
         self._protections = [
-            ProtectedPaths(root, aside, now, confinement.protected, confinement.denials)
+            ProtectedPaths(root, aside, confinement.protected, confinement.denials)
             for root in confinement.writable
         ]
         self._outer_denied: list[FoundEntry] | None = None

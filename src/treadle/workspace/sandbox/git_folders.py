@@ -8,19 +8,16 @@ runs no git: the settings of a repository could run code. Used by `bubblewrap.py
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from treadle.core.protected_paths import GIT_FOLDER, word_set
 
 MAX_CONFIG_BYTES = 1 << 20
-MAX_BLOB_BYTES = 8 << 20
-MAX_INDEX_BYTES = 512 << 20
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
@@ -168,58 +165,6 @@ def _is_link_into(link: Path, git: Path) -> bool:
     return not files
 
 
-# ------------------------------------------------------------------ content that git has
-
-
-class KnownBlobs:
-    """Which contents a repository had before a time: a checkout may bring them.
-
-    The time of an object is that of its file's last change, which a command cannot set back.
-    """
-
-    def __init__(self, git: Path, before_ns: int) -> None:
-        self._objects, self._before_ns = git / "objects", before_ns
-        self._indexes: list[bytes] | None = None
-
-    def has_file(self, path: Path) -> bool:
-        data = _read_symlink(path) or read_regular_file(path, MAX_BLOB_BYTES)
-        if data is None:
-            return False
-        digest = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
-        name = digest.hexdigest()
-        return self._is_old(self._objects / name[:2] / name[2:]) or self._is_packed(digest.digest())
-
-    def _is_old(self, path: Path) -> bool:
-        try:
-            return path.lstat().st_ctime_ns < self._before_ns
-        except OSError:
-            return False
-
-    def _is_packed(self, digest: bytes) -> bool:
-        if self._indexes is None:
-            packs = sorted(self._objects.glob("pack/*.idx"))
-            data = [
-                read_regular_file(pack, MAX_INDEX_BYTES) for pack in packs if self._is_old(pack)
-            ]
-            self._indexes = [index for index in data if index is not None]
-        return any(_has_object(index, digest) for index in self._indexes)
-
-
-def _has_object(index: bytes, digest: bytes) -> bool:
-    """Whether a pack index of version 2 lists an object."""
-    if index[:8] != b"\xfftOc\0\0\0\x02" or len(index) < 1032:
-        return False
-    table = struct.unpack_from(">256I", index, 8)
-    low, high = (table[digest[0] - 1] if digest[0] else 0), table[digest[0]]
-    while low < high:
-        middle = (low + high) // 2
-        at = 1032 + middle * 20
-        if index[at : at + 20] == digest:
-            return True
-        low, high = (middle + 1, high) if index[at : at + 20] < digest else (low, middle)
-    return False
-
-
 # ------------------------------------------------------------------ reading
 
 
@@ -255,7 +200,7 @@ def _read_text(path: Path) -> str | None:
 def read_regular_file(path: Path, limit: int) -> bytes | None:
     """What is in a regular file; None if it is none, or longer. It waits for no named pipe."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, READ_FLAGS)
     except OSError:
         return None
     try:
@@ -268,10 +213,3 @@ def read_regular_file(path: Path, limit: int) -> bytes | None:
         return None
     finally:
         os.close(fd)
-
-
-def _read_symlink(path: Path) -> bytes | None:
-    try:
-        return os.fsencode(path.readlink())
-    except OSError:
-        return None

@@ -31,7 +31,8 @@ from treadle.core.protected_paths import (
     is_read_only_name,
 )
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.git_folders import KnownBlobs, read_regular_file
+from treadle.workspace.sandbox.git_folders import READ_FLAGS, read_regular_file
+from treadle.workspace.sandbox.git_history import GitHistory
 from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS, FoundEntry, TreeScanner
 from treadle.workspace.supervisor.set_aside import open_folder, set_aside
 
@@ -43,8 +44,8 @@ MAX_DENIED = 300
 """Mounts for deny rules; each of them has to hold, so more is an error."""
 
 MAX_OUTER_FOLDERS = 200
+MAX_REPOSITORIES = 100
 MAX_COPY_BYTES = 1 << 20
-READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY = (
     "hidden", "read-only", "socket", "git", "protected", "memory"
@@ -85,26 +86,26 @@ class ProtectedPaths:
     """The protected paths below one writable root; `is_read_only` if a rule denies all of it.
 
     `begin` before a command starts, `check` when one has ended. What did not exist when the first
-    of the running commands started was made meanwhile. `opened_ns` is when the workspace was
-    opened: what the repository contained before may come back by a checkout.
+    of the running commands started was made meanwhile. What the commits of a repository had at the
+    first scan may come back by a checkout.
     """
 
     def __init__(
         self,
         root: Path,
         set_aside_dir: Path,
-        opened_ns: int,
         names: Iterable[str] = (),
         denials: FileDenials | None = None,
     ) -> None:
         self.root = str(root)
-        self._set_aside_dir, self._opened_ns = str(set_aside_dir), opened_ns
+        self._set_aside_dir = str(set_aside_dir)
         self._denials = denials or FileDenials()
         self._has_rules = self._denials != FileDenials()
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         self._scanner = TreeScanner(self.root, self._classify, with_generated=self._has_rules)
         extra = dict.fromkeys((*names, *_find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
+        self._histories: dict[Path, GitHistory] | None = None
         self._baseline: dict[str, FoundEntry] = {}
         self._symlinks: dict[str, str] = {}
         self._memory: dict[str, tuple[int, int, int]] = {}
@@ -115,6 +116,9 @@ class ProtectedPaths:
     def scan(self) -> list[FoundEntry]:
         """Everything of interest that exists now."""
         found = self._scanner.scan()
+        if self._histories is None:  # later, a command could have made the commits
+            folders = [Path(entry.path) for entry in found if entry.kind == GIT]
+            self._histories = {git.parent: GitHistory(git) for git in folders[:MAX_REPOSITORIES]}
         found += [part for e in found if e.kind == GIT for part in _find_parts(e.path)]
         known = {entry.path for entry in found}
         found += [e for path in self._extra if path not in known for e in _find(path, PROTECTED)]
@@ -232,12 +236,12 @@ class ProtectedPaths:
         return [e for e in made if not any(str(p) in paths for p in Path(e.path).parents)]
 
     def _move_untrusted(self, entry: FoundEntry) -> list[str]:
-        root = Path(self.root)
-        blobs = KnownBlobs(root / GIT_FOLDER, self._opened_ns)
+        path = Path(entry.path)
         if entry.kind == READ_ONLY:
-            harmful = [Path(entry.path)]
+            harmful = [path]
         else:
-            harmful = list_untrusted(Path(entry.path), root, self._is_written, blobs.has_file)
+            root, is_written = Path(self.root), self._is_written
+            harmful = list_untrusted(path, root, is_written, self._is_in_repository)
         return [name for path in harmful if (name := self._move(str(path)))]
 
     def _move(self, path: str) -> str:
@@ -281,6 +285,15 @@ class ProtectedPaths:
 
     def _is_written(self, path: Path) -> bool:
         return str(path) in self._written
+
+    def _is_in_repository(self, path: Path) -> bool:
+        """Whether a commit from before the first command has this file at this path."""
+        histories = self._histories or {}
+        return any(
+            histories[folder].has_file(path, str(path.relative_to(folder)))
+            for folder in path.parents
+            if folder in histories
+        )
 
     def _shorten(self, path: str) -> str:
         return format_path(path.removeprefix(self.root + "/"))
