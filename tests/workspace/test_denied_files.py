@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.workspace.helpers import needs_bubblewrap, opened
+from tests.workspace.helpers import needs_bubblewrap, not_for_root, opened
 from treadle.core.contracts.workspace import CommandResult
 from treadle.policy.ruleset.path_patterns import compile_path_pattern
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
-from treadle.workspace.sandbox.protected_paths import MAX_DENIED, FileDenials
+from treadle.workspace.sandbox.mounts import MAX_DENIED
+from treadle.workspace.sandbox.protected_paths import FileDenials
 
 pytestmark = needs_bubblewrap
 
@@ -20,12 +22,15 @@ pytestmark = needs_bubblewrap
 async def run(
     root: Path, command: str, *, read: tuple[str, ...] = (), edit: tuple[str, ...] = ()
 ) -> CommandResult:
-    denials = FileDenials(
+    async with opened(root, sandbox=True, denials=deny(root, read, edit)) as workspace:
+        return await workspace.run(command)
+
+
+def deny(root: Path, read: tuple[str, ...] = (), edit: tuple[str, ...] = ()) -> FileDenials:
+    return FileDenials(
         tuple(compile_path_pattern(text, str(root), str(Path.home())) for text in read),
         tuple(compile_path_pattern(text, str(root), str(Path.home())) for text in edit),
     )
-    async with opened(root, sandbox=True, denials=denials) as workspace:
-        return await workspace.run(command)
 
 
 def put(folder: Path, **files: str) -> None:
@@ -63,6 +68,27 @@ async def test_a_file_that_may_not_be_read_is_not_read_by_any_command(
     assert "secret" not in done.output
     assert ".env" in done.note
     assert (folder / ".env").read_text() == "KEY=secret"
+
+
+@not_for_root
+@pytest.mark.parametrize("mode", [0o311, 0o644, 0])
+async def test_an_unreadable_folder_opens_no_way_to_what_may_not_be_read(
+    folder: Path, mode: int
+) -> None:
+    put(folder, web__conf___env="secret", web__main_py="x", infra__main_tf="ours")
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",), ("*.tf",))) as space:
+        for name in ("web", "web/conf", "infra"):
+            await space.run(f"python3 -c 'import os; os.chmod(\"{name}\", {mode})'")
+            evil = f"chmod 755 {name}; cat web/conf/.env; echo x > infra/main.tf"
+            assert "secret" not in (await space.run(evil)).output
+            hold = await space.start(f"chmod {mode:o} {name}; touch held; sleep 60")
+            while not (folder / "held").exists():  # noqa: ASYNC110 - a real process
+                await asyncio.sleep(0.01)
+            assert "secret" not in (await space.run(evil)).output
+            await hold.kill()
+            (folder / name).chmod(0o755)
+            (folder / "held").unlink()
+    assert (folder / "infra/main.tf").read_text() == "ours"
 
 
 async def test_a_search_runs_and_its_result_says_what_was_left_out(folder: Path) -> None:

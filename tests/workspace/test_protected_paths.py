@@ -4,15 +4,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.workspace.helpers import gone, inside, marker, needs_bubblewrap, opened, seen
+from tests.workspace.helpers import (
+    gone,
+    inside,
+    marker,
+    needs_bubblewrap,
+    not_for_root,
+    opened,
+    seen,
+)
+from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import find_protected_part
-from treadle.workspace.sandbox.protected_paths import ProtectedPaths, make_mount_options
+from treadle.workspace.sandbox.mounts import make_mount_options
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 from treadle.workspace.supervisor.set_aside import set_aside
 
 pytestmark = needs_bubblewrap
@@ -142,6 +153,76 @@ async def test_no_trick_keeps_settings_in_the_folder(folder: Path, command: str)
     assert "was moved to" in done.note
     done.note.encode()
     assert done.note.isprintable()
+
+
+@not_for_root
+@pytest.mark.parametrize("mode", ["311", "644", "0"])
+async def test_settings_in_a_folder_that_a_command_made_unreadable_are_moved_away(
+    folder: Path, mode: str
+) -> None:
+    made = "mkdir -p tools/.vscode; echo x > tools/.npmrc; echo x > tools/.vscode/tasks.json"
+    done = await inside(folder, f"{made}; chmod {mode} tools")
+    assert list((folder / "tools").iterdir()) == []
+    assert "tools/.npmrc" in done.note
+    assert "tools got the permissions u+rwx again" in done.note
+
+
+@not_for_root
+@pytest.mark.parametrize("name", [".git", ".git/info", ".git/hooks", "."])
+async def test_an_unreadable_folder_opens_no_way_to_the_settings_of_git(
+    repository: Path, name: str
+) -> None:
+    (repository / ".git/info/attributes").write_text("ours\n")
+    config = (repository / ".git/config").read_text()
+    evil = "for f in config info/attributes hooks/pre-commit; do echo x >> .git/$f; done"
+    async with opened(repository, sandbox=True) as workspace:
+        await workspace.run(f"chmod 0 {name}")
+        await workspace.run(f"chmod 755 {name}; {evil}")
+        loop = await workspace.start(f"while :; do chmod 311 {name}; done; chmod 755 {name}")
+        for _ in range(5):
+            with contextlib.suppress(WorkspaceError):
+                await workspace.run(f"chmod 755 {name}; {evil}")
+        await loop.kill()
+        (repository / name).chmod(0o755)
+    assert (repository / ".git/config").read_text() == config
+    assert (repository / ".git/info/attributes").read_text() == "ours\n"
+    assert not (repository / ".git/hooks/pre-commit").exists()
+
+
+@not_for_root
+async def test_a_folder_that_the_user_made_unreadable_stays_so_and_is_hidden(folder: Path) -> None:
+    (folder / "locked").mkdir()
+    (folder / "locked/.npmrc").write_text("ours")
+    (folder / "locked").chmod(0o311)
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run("chmod 755 locked; echo x > locked/.npmrc; mkdir locked/a")
+        again = await workspace.run("true")
+    assert (folder / "locked").stat().st_mode & 0o777 == 0o311
+    assert (folder / "locked/.npmrc").read_text() == "ours"
+    assert not (folder / "locked/a").exists()
+    assert "locked cannot be listed, so it is hidden from commands" in done.note
+    assert again.note == ""
+
+
+@not_for_root
+async def test_in_a_folder_that_cannot_be_listed_no_command_runs(folder: Path) -> None:
+    async with opened(folder, sandbox=True) as workspace:
+        folder.chmod(0o311)
+        with pytest.raises(WorkspaceError, match=r"cannot be listed.*chmod u\+rx"):
+            await workspace.run("true")
+        folder.chmod(0o755)
+        assert (await workspace.run("true")).exit_code == 0
+
+
+async def test_a_path_that_is_too_long_to_be_checked_is_hidden(folder: Path) -> None:
+    deep = (
+        "n=$(printf 'a%.0s' {1..200}); for i in {1..25}; do mkdir $n; cd $n; done; echo x > .npmrc"
+    )
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.run(deep)
+        done = await workspace.run("echo still")
+    assert done.output == "still\n"
+    assert "cannot be listed" in done.note
 
 
 async def test_moving_away_follows_no_symlink_out_of_the_folder(

@@ -22,18 +22,16 @@ import msgspec
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
+from treadle.workspace.sandbox.found_entry import HIDDEN, SOCKET, FoundEntry
 from treadle.workspace.sandbox.git_folders import find_outer_git_folders
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
+from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import (
-    HIDDEN,
-    SOCKET,
     FileDenials,
     ProtectedPaths,
     find_outer,
     format_path,
-    make_mount_options,
 )
-from treadle.workspace.sandbox.tree_scan import FoundEntry
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
 NAMESPACE_OPTIONS = """
@@ -198,7 +196,9 @@ class Bubblewrap:
             self._check()
         entries = []
         for protection in self._protections:
-            entries += protection.begin(is_first=is_first)
+            found = protection.begin(is_first=is_first)
+            entries += found
+            self._notes += protection.describe_unlisted(found)
             self._notes += protection.take_leftovers()
         roots = self.confinement.writable
         shown = tuple(f"{path}/" for path in (*roots, *self.confinement.readable))

@@ -31,26 +31,32 @@ from treadle.core.protected_paths import (
     is_read_only_name,
 )
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.git_folders import READ_FLAGS, read_regular_file
+from treadle.workspace.sandbox.folder_permissions import FolderPermissions
+from treadle.workspace.sandbox.found_entry import (
+    GIT,
+    HIDDEN,
+    MEMORY,
+    PROTECTED,
+    READ_ONLY,
+    SOCKET,
+    UNLISTED,
+    FoundEntry,
+)
+from treadle.workspace.sandbox.git_folders import read_regular_file
 from treadle.workspace.sandbox.git_history import GitHistory
-from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS, FoundEntry, TreeScanner
+from treadle.workspace.sandbox.mounts import MOUNT_ORDER
+from treadle.workspace.sandbox.tree_scan import (
+    GENERATED_FOLDERS,
+    MAX_FOLDERS,
+    MakeListable,
+    TreeScanner,
+    make_unlisted,
+)
 from treadle.workspace.supervisor.set_aside import open_folder, set_aside
-
-MAX_MOUNTS = 300
-"""Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms,
-300 take 100 ms."""
-
-MAX_DENIED = 300
-"""Mounts for deny rules; each of them has to hold, so more is an error."""
 
 MAX_OUTER_FOLDERS = 200
 MAX_REPOSITORIES = 100
-MAX_COPY_BYTES = 1 << 20
 
-HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY = (
-    "hidden", "read-only", "socket", "git", "protected", "memory"
-)  # fmt: skip
-_MOUNT_ORDER = {HIDDEN: 0, READ_ONLY: 1, SOCKET: 2, GIT: 3, PROTECTED: 4}
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 
@@ -112,25 +118,31 @@ class ProtectedPaths:
         self._own_sockets: set[tuple[str, int]] = set()
         self._written: set[str] = set()
         self._leftovers: list[str] = []
+        self._permissions = FolderPermissions(self.root)
+        self._named: set[str] = set()
 
-    def scan(self) -> list[FoundEntry]:
+    def scan(self, make_listable: MakeListable | None = None) -> list[FoundEntry]:
         """Everything of interest that exists now."""
-        found = self._scanner.scan()
+        found = self._scanner.scan(make_listable)
+        folders = [entry.path for entry in found if entry.kind == GIT]
         if self._histories is None:  # later, a command could have made the commits
-            folders = [Path(entry.path) for entry in found if entry.kind == GIT]
-            self._histories = {git.parent: GitHistory(git) for git in folders[:MAX_REPOSITORIES]}
-        found += [part for e in found if e.kind == GIT for part in _find_parts(e.path)]
+            gits = [Path(path) for path in folders[:MAX_REPOSITORIES]]
+            self._histories = {git.parent: GitHistory(git) for git in gits}
+        found += [part for git in folders for part in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
         found += [e for path in self._extra if path not in known for e in _find(path, PROTECTED)]
         return found + self._find_denied_behind_symlinks()
 
     def begin(self, *, is_first: bool) -> list[FoundEntry]:
-        """What has to be mounted for a command. `is_first`: no other command runs."""
+        """What has to be mounted for a command. `is_first`: no other command runs.
+        WorkspaceError if it cannot be known."""
         found = self.scan()
+        self._refuse_unknown(found)
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
             self._baseline = {entry.path: entry for entry in found}
+            self._permissions.begin(e for e in found if e.kind == UNLISTED)
             self._symlinks = _read_symlinks(found)
             self._memory = _read_states(found)
             self._written.clear()
@@ -138,6 +150,33 @@ class ProtectedPaths:
             found = [e for e in found if e.kind not in _WATCHED or self._is_known(e.path)]
         found += _find_aliases(self.root, found)
         return [entry for entry in found if self._has_to_be_mounted(entry)]
+
+    def _refuse_unknown(self, found: Iterable[FoundEntry]) -> None:
+        if self._scanner.is_cut:
+            raise WorkspaceError(
+                f"{self._describe_cut()}: remove folders that are not needed, work in a folder "
+                "below it, or run without the sandbox"
+            )
+        if any(e.kind == UNLISTED and e.path in ("/", self.root) for e in found):
+            raise WorkspaceError(
+                f"the folder {self.root} cannot be listed, so the files in it cannot be protected; "
+                f"give yourself permission to read it (chmod u+rx {self.root})"
+            )
+
+    def _describe_cut(self) -> str:
+        return f"{self.root} has more than the {MAX_FOLDERS:,} folders that the sandbox can check"
+
+    def describe_unlisted(self, entries: Iterable[FoundEntry]) -> list[str]:
+        """Lines about folders that are hidden because they cannot be listed; each one once."""
+        unlisted = [e.path for e in entries if e.kind == UNLISTED and e.path not in self._named]
+        self._named.update(unlisted)
+        if not unlisted:
+            return []
+        names = ", ".join(map(self._shorten, unlisted[:5]))
+        return [
+            f"{names} cannot be listed, so it is hidden from commands; to use it, the user has to "
+            "permit reading it (chmod u+rx)"
+        ]
 
     def take_leftovers(self) -> list[str]:
         """Move away what a command left that was killed with its agent. A repository's own folder
@@ -147,15 +186,15 @@ class ProtectedPaths:
 
     def check(self) -> list[str]:
         """Move away what was made at protected paths; returns lines for the user and the model."""
-        found = self.scan()
+        found = self.scan(self._permissions.make_listable)
         self._own_sockets |= {
             (e.path, e.inode) for e in found if e.kind == SOCKET and e.path not in self._baseline
         }
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
         moved += self._restore_symlinks()
-        notes = self._describe_moved(moved)
+        notes = self._describe_moved(moved) + self._describe_opened_up()
         if self._scanner.is_cut:
-            notes.append("there are too many new folders: not all were checked for protected files")
+            notes.append(f"{self._describe_cut()}: not all were checked for protected files")
         states = _read_states(found)
         changed = [p for p, state in states.items() if self._memory.get(p) != state]
         self._memory = states
@@ -211,9 +250,11 @@ class ProtectedPaths:
     def _has_to_be_mounted(self, entry: FoundEntry) -> bool:
         if entry.kind == SOCKET:
             return (entry.path, entry.inode) not in self._own_sockets
+        if entry.kind == UNLISTED:
+            return _may_be_entered(entry.path)
         if self.is_read_only:
             return entry.kind == HIDDEN
-        return entry.kind in _MOUNT_ORDER
+        return entry.kind in MOUNT_ORDER
 
     def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
         baseline = self._baseline
@@ -237,12 +278,19 @@ class ProtectedPaths:
 
     def _move_untrusted(self, entry: FoundEntry) -> list[str]:
         path = Path(entry.path)
-        if entry.kind == READ_ONLY:
-            harmful = [path]
-        else:
+        self._permissions.make_tree_listable(entry.path)
+        harmful = [path]
+        if entry.kind != READ_ONLY:
             root, is_written = Path(self.root), self._is_written
-            harmful = list_untrusted(path, root, is_written, self._is_in_repository)
+            with contextlib.suppress(OSError):  # what cannot be read is not trusted
+                harmful = list_untrusted(path, root, is_written, self._is_in_repository)
         return [name for path in harmful if (name := self._move(str(path)))]
+
+    def _describe_opened_up(self) -> list[str]:
+        names = ", ".join(map(self._shorten, self._permissions.take_changed()[:5]))
+        if not names:
+            return []
+        return [f"{names} got the permissions u+rwx again: what cannot be listed cannot be checked"]
 
     def _move(self, path: str) -> str:
         try:
@@ -305,89 +353,6 @@ def format_path(path: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def make_mount_options(
-    entries: Sequence[FoundEntry], writable: Sequence[Path], copies: Path | None = None
-) -> list[str]:
-    """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden.
-
-    `copies`: a folder outside the roots, if other commands run. They could swap a folder for a
-    symlink, and bubblewrap would then show what it names. So copies are mounted instead of files
-    that lie deeper, and folders there are hidden.
-    """
-    denied = sum(entry.kind in (HIDDEN, READ_ONLY) for entry in entries)
-    if denied > MAX_DENIED:
-        raise WorkspaceError(
-            f"the deny rules match {denied} files, and the sandbox can protect {MAX_DENIED}; write "
-            "the rules for folders, or run without the sandbox"
-        )
-    order = sorted(entries, key=lambda e: (_MOUNT_ORDER[e.kind], e.path.count("/"), e.path))
-    kept = order[: max(MAX_MOUNTS, denied)]
-    options: list[str] = []
-    for entry in sorted(kept, key=lambda e: e.path):
-        if copies is None or entry.kind not in (GIT, PROTECTED) or _is_pinned(entry, writable):
-            options += _make_mount(entry, writable)
-        else:
-            options += _make_copy_mount(entry, writable, copies)
-    return options
-
-
-def _is_pinned(entry: FoundEntry, writable: Sequence[Path]) -> bool:
-    """Whether no running command can have replaced it: it and all its folders are mounts."""
-    parent = Path(entry.path).parent
-    is_direct = parent in writable or (parent.name == GIT_FOLDER and parent.parent in writable)
-    return is_direct and _read_symlink(entry.path) is None
-
-
-def _make_copy_mount(entry: FoundEntry, writable: Sequence[Path], copies: Path) -> list[str]:
-    root = next(root for root in writable if Path(entry.path).is_relative_to(root))
-    *above, name = Path(entry.path).relative_to(root).parts
-    try:
-        folder = open_folder(str(root), above)
-    except OSError:
-        return []
-    try:
-        data = _read_entry(name, folder)
-    except OSError:
-        return []  # a symlink, or gone
-    finally:
-        os.close(folder)
-    if entry.kind == GIT:
-        return []  # commands write to it; its parts are mounted
-    if data is None:
-        return ["--tmpfs", entry.path, "--remount-ro", entry.path]
-    copy = copies / str(len(list(copies.iterdir())))
-    copy.write_bytes(data)
-    return ["--ro-bind", str(copy), entry.path]
-
-
-def _read_entry(name: str, folder: int) -> bytes | None:
-    """What is in a file; None for what is none."""
-    fd = os.open(name, READ_FLAGS, dir_fd=folder)
-    try:
-        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-        return os.read(fd, MAX_COPY_BYTES) if is_file else None
-    finally:
-        os.close(fd)
-
-
-def _make_mount(entry: FoundEntry, writable: Sequence[Path]) -> list[str]:
-    path = os.path.realpath(entry.path)
-    try:
-        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
-    except OSError:
-        return []  # a symlink to nothing
-    is_inside = any(path.startswith(f"{root}/") for root in writable)
-    if path != entry.path and entry.kind != HIDDEN and not is_inside:
-        return []  # a symlink to what is read-only anyway
-    if entry.kind in (HIDDEN, SOCKET):
-        if not is_folder:
-            return ["--ro-bind", os.devnull, path]
-        return ["--perms", "0000", "--tmpfs", path, "--remount-ro", path]
-    # A git folder is a mount of its own, because its parts could be renamed with it otherwise.
-    is_git_folder = entry.kind == GIT and is_folder
-    return ["--bind" if is_git_folder else "--ro-bind", path, path]
-
-
 def find_outer(denials: FileDenials, roots: Sequence[Path]) -> list[FoundEntry]:
     """What the deny rules match outside of the writable roots."""
     found: dict[str, FoundEntry] = {}
@@ -412,9 +377,11 @@ def _find_matches(rule: PathRule, prefix: str, kind: str) -> list[FoundEntry]:
 
 
 def _find(path: str, kind: str) -> list[FoundEntry]:
-    """The entry at a path, if it exists."""
+    """The entry at a path, if it exists. UNLISTED, if a folder above cannot be searched."""
     try:
         status, above = os.lstat(path), os.lstat(os.path.dirname(path) or "/")  # noqa: PTH120
+    except PermissionError:
+        return [make_unlisted(path)]
     except OSError:
         return []
     return [FoundEntry(path, kind, status.st_ino, (above.st_dev, above.st_ino))]
@@ -440,9 +407,22 @@ def _find_aliases(root: str, found: Sequence[FoundEntry]) -> list[FoundEntry]:
     return [entry for entry in scanner.scan() if entry.path not in known]
 
 
-def _find_parts(git: str) -> list[FoundEntry]:
+def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:
     """The protected parts of a git folder; of a `.git` file none."""
-    return [e for part in PROTECTED_IN_GIT for e in _find(f"{git}/{part}", PROTECTED)]
+    found = [e for part in PROTECTED_IN_GIT for e in _find(f"{git}/{part}", PROTECTED)]
+    unlisted = {entry.path for entry in found if entry.kind == UNLISTED}
+    if make_listable is not None and any(map(make_listable, unlisted)):
+        return _find_parts(git, make_listable)
+    return found
+
+
+def _may_be_entered(path: str) -> bool:
+    """Whether a command could reach what is in a folder, now or after a chmod."""
+    try:
+        is_ours = os.lstat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
+    return is_ours or os.access(path, os.X_OK, effective_ids=True)
 
 
 def _find_hook_folders(root: Path) -> list[str]:
