@@ -134,6 +134,38 @@ async def test_a_folder_that_may_not_be_edited_stays_as_it_is(folder: Path, comm
     assert (folder / "main.py").read_text() == "y\n"
 
 
+@pytest.mark.parametrize("with_background", [False, True])
+async def test_no_rename_takes_a_path_out_of_a_rule(folder: Path, with_background: bool) -> None:
+    put(folder, conf__a_txt="secret", deploy__infra__m_tf="ours", a__b__keys__x_txt="secret")
+    put(folder, keys__one_pem="secret", web__main_py="x")
+    (folder / "link").symlink_to("keys")
+    read, edit = ("conf/a.txt", "a/**/keys/*", "link/one.pem"), ("deploy/infra/**",)
+    async with opened(folder, sandbox=True, denials=deny(folder, read, edit)) as space:
+        names = ("conf", "deploy", "a", "a/b", "a/b/keys", "keys", "link")
+        moves = "".join(f"mv {name} {name}2; " for name in names)
+        background = await space.start(f"{moves} sleep 60") if with_background else None
+        await space.run(moves)
+        done = await space.run(
+            "find . -type f | xargs cat; for f in */infra; do echo x > $f/m.tf; done"
+        )
+        await space.run("for f in *2; do mv $f ${f%2}; done")
+        if background is not None:
+            await background.kill()
+    assert "secret" not in done.output
+    assert (folder / "deploy/infra/m.tf").read_text() == "ours"
+
+
+async def test_what_the_user_made_and_a_command_renames_is_not_moved_away(folder: Path) -> None:
+    put(folder, d2__infra__m_tf="ours", build__a_txt="ours")
+    rules = deny(folder, (), ("deploy/infra/**", "dist/**"))
+    async with opened(folder, sandbox=True, denials=rules) as space:
+        done = await space.run("mv d2 deploy; mv build dist; mkdir new; mv new deploy/infra/x")
+        again = await space.run("echo evil > deploy/infra/m.tf; echo evil > dist/a.txt")
+    assert (done.note, again.note) == ("", "")
+    assert (folder / "deploy/infra/m.tf").read_text() == "ours"
+    assert (folder / "dist/a.txt").read_text() == "ours"
+
+
 async def test_what_a_command_makes_against_a_rule_is_moved_away(folder: Path) -> None:
     put(folder, main_py="x")
     done = await run(folder, "mkdir -p infra/a; echo x > infra/a/b; echo y > z", edit=("infra/**",))

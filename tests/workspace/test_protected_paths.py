@@ -155,6 +155,22 @@ async def test_no_trick_keeps_settings_in_the_folder(folder: Path, command: str)
     assert done.note.isprintable()
 
 
+@pytest.mark.parametrize("name", ["app/.cargo/config.toml", "tools/hooks/pre-commit"])
+async def test_settings_that_are_known_by_their_folder_are_not_renamed_with_it(
+    repository: Path, name: str
+) -> None:
+    git(repository, "config", "core.hooksPath", "tools/hooks")
+    (repository / name).parent.mkdir(parents=True)
+    (repository / name).write_text("ours\n")
+    folder = name.rpartition("/")[0]
+    async with opened(repository, sandbox=True) as workspace:
+        for parent in (folder, name.partition("/")[0]):
+            await workspace.run(f"mv {parent} {parent}2")
+            await workspace.run(f"find . -name {Path(name).name} -exec sh -c 'echo x >> {{}}' ';'")
+            await workspace.run(f"mv {parent}2 {parent}")
+    assert (repository / name).read_text() == "ours\n"
+
+
 @not_for_root
 @pytest.mark.parametrize("mode", ["311", "644", "0"])
 async def test_settings_in_a_folder_that_a_command_made_unreadable_are_moved_away(

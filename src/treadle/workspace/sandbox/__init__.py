@@ -2,7 +2,9 @@
 
     bubblewrap       namespaces and mounts: what is visible, what is writable, no network
     protected_paths  what commands may not change, read or create in writable folders
-    tree_scan        finds these paths; created_paths: which new ones are not trusted
+    tree_scan        finds these paths (found_entry); mounts: how bubblewrap covers them
+    created_paths    which new ones are not trusted; birth_time: what is older than the session
+    folder_permissions  folders that a command made unreadable
     git_folders      git folders outside the workspace, harmless settings of git
     git_history      which files the commits of a repository have
     host_sockets     Unix sockets of the host that are hidden

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY, UNLISTED = (
-    "hidden", "read-only", "socket", "git", "protected", "memory", "unlisted"
+HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY, UNLISTED, PINNED = (
+    "hidden", "read-only", "socket", "git", "protected", "memory", "unlisted", "pinned"
 )  # fmt: skip
-"""UNLISTED is a folder whose entries cannot be seen: they may be of any kind."""
+"""UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
+that may not be renamed, because another entry is protected by its path."""
 
 
 class FoundEntry(NamedTuple):

@@ -18,6 +18,7 @@ from treadle.core.protected_paths import GIT_FOLDER
 from treadle.workspace.sandbox.found_entry import (
     GIT,
     HIDDEN,
+    PINNED,
     PROTECTED,
     READ_ONLY,
     SOCKET,
@@ -36,7 +37,9 @@ MAX_DENIED = 300
 
 MAX_COPY_BYTES = 1 << 20
 
-MOUNT_ORDER = {HIDDEN: 0, UNLISTED: 0, READ_ONLY: 1, SOCKET: 2, GIT: 3, PROTECTED: 4}
+MOUNT_ORDER = {
+    HIDDEN: 0, UNLISTED: 0, READ_ONLY: 1, PINNED: 1, SOCKET: 2, GIT: 3, PROTECTED: 4
+}  # fmt: skip
 """The kinds that are mounted; if there are too many mounts, the first kinds are."""
 
 
@@ -68,7 +71,8 @@ def _refuse_too_many(entries: Sequence[FoundEntry]) -> int:
     """The number of mounts that have to hold. WorkspaceError if there are too many."""
     denied = sum(entry.kind in (HIDDEN, READ_ONLY) for entry in entries)
     unlisted = sum(entry.kind == UNLISTED for entry in entries)
-    if denied > MAX_DENIED:
+    pinned = sum(entry.kind == PINNED for entry in entries)
+    if denied > MAX_DENIED or denied + pinned > 2 * MAX_DENIED:
         raise WorkspaceError(
             f"the deny rules match {denied} files, and the sandbox can protect {MAX_DENIED}; write "
             "the rules for folders, or run without the sandbox"
@@ -78,7 +82,7 @@ def _refuse_too_many(entries: Sequence[FoundEntry]) -> int:
             f"{unlisted} folders cannot be listed, and the sandbox can hide {MAX_DENIED}; give "
             "yourself permission to read them (chmod u+rx), or run without the sandbox"
         )
-    return denied + unlisted
+    return denied + pinned + unlisted
 
 
 def _is_covered(entry: FoundEntry, hidden: set[str]) -> bool:
@@ -139,6 +143,6 @@ def _make_mount(entry: FoundEntry, writable: Sequence[Path]) -> list[str]:
         if not is_folder:
             return ["--ro-bind", os.devnull, path]
         return ["--perms", "0000", "--tmpfs", path, "--remount-ro", path]
-    # A git folder is a mount of its own, because its parts could be renamed with it otherwise.
-    is_git_folder = entry.kind == GIT and is_folder
-    return ["--bind" if is_git_folder else "--ro-bind", path, path]
+    # A mount cannot be renamed. The parts of a git folder could be renamed with it otherwise.
+    is_writable = entry.kind in (GIT, PINNED) and is_folder
+    return ["--bind" if is_writable else "--ro-bind", path, path]

@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -30,12 +31,14 @@ from treadle.core.protected_paths import (
     fold_case,
     is_read_only_name,
 )
+from treadle.workspace.sandbox.birth_time import read_birth_ns
 from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.found_entry import (
     GIT,
     HIDDEN,
     MEMORY,
+    PINNED,
     PROTECTED,
     READ_ONLY,
     SOCKET,
@@ -59,6 +62,8 @@ MAX_REPOSITORIES = 100
 
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
+
+_OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
 
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
 _HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*([^#;\n]+)", re.IGNORECASE | re.MULTILINE)
@@ -104,7 +109,7 @@ class ProtectedPaths:
         denials: FileDenials | None = None,
     ) -> None:
         self.root = str(root)
-        self._set_aside_dir = str(set_aside_dir)
+        self._set_aside_dir, self._opened_ns = str(set_aside_dir), time.time_ns()
         self._denials = denials or FileDenials()
         self._has_rules = self._denials != FileDenials()
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
@@ -118,6 +123,8 @@ class ProtectedPaths:
         self._own_sockets: set[tuple[str, int]] = set()
         self._written: set[str] = set()
         self._leftovers: list[str] = []
+        self._pins: frozenset[str] = frozenset()
+        self._targets: dict[str, str] = {}
         self._permissions = FolderPermissions(self.root)
         self._named: set[str] = set()
 
@@ -149,7 +156,13 @@ class ProtectedPaths:
         else:  # what is not in the baseline was made by a command, and is moved when it ends
             found = [e for e in found if e.kind not in _WATCHED or self._is_known(e.path)]
         found += _find_aliases(self.root, found)
-        return [entry for entry in found if self._has_to_be_mounted(entry)]
+        mounted = [entry for entry in found if self._has_to_be_mounted(entry)]
+        pins = [] if self.is_read_only else self._list_pins(mounted)
+        if is_first:
+            self._pins = frozenset(pins)
+        # A running command can replace a folder with a symlink, unless it is pinned there, too.
+        pins = [path for path in pins if path in self._pins]
+        return mounted + [FoundEntry(path, PINNED, 0, (0, 0)) for path in pins]
 
     def _refuse_unknown(self, found: Iterable[FoundEntry]) -> None:
         if self._scanner.is_cut:
@@ -238,14 +251,37 @@ class ProtectedPaths:
             return ""
 
     def _find_denied_behind_symlinks(self) -> list[FoundEntry]:
-        """Paths that a rule names and a scan does not reach, because it follows no symlinks."""
-        denials, found = self._denials, list[FoundEntry]()
-        for kind, rules in ((HIDDEN, denials.unreadable), (READ_ONLY, denials.unwritable)):
+        """Paths that a rule names and a scan does not reach, because it follows no symlinks. What
+        a symlink named once stays denied: a command may replace the symlink."""
+        denials = self._denials
+        for kind, rules in ((READ_ONLY, denials.unwritable), (HIDDEN, denials.unreadable)):
             for rule in rules:
                 for path in rule.list_fixed_prefixes():
                     if path.startswith(f"{self.root}/") and rule.forbids(path):
-                        found += _find(path, kind) if os.path.realpath(path) != path else []
-        return found
+                        target = os.path.realpath(path)
+                        if target != path:
+                            self._targets[target] = kind
+        return [entry for path, kind in self._targets.items() for entry in _find(path, kind)]
+
+    def _list_pins(self, found: Iterable[FoundEntry]) -> list[str]:
+        """The folders that may not be renamed: a protected path is not known under another."""
+        pins: dict[str, None] = {}
+        for entry in found:
+            folder = entry.path.rpartition("/")[0]
+            if folder.startswith(f"{self.root}/") and self._is_known_by_folder(folder, entry):
+                while folder != self.root:
+                    pins[folder] = None
+                    folder = folder.rpartition("/")[0]
+        return list(pins)
+
+    def _is_known_by_folder(self, folder: str, entry: FoundEntry) -> bool:
+        """Whether it would not be found as what it is, if its folder had another name."""
+        name = entry.path.rpartition("/")[2]
+        if entry.kind in (HIDDEN, READ_ONLY):
+            others = (f"{self.root}/{place}/{name}" for place in _OTHER_FOLDERS)
+            return any(self._denials.classify(other) != entry.kind for other in others)
+        is_in_git = f"/{GIT_FOLDER}/" in fold_case(f"{folder}/")
+        return entry.kind == PROTECTED and not is_in_git and not is_read_only_name("", name)
 
     def _has_to_be_mounted(self, entry: FoundEntry) -> bool:
         if entry.kind == SOCKET:
@@ -278,6 +314,8 @@ class ProtectedPaths:
 
     def _move_untrusted(self, entry: FoundEntry) -> list[str]:
         path = Path(entry.path)
+        if entry.kind == READ_ONLY and self._is_older(entry.path):
+            return []  # a command has renamed what the user made
         self._permissions.make_tree_listable(entry.path)
         harmful = [path]
         if entry.kind != READ_ONLY:
@@ -333,6 +371,11 @@ class ProtectedPaths:
 
     def _is_written(self, path: Path) -> bool:
         return str(path) in self._written
+
+    def _is_older(self, path: str) -> bool:
+        """Whether it existed before the workspace was opened."""
+        born_ns = read_birth_ns(path)
+        return born_ns is not None and born_ns < self._opened_ns
 
     def _is_in_repository(self, path: Path) -> bool:
         """Whether a commit from before the first command has this file at this path."""
