@@ -360,6 +360,26 @@ async def test_a_repository_that_a_command_makes_runs_nothing(folder: Path, evil
     assert not (folder / ".git").is_file()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[pager]\\n#\\r[branch "x"]\\n\\tremote = touch x; cat\\n',
+        '[pager]\\n#\\r[branch "x"]\\r\\n\\tremote = touch x; cat\\n',
+        "[alias]\\n;\\f[user]\\n\\tname = !x\\n",
+        "[alias]\\n;\\302\\205[user]\\n\\tname = !x\\n",
+        '[remote "o"]\\n\\turl = ext:":"sh -c x\\n',
+        '[remote "o"]\\n\\turl = "ext:":"sh -c x"\\n',
+        '[remote "o"]\\n\\turl = ext:\\\\\\n:sh -c x\\n',
+        "[core]\\n\\tbare = false\\n[user] name = a\\n[include] path = x\\n",
+    ],
+)
+async def test_settings_of_git_are_read_as_git_reads_them(folder: Path, text: str) -> None:
+    done = await inside(folder, f"git init -q .; printf '{text}' >> .git/config")
+    assert ".git/config was moved to" in done.note
+    done = await inside(folder, "git init -q a; git -C a remote add o 'a b/c#d'; git -C a status")
+    assert (done.exit_code, done.note) == (0, "")
+
+
 @pytest.mark.parametrize("packed", [False, True])
 async def test_a_checkout_brings_the_settings_that_the_repository_had(
     folder: Path, packed: bool
@@ -532,7 +552,7 @@ async def test_hooks_and_submodules_of_a_repository_are_protected_wherever_they_
     repository: Path,
 ) -> None:
     with (repository / ".git/config").open("a") as config:
-        config.write("[core]\n\thooksPath = .githooks # ours\n")
+        config.write("[core] hooksPath = .githooks # ours\n")
     (repository / ".githooks").mkdir()
     (repository / ".git/commondir").write_text("../left-by-a-killed-agent")
     done = await inside(repository, "echo x > .githooks/pre-commit")

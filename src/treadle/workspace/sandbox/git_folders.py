@@ -22,6 +22,10 @@ READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
 
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_RISKY_VALUE = re.compile(r'::|["\\]')
+"""`::` names a program that is run. Quotes and backslashes inside could hide it."""
+
 _HARMLESS_KEYS = word_set(
     """
     core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.ignorecase
@@ -67,7 +71,7 @@ def _find_linked(link: Path) -> list[Path]:
         common, is_ours = target.parent.parent, _join(target, back) == link
         is_ours = is_ours and target.parent.name == "worktrees"
     else:  # of a submodule
-        worktree = dict(_read_settings(target / "config")).get("core.worktree", "")
+        worktree = dict(read_settings(target / "config")).get("core.worktree", "")
         common, is_ours = target, bool(worktree) and _join(target, worktree) == link.parent
     return [common] if is_ours and _is_git_folder(common) else []
 
@@ -84,6 +88,14 @@ def _join(folder: Path, text: str) -> Path:
 
 def _is_git_folder(path: Path) -> bool:
     return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
+
+
+def find_hook_folders(root: Path) -> list[str]:
+    """The folders of a repository's hooks (core.hooksPath) that lie inside it."""
+    settings = read_settings(root / GIT_FOLDER / "config")
+    values = [re.split("[#;]", value)[0] for key, value in settings if key == "core.hookspath"]
+    found = [Path(os.path.normpath(value.strip().strip('"'))) for value in values]
+    return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
 
 
 # ------------------------------------------------------------------ made by a command
@@ -132,11 +144,11 @@ def list_hooks(hooks: Path) -> list[Path]:
 
 def is_harmless_config(path: Path, *, is_module: bool = False) -> bool:
     """Whether a git configuration has only settings that run nothing."""
-    settings = None if path.is_symlink() else list(_read_settings(path))
+    settings = None if path.is_symlink() else list(read_settings(path))
     if settings is None:
         return False
     allowed = _HARMLESS_KEYS | ({"core.worktree"} if is_module else set())
-    return all(key in allowed and "::" not in value for key, value in settings)
+    return all(key in allowed and not _RISKY_VALUE.search(value) for key, value in settings)
 
 
 def _list_modules(folder: Path) -> Iterator[Path]:
@@ -168,7 +180,7 @@ def _is_link_into(link: Path, git: Path) -> bool:
 # ------------------------------------------------------------------ reading
 
 
-def _read_settings(path: Path) -> Iterator[tuple[str, str]]:
+def read_settings(path: Path) -> Iterator[tuple[str, str]]:
     """(key, value) of a configuration, keys without subsections; a line that is not understood
     is a key of its own, which no list has."""
     text = _read_text(path)
@@ -176,7 +188,11 @@ def _read_settings(path: Path) -> Iterator[tuple[str, str]]:
         yield "unreadable", ""
         return
     section = ""
-    for line in text.splitlines():
+    # Only this character ends a line for git, so a comment may have others in it.
+    for line in text.replace("\r\n", "\n").split("\n"):
+        if _CONTROL.search(line):
+            yield "control character", ""
+            continue
         line = line.strip()
         if not line or line[0] in "#;":
             continue
@@ -189,7 +205,9 @@ def _read_settings(path: Path) -> Iterator[tuple[str, str]]:
         if entry is None or line.endswith("\\"):
             yield f"not understood: {line[:80]}", ""
             continue
-        yield f"{section}.{entry.group(1).lower()}", (entry.group(2) or "").strip().strip('"')
+        value = (entry.group(2) or "").strip()
+        is_quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        yield f"{section}.{entry.group(1).lower()}", value[1:-1] if is_quoted else value
 
 
 def _read_text(path: Path) -> str | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 import time
 from collections.abc import Iterable, Sequence
@@ -45,7 +44,7 @@ from treadle.workspace.sandbox.found_entry import (
     UNLISTED,
     FoundEntry,
 )
-from treadle.workspace.sandbox.git_folders import read_regular_file
+from treadle.workspace.sandbox.git_folders import find_hook_folders
 from treadle.workspace.sandbox.git_history import GitHistory
 from treadle.workspace.sandbox.mounts import MOUNT_ORDER
 from treadle.workspace.sandbox.tree_scan import (
@@ -66,7 +65,6 @@ _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 _OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
 
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
-_HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*([^#;\n]+)", re.IGNORECASE | re.MULTILINE)
 
 
 class PathRule(Protocol):
@@ -114,7 +112,7 @@ class ProtectedPaths:
         self._has_rules = self._denials != FileDenials()
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         self._scanner = TreeScanner(self.root, self._classify, with_generated=self._has_rules)
-        extra = dict.fromkeys((*names, *_find_hook_folders(root)))
+        extra = dict.fromkeys((*names, *find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
         self._histories: dict[Path, GitHistory] | None = None
         self._baseline: dict[str, FoundEntry] = {}
@@ -466,13 +464,6 @@ def _may_be_entered(path: str) -> bool:
     except OSError:
         return False
     return is_ours or os.access(path, os.X_OK, effective_ids=True)
-
-
-def _find_hook_folders(root: Path) -> list[str]:
-    """The folders of a repository's hooks (core.hooksPath) that lie inside it."""
-    text = (read_regular_file(root / ".git/config", 1 << 20) or b"").decode(errors="replace")
-    found = (Path(os.path.normpath(name.strip().strip('"'))) for name in _HOOKS_PATH.findall(text))
-    return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
 
 
 def _read_symlinks(found: Iterable[FoundEntry]) -> dict[str, str]:
