@@ -324,6 +324,54 @@ async def test_a_killed_agent_leaves_no_settings_that_its_command_made(own_place
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("place", [".", "dst"])
+@pytest.mark.parametrize("option", ["", "--shared"])
+async def test_a_clone_of_a_repository_of_the_user_is_whole(
+    folder: Path, own_place: Path, place: str, option: str
+) -> None:
+    other = own_place / "other"
+    files = {".husky/pre-commit": "x\n", ".vscode/a.json": "{}", "web/.npmrc": "a=b\n", "b": "c\n"}
+    make_commit(other, files)
+    async with opened(folder, sandbox=True, readable=(other,)) as workspace:
+        done = await workspace.run(f"git clone -q {option} {other} {place}")
+        status = await workspace.run(f"git -C {place} status --short")
+        evil = await workspace.run(f"cd {place}; cp b .npmrc; echo x > web/.envrc")
+    assert (done.note, status.output) == ("", "")
+    assert [name for name in files if not (folder / place / name).exists()] == []
+    assert ".npmrc" in evil.note
+    assert not (folder / place / "web/.envrc").exists()
+
+
+EVIL_CLONE = (
+    "git init -q {0}; cd {0}; echo x > .npmrc; git add -A; "
+    "git -c user.name=a -c user.email=b commit -qm evil; git remote add origin {1}"
+)
+
+
+@pytest.mark.parametrize("network", [False, True])
+async def test_a_repository_that_a_command_made_up_is_no_clone(
+    folder: Path, own_place: Path, network: bool
+) -> None:
+    make_commit(own_place / "other", {".npmrc": "ours\n"})
+    for name, url in (("a", own_place / "other"), ("b", "/tmp/x"), ("c", "https://a.example/x")):
+        (folder / name).mkdir()
+        (folder / name / "file").touch()
+        command = EVIL_CLONE.format(name, url)
+        done = await inside(folder, command, readable=(own_place / "other",), network=network)
+        assert f"{name}/.npmrc was moved to" in done.note
+    command = "git init -q --bare /tmp/x; " + EVIL_CLONE.format("new", "/tmp/x")
+    done = await inside(folder, f"{command}; git push -q origin HEAD")
+    assert "new/.npmrc was moved to" in done.note
+
+
+async def test_a_clone_from_the_network_stays_and_the_result_names_its_settings(
+    folder: Path,
+) -> None:
+    done = await inside(folder, EVIL_CLONE.format("new", "https://a.example/x"), network=True)
+    assert done.note == "new/.npmrc came with a clone: look at it before programs use it"
+    assert (folder / "new/.npmrc").exists()
+
+
 async def test_git_init_and_clone_work_in_an_empty_folder(folder: Path, own_place: Path) -> None:
     other = own_place / "other"
     make_commit(other, {"README": "hello\n"})

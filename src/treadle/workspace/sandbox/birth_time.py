@@ -1,6 +1,7 @@
 """When a file was created. No command can change that time, other than those of `os.stat`.
 
-Used by `protected_paths.py`: what is older than the session was not made by one of its commands.
+What is older than the session was not made by one of its commands. Used by `protected_paths.py` and
+`repositories.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ STATX_BTIME = 0x800
 STATX_BYTES, BTIME_AT = 256, 80  # struct statx, and the place of stx_btime in it
 
 
-def read_birth_ns(path: str) -> int | None:
-    """Nanoseconds since the epoch; None if the file system does not know it."""
+def is_born_before(path: str, time_ns: int) -> bool | None:
+    """Whether it was created before a time; None if the file system does not know it."""
     buffer = ctypes.create_string_buffer(STATX_BYTES)
     try:
         result = libc.statx(AT_FDCWD, os.fsencode(path), AT_SYMLINK_NOFOLLOW, STATX_BTIME, buffer)
@@ -27,4 +28,4 @@ def read_birth_ns(path: str) -> int | None:
     if result != 0 or not mask & STATX_BTIME:
         return None
     seconds, nanoseconds = struct.unpack_from("=qI", buffer, BTIME_AT)
-    return int(seconds * 1_000_000_000 + nanoseconds)
+    return bool(seconds * 1_000_000_000 + nanoseconds < time_ns)

@@ -51,6 +51,8 @@ READABLE_IN_HOME = """
 """Tools and git settings, read-only. None holds credentials; ~/.cargo as a whole does."""
 
 HIDDEN_FOLDERS = ("/run", "/home", "/root", "/var/tmp")
+SCRATCH_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev", "/proc")
+"""What commands see there is their own, and not what is there outside."""
 
 
 class Confinement(msgspec.Struct, frozen=True):
@@ -79,9 +81,9 @@ class Bubblewrap:
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
         self.program = program
-        aside = confinement.set_aside_dir
+        aside, names = confinement.set_aside_dir, confinement.protected
         self._protections = [
-            ProtectedPaths(root, aside, confinement.protected, confinement.denials)
+            ProtectedPaths(root, aside, names, confinement.denials, self._is_out_of_reach)
             for root in confinement.writable
         ]
         self._outer_denied: list[FoundEntry] | None = None
@@ -101,6 +103,8 @@ class Bubblewrap:
             raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
         with_network = self.confinement.network if network is None else network
         self._active_count += 1
+        for protection in self._protections:
+            protection.repositories.had_network |= with_network
         fds: list[int] = []
         try:
             options = [*NAMESPACE_OPTIONS.split(), *([] if with_network else ["--unshare-net"])]
@@ -130,6 +134,14 @@ class Bubblewrap:
             _close_all(fds)
             self._active_count -= 1
             self._check()
+
+    def _is_out_of_reach(self, path: Path) -> bool:
+        """Whether commands see what is at this path outside, and cannot write to it."""
+        confinement = self.confinement
+        if any(map(path.is_relative_to, (*confinement.writable, confinement.temp_dir))):
+            return False
+        is_scratch = any(map(path.is_relative_to, SCRATCH_FOLDERS))
+        return not is_scratch or any(map(path.is_relative_to, confinement.readable))
 
     def _check(self) -> None:
         for protection in self._protections:

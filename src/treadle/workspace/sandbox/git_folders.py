@@ -53,7 +53,7 @@ def find_outer_git_folders(root: Path, homes: Sequence[Path]) -> list[Path]:
         needed = [] if folder == root else [entry]
         if entry.is_file():
             needed += _find_linked(entry)
-        elif not _is_git_folder(entry):
+        elif not is_git_folder(entry):
             continue
         return [path for path in needed if not path.is_relative_to(root)]
     return []
@@ -73,7 +73,7 @@ def _find_linked(link: Path) -> list[Path]:
     else:  # of a submodule
         worktree = dict(read_settings(target / "config")).get("core.worktree", "")
         common, is_ours = target, bool(worktree) and _join(target, worktree) == link.parent
-    return [common] if is_ours and _is_git_folder(common) else []
+    return [common] if is_ours and is_git_folder(common) else []
 
 
 def read_git_link(link: Path) -> Path | None:
@@ -86,7 +86,8 @@ def _join(folder: Path, text: str) -> Path:
     return Path(os.path.normpath(folder / text.strip()))
 
 
-def _is_git_folder(path: Path) -> bool:
+def is_git_folder(path: Path) -> bool:
+    """Whether git takes it for a git folder."""
     return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 

@@ -3,7 +3,7 @@
 The branches and tags are read when a workspace is opened; what their commits have at a path may
 come back by a checkout. Commands can write to the object files, so each object that is read is
 compared with its name, which is the hash of its content. It runs no git: the settings of a
-repository could run code. Used by `protected_paths.py`.
+repository could run code. Used by `repositories.py`.
 """
 
 from __future__ import annotations
@@ -157,42 +157,34 @@ class _ObjectReader:
     """Reads objects, loose and packed. What is damaged or too large is (b"", b"")."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        others = (read_regular_file(folder / "info/alternates", MAX_REFLOG_BYTES) or b"").split()
+        self._folders = [folder, *(folder / os.fsdecode(other) for other in others)]
         self._packs: list[_Pack] = []
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         """Pack files are open only inside: a `git gc` replaces them."""
         with contextlib.ExitStack() as stack:
-            indexes = sorted(self._folder.glob("pack/*.idx"))
+            indexes = [path for folder in self._folders for path in folder.glob("pack/*.idx")]
             self._packs = [pack for path in indexes if (pack := _open_pack(path, stack))]
             yield
         self._packs = []
 
     def has(self, name: bytes) -> bool:
-        return self._find_loose(name).exists() or any(
-            pack.find(name) is not None for pack in self._packs
-        )
+        is_loose = any(path.exists() for path in self._list_loose(name))
+        return is_loose or any(pack.find(name) is not None for pack in self._packs)
 
     def read(self, name: bytes) -> tuple[bytes, bytes]:
         """The type and the content of an object."""
-        for found in (self._read_loose(name), *self._read_packed(name, 0)):
+        loose = [_read_loose(path) for path in self._list_loose(name)]
+        for found in (*loose, *self._read_packed(name, 0)):
             if found is not None and _hash_object(*found) == name:
                 return found
         return b"", b""
 
-    def _find_loose(self, name: bytes) -> Path:
-        return self._folder / name.hex()[:2] / name.hex()[2:]
-
-    def _read_loose(self, name: bytes) -> tuple[bytes, bytes] | None:
-        data = read_regular_file(self._find_loose(name), MAX_OBJECT_BYTES)
-        if data is None:
-            return None
-        try:
-            head, _, body = zlib.decompressobj().decompress(data, MAX_OBJECT_BYTES).partition(b"\0")
-        except zlib.error:
-            return None
-        return head.partition(b" ")[0], body
+    def _list_loose(self, name: bytes) -> list[Path]:
+        text = name.hex()
+        return [folder / text[:2] / text[2:] for folder in self._folders]
 
     def _read_packed(self, name: bytes, depth: int) -> Iterator[tuple[bytes, bytes]]:
         for pack in self._packs:
@@ -221,6 +213,17 @@ class _ObjectReader:
             )
         except (OSError, ValueError, IndexError, zlib.error):
             return None
+
+
+def _read_loose(path: Path) -> tuple[bytes, bytes] | None:
+    data = read_regular_file(path, MAX_OBJECT_BYTES)
+    if data is None:
+        return None
+    try:
+        head, _, body = zlib.decompressobj().decompress(data, MAX_OBJECT_BYTES).partition(b"\0")
+    except zlib.error:
+        return None
+    return head.partition(b" ")[0], body
 
 
 class _Pack:

@@ -30,7 +30,7 @@ from treadle.core.protected_paths import (
     fold_case,
     is_read_only_name,
 )
-from treadle.workspace.sandbox.birth_time import read_birth_ns
+from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.found_entry import (
@@ -45,8 +45,8 @@ from treadle.workspace.sandbox.found_entry import (
     FoundEntry,
 )
 from treadle.workspace.sandbox.git_folders import find_hook_folders
-from treadle.workspace.sandbox.git_history import GitHistory
 from treadle.workspace.sandbox.mounts import MOUNT_ORDER
+from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
     GENERATED_FOLDERS,
     MAX_FOLDERS,
@@ -57,7 +57,6 @@ from treadle.workspace.sandbox.tree_scan import (
 from treadle.workspace.supervisor.set_aside import open_folder, set_aside
 
 MAX_OUTER_FOLDERS = 200
-MAX_REPOSITORIES = 100
 
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
@@ -95,8 +94,8 @@ class ProtectedPaths:
     """The protected paths below one writable root; `is_read_only` if a rule denies all of it.
 
     `begin` before a command starts, `check` when one has ended. What did not exist when the first
-    of the running commands started was made meanwhile. What the commits of a repository had at the
-    first scan may come back by a checkout.
+    of the running commands started was made meanwhile. `is_out_of_reach`: whether no command
+    can change a path outside of the root.
     """
 
     def __init__(
@@ -105,6 +104,7 @@ class ProtectedPaths:
         set_aside_dir: Path,
         names: Iterable[str] = (),
         denials: FileDenials | None = None,
+        is_out_of_reach: IsOutOfReach = lambda path: False,
     ) -> None:
         self.root = str(root)
         self._set_aside_dir, self._opened_ns = str(set_aside_dir), time.time_ns()
@@ -114,7 +114,7 @@ class ProtectedPaths:
         self._scanner = TreeScanner(self.root, self._classify, with_generated=self._has_rules)
         extra = dict.fromkeys((*names, *find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
-        self._histories: dict[Path, GitHistory] | None = None
+        self.repositories = Repositories(root, self._opened_ns, is_out_of_reach)
         self._baseline: dict[str, FoundEntry] = {}
         self._symlinks: dict[str, str] = {}
         self._memory: dict[str, tuple[int, int, int]] = {}
@@ -130,9 +130,7 @@ class ProtectedPaths:
         """Everything of interest that exists now."""
         found = self._scanner.scan(make_listable)
         folders = [entry.path for entry in found if entry.kind == GIT]
-        if self._histories is None:  # later, a command could have made the commits
-            gits = [Path(path) for path in folders[:MAX_REPOSITORIES]]
-            self._histories = {git.parent: GitHistory(git) for git in gits}
+        self.repositories.open(folders)
         found += [part for git in folders for part in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
         found += [e for path in self._extra if path not in known for e in _find(path, PROTECTED)]
@@ -203,7 +201,10 @@ class ProtectedPaths:
         }
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
         moved += self._restore_symlinks()
-        notes = self._describe_moved(moved) + self._describe_opened_up()
+        notes = [*self._describe_moved(moved), *self._describe_opened_up()]
+        if downloaded := self.repositories.take_downloaded():
+            names = ", ".join(self._shorten(str(path)) for path in downloaded[:5])
+            notes.append(f"{names} came with a clone: look at it before programs use it")
         if self._scanner.is_cut:
             notes.append(f"{self._describe_cut()}: not all were checked for protected files")
         states = _read_states(found)
@@ -319,7 +320,7 @@ class ProtectedPaths:
         if entry.kind != READ_ONLY:
             root, is_written = Path(self.root), self._is_written
             with contextlib.suppress(OSError):  # what cannot be read is not trusted
-                harmful = list_untrusted(path, root, is_written, self._is_in_repository)
+                harmful = list_untrusted(path, root, is_written, self.repositories.has_file)
         return [name for path in harmful if (name := self._move(str(path)))]
 
     def _describe_opened_up(self) -> list[str]:
@@ -372,17 +373,7 @@ class ProtectedPaths:
 
     def _is_older(self, path: str) -> bool:
         """Whether it existed before the workspace was opened."""
-        born_ns = read_birth_ns(path)
-        return born_ns is not None and born_ns < self._opened_ns
-
-    def _is_in_repository(self, path: Path) -> bool:
-        """Whether a commit from before the first command has this file at this path."""
-        histories = self._histories or {}
-        return any(
-            histories[folder].has_file(path, str(path.relative_to(folder)))
-            for folder in path.parents
-            if folder in histories
-        )
+        return is_born_before(path, self._opened_ns) is True
 
     def _shorten(self, path: str) -> str:
         return format_path(path.removeprefix(self.root + "/"))
