@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,55 @@ async def test_an_unreadable_folder_opens_no_way_to_what_may_not_be_read(
             (folder / name).chmod(0o755)
             (folder / "held").unlink()
     assert (folder / "infra/main.tf").read_text() == "ours"
+
+
+def git(folder: Path, *words: str) -> str:
+    argv = ["git", "-c", "user.name=a", "-c", "user.email=b", *words]
+    return subprocess.run(argv, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def commit(folder: Path) -> None:
+    """A commit of all files; they are older than the index, so git need not read them again."""
+    for path in folder.rglob("*"):
+        os.utime(path, (10**9, 10**9))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+async def test_git_works_with_a_tracked_file_that_may_not_be_read(
+    folder: Path, version: str
+) -> None:
+    put(folder, _env="KEY=secret", a__b___env="secret", main_py="x\n")
+    git(folder, "init", "-q")
+    git(folder, "config", "index.version", version)
+    commit(folder)
+    who = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=b"
+    work = (
+        "git status --short; git diff; echo y > main.py; git add -A; git commit -qm two; "
+        "echo z > main.py; git stash -q; git stash pop -q; git commit -qam three; "
+        "git checkout -q HEAD~1; git checkout -q -; git show --stat --format=%s; cat .env"
+    )
+    done = await run(folder, f"{who}; {work}", read=(".env",))
+    lines = done.output.splitlines()
+    assert lines[0] == "three"
+    assert [line for line in lines if "|" in line] == [" main.py | 2 +-"]
+    assert lines[-1] == "cat: .env: Permission denied"
+    assert (folder / ".env").read_text() == "KEY=secret"
+    assert git(folder, "status", "--short") == ""
+
+
+async def test_git_commits_neither_a_changed_nor_a_new_file_that_may_not_be_read(
+    folder: Path,
+) -> None:
+    put(folder, _env="KEY=old", main_py="x\n", keys__a_txt="secret")
+    git(folder, "init", "-q")
+    commit(folder)
+    put(folder, _env="KEY=newer secret", a___env="secret")
+    command = "echo y > main.py; git diff; git add -A; git add main.py; git status --short"
+    done = await run(folder, command, read=(".env", "keys/**"))
+    assert "secret" not in done.output
+    assert git(folder, "diff", "--cached", "--name-status").split() == ["M", "main.py"]
 
 
 async def test_a_search_runs_and_its_result_says_what_was_left_out(folder: Path) -> None:

@@ -24,6 +24,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import find_protected_part
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths
+from treadle.workspace.sandbox.stand_ins import StandIns
 from treadle.workspace.supervisor.set_aside import set_aside
 
 pytestmark = needs_bubblewrap
@@ -286,10 +287,11 @@ def test_a_folder_that_is_swapped_for_a_symlink_shows_nothing_else(
     entries = protection.begin(is_first=True)
     copies = own_place / "copies"
     copies.mkdir()
-    assert len(make_mount_options(entries, [folder], copies)) == 7
+    stand_ins = StandIns(own_place / "stand_ins")
+    assert len(make_mount_options(entries, [folder], stand_ins, copies)) == 9
     (folder / "a").rename(folder / "b")
     (folder / "a").symlink_to(own_place / "home")
-    assert make_mount_options(entries, [folder], copies) == []
+    assert make_mount_options(entries, [folder], stand_ins, copies) == []
 
 
 async def test_a_command_makes_nothing_that_others_can_see(repository: Path) -> None:

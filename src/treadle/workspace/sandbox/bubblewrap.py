@@ -32,6 +32,7 @@ from treadle.workspace.sandbox.protected_paths import (
     find_outer,
     format_path,
 )
+from treadle.workspace.sandbox.stand_ins import StandIns, make_git_environment
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
 NAMESPACE_OPTIONS = """
@@ -86,6 +87,7 @@ class Bubblewrap:
             ProtectedPaths(root, aside, names, confinement.denials, self._is_out_of_reach)
             for root in confinement.writable
         ]
+        self._stand_ins = StandIns(confinement.copies_dir / "stand_ins")
         self._outer_denied: list[FoundEntry] | None = None
         self._active_count = 0
         self._notes: list[str] = []
@@ -190,7 +192,11 @@ class Bubblewrap:
         if self._active_count > 1:
             confinement.copies_dir.mkdir(parents=True, exist_ok=True)
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
-        return options + make_mount_options(entries, confinement.writable, copies)
+        options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
+        if self._stand_ins.has_tracked:
+            for name, value in make_git_environment(command.env).items():
+                options += ["--setenv", name, value]
+        return options
 
     def _size_options(self, share: int) -> list[str]:
         limit = self.confinement.max_memory

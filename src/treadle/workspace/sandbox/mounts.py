@@ -26,6 +26,7 @@ from treadle.workspace.sandbox.found_entry import (
     FoundEntry,
 )
 from treadle.workspace.sandbox.git_folders import READ_FLAGS
+from treadle.workspace.sandbox.stand_ins import StandIns
 from treadle.workspace.supervisor.set_aside import open_folder
 
 MAX_MOUNTS = 300
@@ -44,7 +45,10 @@ MOUNT_ORDER = {
 
 
 def make_mount_options(
-    entries: Sequence[FoundEntry], writable: Sequence[Path], copies: Path | None = None
+    entries: Sequence[FoundEntry],
+    writable: Sequence[Path],
+    stand_ins: StandIns,
+    copies: Path | None = None,
 ) -> list[str]:
     """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden.
 
@@ -61,7 +65,7 @@ def make_mount_options(
         if hidden and _is_covered(entry, hidden):
             continue
         if copies is None or entry.kind not in (GIT, PROTECTED) or _is_pinned(entry, writable):
-            options += _make_mount(entry, writable)
+            options += _make_mount(entry, writable, stand_ins)
         else:
             options += _make_copy_mount(entry, writable, copies)
     return options
@@ -113,8 +117,8 @@ def _make_copy_mount(entry: FoundEntry, writable: Sequence[Path], copies: Path) 
         os.close(folder)
     if entry.kind == GIT:
         return []  # commands write to it; its parts are mounted
-    if data is None:
-        return ["--tmpfs", entry.path, "--remount-ro", entry.path]
+    if data is None:  # without permissions: for git, files that are not there are deleted
+        return ["--perms", "0000", "--tmpfs", entry.path, "--remount-ro", entry.path]
     copy = copies / str(len(list(copies.iterdir())))
     copy.write_bytes(data)
     return ["--ro-bind", str(copy), entry.path]
@@ -130,7 +134,7 @@ def _read_entry(name: str, folder: int) -> bytes | None:
         os.close(fd)
 
 
-def _make_mount(entry: FoundEntry, writable: Sequence[Path]) -> list[str]:
+def _make_mount(entry: FoundEntry, writable: Sequence[Path], stand_ins: StandIns) -> list[str]:
     path = os.path.realpath(entry.path)
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
@@ -141,7 +145,8 @@ def _make_mount(entry: FoundEntry, writable: Sequence[Path]) -> list[str]:
         return []  # a symlink to what is read-only anyway
     if entry.kind in (HIDDEN, UNLISTED, SOCKET):
         if not is_folder:
-            return ["--ro-bind", os.devnull, path]
+            stand_in = stand_ins.find(path) if entry.kind == HIDDEN else os.devnull
+            return ["--ro-bind", stand_in, path]
         return ["--perms", "0000", "--tmpfs", path, "--remount-ro", path]
     # A mount cannot be renamed. The parts of a git folder could be renamed with it otherwise.
     is_writable = entry.kind in (GIT, PINNED) and is_folder

@@ -1,0 +1,98 @@
+"""What commands see in the place of a file that may not be read.
+
+A device that cannot be opened, as a rule. git ignores devices, but calls a tracked file that is one
+changed, and then fails. So a tracked file is replaced by one without content and permissions that
+has the same size and time: git takes it for unchanged and does not open it. Used by `mounts.py`.
+"""
+
+# ruff: noqa: PTH116 - pathlib would slow down every command
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from treadle.core.protected_paths import GIT_FOLDER
+from treadle.workspace.sandbox.git_folders import read_git_link, read_regular_file
+
+MAX_INDEX_BYTES = 128 << 20
+EXECUTABLE = stat.S_IXUSR
+
+_GIT_SETTINGS = {"core.checkStat": "minimal", "core.trustctime": "false"}
+"""git compares size and time of a file, and not its inode."""
+
+
+class StandIns:
+    """Makes the replacements, in a folder that commands cannot see."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[tuple[int, int, int], str] = {}
+        self._indexes: dict[Path, tuple[tuple[int, int, int], bytes]] = {}
+        self.has_tracked = False
+
+    def find(self, path: str) -> str:
+        """What is mounted over this file."""
+        try:
+            status = os.stat(path)
+            if not stat.S_ISREG(status.st_mode) or not self._is_tracked(Path(path)):
+                return os.devnull
+            self.has_tracked = True
+            key = (status.st_size, status.st_mtime_ns, status.st_mode & EXECUTABLE)
+            if key not in self._made:
+                self._made[key] = self._make(*key)
+            return self._made[key]
+        except OSError:
+            return os.devnull
+
+    def _make(self, size: int, time_ns: int, mode: int) -> str:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / str(len(self._made))
+        path.touch()
+        os.truncate(path, size)
+        os.utime(path, ns=(time_ns, time_ns))
+        path.chmod(mode)
+        return str(path)
+
+    def _is_tracked(self, path: Path) -> bool:
+        for folder in path.parents:
+            git = folder / GIT_FOLDER
+            if not os.path.lexists(git):
+                continue
+            git = (read_git_link(git) or git) if git.is_file() else git
+            index = self._read_index(git / "index")
+            return _has_entry(index, os.fsencode(path.relative_to(folder)))
+        return False
+
+    def _read_index(self, path: Path) -> bytes:
+        status = os.stat(path)
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if self._indexes.get(path, (None,))[0] != state:
+            self._indexes[path] = state, read_regular_file(path, MAX_INDEX_BYTES) or b""
+        return self._indexes[path][1]
+
+
+def _has_entry(index: bytes, name: bytes) -> bool:
+    """Whether an index of git lists a path. Those of version 4 are compressed: then it may."""
+    if index[:4] != b"DIRC" or index[4:8] == b"\0\0\0\4":
+        return index[:4] == b"DIRC"
+    at = index.find(name + b"\0")
+    while at >= 0:
+        # Before a name are its flags, with its length, and since version 3 possibly more flags.
+        lengths = (int.from_bytes(index[at - n : at - n + 2]) & 0xFFF for n in (2, 4))
+        if min(len(name), 0xFFF) in lengths:
+            return True
+        at = index.find(name + b"\0", at + 1)
+    return False
+
+
+def make_git_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which git takes the replacements for unchanged."""
+    count = env.get("GIT_CONFIG_COUNT", "")
+    first = int(count) if count.isdecimal() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(_GIT_SETTINGS))}
+    for number, (key, value) in enumerate(_GIT_SETTINGS.items(), first):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
