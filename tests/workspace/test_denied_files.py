@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,10 +13,14 @@ import pytest
 
 from tests.workspace.helpers import needs_bubblewrap, not_for_root, opened
 from treadle.core.contracts.workspace import CommandResult
+from treadle.core.errors import WorkspaceError
 from treadle.policy.ruleset.path_patterns import compile_path_pattern
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.sandbox.file_denials import FileDenials
+from treadle.workspace.sandbox.found_entry import HIDDEN
 from treadle.workspace.sandbox.mounts import MAX_DENIED
-from treadle.workspace.sandbox.protected_paths import FileDenials
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths
+from treadle.workspace.sandbox.tree_scan import TreeScanner
 
 pytestmark = needs_bubblewrap
 
@@ -156,6 +161,71 @@ async def test_rules_with_patterns_and_folders_hold(folder: Path, rule: str) -> 
     done = await run(folder, "cat keys/*.pem link/*; find . -type f | xargs cat", read=(rule,))
     assert "secret" not in done.output
     assert "Permission denied" in done.output
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ".env", "*.pem", "**.pem", "keys", "keys/", "keys/**", "keys/**/", "/keys", "a/keys/*",
+        "a/**", "**/keys/*.PEM", "KEYS/One.pem", "./a", "a/../keys", "*", "**", "{a,b}/keys",
+        "k?ys", "[k]eys", ".", "a/.", "//tmp/**", "~/**", "ﬁle.txt", "a\\b",
+    ],
+)  # fmt: skip
+def test_a_scan_finds_what_a_rule_forbids(folder: Path, own_place: Path, rule: str) -> None:
+    put(folder, keys__one_pem="", a__keys__one_pem="", a__b__keys__two_Pem="", b__keys="", _env="")
+    put(folder, a__b___env="", file_txt="", node_modules__x__one_pem="")
+    denials = deny(folder, (rule,))
+    scan = ProtectedPaths(folder, own_place / "aside", (), denials).scan()
+    found = {entry.path for entry in scan if entry.kind == HIDDEN}
+    forbidden = {str(path) for path in folder.rglob("*") if denials.classify(str(path)) == HIDDEN}
+    assert found == {path for path in forbidden if str(Path(path).parent) not in forbidden}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "by a command", "in the background"])
+async def test_however_many_folders_there_are_the_rules_hold(folder: Path, where: str) -> None:
+    put(folder, a__b__c__d___env="secret", a__b__c___npmrc="ours", a__b__infra__m_tf="ours")
+    many = "import os\nfor n in range(22100): os.makedirs(f'0/{n // 100}/{n}', exist_ok=True)"
+    (folder / "many.py").write_text(many)
+    if where == "before":
+        await asyncio.to_thread(subprocess.run, ["python3", "many.py"], cwd=folder, check=True)
+    rules = deny(folder, (".env",), ("a/b/infra/**",))
+    async with opened(folder, sandbox=True, denials=rules) as space:
+        if where == "by a command":
+            await space.run("python3 many.py")
+        elif where == "in the background":
+            await space.start("python3 many.py; touch done; sleep 60")
+            while not (folder / "done").exists():  # noqa: ASYNC110 - a real process
+                await asyncio.sleep(0.01)
+        done = await space.run(
+            "grep -r secret .; echo x > a/b/c/.npmrc; echo x > a/b/infra/m.tf; echo x > 0/99/.npmrc"
+        )
+        again = await space.run("rm -rf 0")
+    assert "secret" not in done.output
+    assert "a/b/c/d/.env" in done.note
+    assert "0/99/.npmrc was moved to" in done.note
+    assert "was moved to" not in again.note
+    assert (folder / "a/b/c/.npmrc").read_text() == "ours"
+    assert (folder / "a/b/infra/m.tf").read_text() == "ours"
+
+
+async def test_with_too_many_folders_no_command_runs_until_some_are_removed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, a__b___env="secret")
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",))) as space:
+        for scanner in find_scanners(space):
+            monkeypatch.setattr(scanner, "_max_folders", 20)
+        done = await space.run("mkdir -p 0/{1..30}")
+        assert "not all were checked" in done.note
+        with pytest.raises(WorkspaceError, match="remove folders that are not needed"):
+            await space.run("cat a/b/.env")
+        shutil.rmtree(folder / "0")
+        assert "secret" not in (await space.run("cat a/b/.env")).output
+
+
+def find_scanners(space: LocalWorkspace) -> list[TreeScanner]:
+    return [p._scanner for p in space._sandbox._protections]
 
 
 async def test_a_rule_about_a_file_outside_the_folder_holds(folder: Path) -> None:

@@ -38,8 +38,8 @@ from treadle.workspace.processes import (
 )
 from treadle.workspace.sandbox import limits, read_only
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
+from treadle.workspace.sandbox.file_denials import FileDenials
 from treadle.workspace.sandbox.probe import find_sandbox_problem
-from treadle.workspace.sandbox.protected_paths import FileDenials
 from treadle.workspace.scratch_dir import ScratchDir
 from treadle.workspace.temp_files import TempFiles
 

@@ -2,6 +2,7 @@
 
     bubblewrap       namespaces and mounts: what is visible, what is writable, no network
     protected_paths  what commands may not change, read or create in writable folders
+    file_denials     the deny rules about files, and what they match
     tree_scan        finds these paths (found_entry); mounts: how bubblewrap covers them
     stand_ins        what commands see in the place of a file that may not be read
     created_paths    which new ones are not trusted; birth_time: what is older than the session

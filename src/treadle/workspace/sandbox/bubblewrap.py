@@ -22,16 +22,12 @@ import msgspec
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
+from treadle.workspace.sandbox.file_denials import FileDenials, find_outer
 from treadle.workspace.sandbox.found_entry import HIDDEN, SOCKET, FoundEntry
 from treadle.workspace.sandbox.git_folders import find_outer_git_folders
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
 from treadle.workspace.sandbox.mounts import make_mount_options
-from treadle.workspace.sandbox.protected_paths import (
-    FileDenials,
-    ProtectedPaths,
-    find_outer,
-    format_path,
-)
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_path
 from treadle.workspace.sandbox.stand_ins import StandIns, make_git_environment
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
@@ -226,7 +222,7 @@ class Bubblewrap:
             return not is_hidden or path.startswith(shown)
 
         if self._outer_denied is None:
-            self._outer_denied = find_outer(self.confinement.denials, roots)
+            self._outer_denied = find_outer(self.confinement.denials, roots, covered)
         entries += [entry for entry in self._outer_denied if is_visible(entry.path)]
         in_roots = tuple(f"{root}/" for root in roots)
         sockets = list_host_sockets(lambda p: is_visible(p) and not p.startswith(in_roots))

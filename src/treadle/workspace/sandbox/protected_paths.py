@@ -15,9 +15,6 @@ import stat
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
-
-import msgspec
 
 from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import (
@@ -27,11 +24,13 @@ from treadle.core.protected_paths import (
     PROTECTED_FOLDERS,
     PROTECTED_IN_GIT,
     PROTECTED_PAIRS,
+    PROTECTED_SUFFIXES,
     fold_case,
     is_read_only_name,
 )
 from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.created_paths import list_untrusted
+from treadle.workspace.sandbox.file_denials import FileDenials, HardLinks, NameFilter
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.found_entry import (
     GIT,
@@ -52,42 +51,23 @@ from treadle.workspace.sandbox.tree_scan import (
     MAX_FOLDERS,
     MakeListable,
     TreeScanner,
-    make_unlisted,
+    find_entry,
+    may_be_entered,
 )
 from treadle.workspace.supervisor.set_aside import open_folder, set_aside
 
-MAX_OUTER_FOLDERS = 200
-
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
+_NAMES = frozenset(
+    (
+        *(GIT_FOLDER, *PROTECTED_FOLDERS, *PROTECTED_FILES, *MEMORY_FILES),
+        *(second for _, second in PROTECTED_PAIRS),
+    )
+)
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 
 _OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
 
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
-
-
-class PathRule(Protocol):
-    """A deny rule about paths, as the policy's path patterns are."""
-
-    @property
-    def text(self) -> str: ...
-
-    def forbids(self, path: str) -> bool: ...
-
-    def list_fixed_prefixes(self) -> tuple[str, ...]:
-        """The paths below which it can match."""
-
-
-class FileDenials(msgspec.Struct, frozen=True):
-    """The deny rules that commands are held to: what they may not read, and not change."""
-
-    unreadable: tuple[PathRule, ...] = ()
-    unwritable: tuple[PathRule, ...] = ()
-
-    def classify(self, path: str) -> str:
-        if any(rule.forbids(path) for rule in self.unreadable):
-            return HIDDEN
-        return READ_ONLY if any(rule.forbids(path) for rule in self.unwritable) else ""
 
 
 class ProtectedPaths:
@@ -109,9 +89,12 @@ class ProtectedPaths:
         self.root = str(root)
         self._set_aside_dir, self._opened_ns = str(set_aside_dir), time.time_ns()
         self._denials = denials or FileDenials()
-        self._has_rules = self._denials != FileDenials()
+        self._name_filter = NameFilter(self._denials, self.root)
+        self._hard_links = HardLinks(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
-        self._scanner = TreeScanner(self.root, self._classify, with_generated=self._has_rules)
+        self._scanner = TreeScanner(
+            self.root, self._classify, with_generated=self._denials != FileDenials()
+        )
         extra = dict.fromkeys((*names, *find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
         self.repositories = Repositories(root, self._opened_ns, is_out_of_reach)
@@ -133,7 +116,9 @@ class ProtectedPaths:
         self.repositories.open(folders)
         found += [part for git in folders for part in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
-        found += [e for path in self._extra if path not in known for e in _find(path, PROTECTED)]
+        found += [
+            e for path in self._extra if path not in known for e in find_entry(path, PROTECTED)
+        ]
         return found + self._find_denied_behind_symlinks()
 
     def begin(self, *, is_first: bool) -> list[FoundEntry]:
@@ -151,7 +136,7 @@ class ProtectedPaths:
             self._written.clear()
         else:  # what is not in the baseline was made by a command, and is moved when it ends
             found = [e for e in found if e.kind not in _WATCHED or self._is_known(e.path)]
-        found += _find_aliases(self.root, found)
+        found += self._hard_links.find(found)
         mounted = [entry for entry in found if self._has_to_be_mounted(entry)]
         pins = [] if self.is_read_only else self._list_pins(mounted)
         if is_first:
@@ -230,37 +215,40 @@ class ProtectedPaths:
     # Details
 
     def _classify(self, folder: str, entry: os.DirEntry[str]) -> str:
-        name = entry.name
-        if self._has_rules and (kind := self._denials.classify(f"{folder}/{name}")):
+        name, kind = fold_case(entry.name), ""
+        if self._name_filter.may_match(name):
+            kind = self._denials.classify(f"{folder}/{entry.name}")
+        if not kind and (name in _NAMES or name.endswith(PROTECTED_SUFFIXES)):
+            kind = self._classify_name(folder, name)
+        if kind:
             return kind
-        if fold_case(name) == GIT_FOLDER:
-            return GIT
-        if is_read_only_name(folder.rpartition("/")[2], name):
-            below = folder[len(self.root) :].split("/")
-            return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
-        if fold_case(name) in MEMORY_FILES:
-            return MEMORY
         if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
             return ""
         if entry.is_symlink():  # what it names is not scanned
-            return PROTECTED if fold_case(name) in _FIRST_OF_PAIRS else ""
+            return PROTECTED if name in _FIRST_OF_PAIRS else ""
         try:
             return SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else ""
         except OSError:
             return ""
 
+    def _classify_name(self, folder: str, name: str) -> str:
+        if name == GIT_FOLDER:
+            return GIT
+        if is_read_only_name(folder.rpartition("/")[2], name):
+            below = folder[len(self.root) :].split("/")
+            return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
+        return MEMORY if name in MEMORY_FILES else ""
+
     def _find_denied_behind_symlinks(self) -> list[FoundEntry]:
         """Paths that a rule names and a scan does not reach, because it follows no symlinks. What
         a symlink named once stays denied: a command may replace the symlink."""
-        denials = self._denials
-        for kind, rules in ((READ_ONLY, denials.unwritable), (HIDDEN, denials.unreadable)):
-            for rule in rules:
-                for path in rule.list_fixed_prefixes():
-                    if path.startswith(f"{self.root}/") and rule.forbids(path):
-                        target = os.path.realpath(path)
-                        if target != path:
-                            self._targets[target] = kind
-        return [entry for path, kind in self._targets.items() for entry in _find(path, kind)]
+        for kind, rule in self._denials.list_rules():
+            for path in rule.list_fixed_prefixes():
+                if path.startswith(f"{self.root}/") and rule.forbids(path):
+                    target = os.path.realpath(path)
+                    if target != path:
+                        self._targets[target] = kind
+        return [entry for path, kind in self._targets.items() for entry in find_entry(path, kind)]
 
     def _list_pins(self, found: Iterable[FoundEntry]) -> list[str]:
         """The folders that may not be renamed: a protected path is not known under another."""
@@ -286,7 +274,7 @@ class ProtectedPaths:
         if entry.kind == SOCKET:
             return (entry.path, entry.inode) not in self._own_sockets
         if entry.kind == UNLISTED:
-            return _may_be_entered(entry.path)
+            return may_be_entered(entry.path)
         if self.is_read_only:
             return entry.kind == HIDDEN
         return entry.kind in MOUNT_ORDER
@@ -385,76 +373,13 @@ def format_path(path: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def find_outer(denials: FileDenials, roots: Sequence[Path]) -> list[FoundEntry]:
-    """What the deny rules match outside of the writable roots."""
-    found: dict[str, FoundEntry] = {}
-    for kind, rules in ((READ_ONLY, denials.unwritable), (HIDDEN, denials.unreadable)):
-        for rule in rules:
-            for prefix in rule.list_fixed_prefixes():
-                if not any(Path(prefix).is_relative_to(root) for root in roots):
-                    for entry in _find_matches(rule, prefix, kind):
-                        found[entry.path] = entry
-    return list(found.values())
-
-
-def _find_matches(rule: PathRule, prefix: str, kind: str) -> list[FoundEntry]:
-    if prefix != "/" and rule.forbids(prefix):
-        return _find(prefix, kind)
-    scanner = TreeScanner(
-        prefix.rstrip("/"),
-        lambda folder, entry: kind if rule.forbids(f"{folder}/{entry.name}") else "",
-        max_folders=MAX_OUTER_FOLDERS,
-    )
-    return scanner.scan()
-
-
-def _find(path: str, kind: str) -> list[FoundEntry]:
-    """The entry at a path, if it exists. UNLISTED, if a folder above cannot be searched."""
-    try:
-        status, above = os.lstat(path), os.lstat(os.path.dirname(path) or "/")  # noqa: PTH120
-    except PermissionError:
-        return [make_unlisted(path)]
-    except OSError:
-        return []
-    return [FoundEntry(path, kind, status.st_ino, (above.st_dev, above.st_ino))]
-
-
-def _find_aliases(root: str, found: Sequence[FoundEntry]) -> list[FoundEntry]:
-    """Other names (hard links) of denied files: the same content under a name that is allowed."""
-    kinds: dict[int, str] = {}
-    for entry in found:
-        if entry.kind in (HIDDEN, READ_ONLY):
-            with contextlib.suppress(OSError):
-                status = os.lstat(entry.path)
-                if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-                    kinds[entry.inode] = entry.kind
-    if not kinds:
-        return []
-    known = {entry.path for entry in found}
-    scanner = TreeScanner(
-        root,
-        lambda folder, entry: kinds.get(entry.inode(), ""),
-        with_generated=True,
-    )
-    return [entry for entry in scanner.scan() if entry.path not in known]
-
-
 def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:
     """The protected parts of a git folder; of a `.git` file none."""
-    found = [e for part in PROTECTED_IN_GIT for e in _find(f"{git}/{part}", PROTECTED)]
+    found = [e for part in PROTECTED_IN_GIT for e in find_entry(f"{git}/{part}", PROTECTED)]
     unlisted = {entry.path for entry in found if entry.kind == UNLISTED}
     if make_listable is not None and any(map(make_listable, unlisted)):
         return _find_parts(git, make_listable)
     return found
-
-
-def _may_be_entered(path: str) -> bool:
-    """Whether a command could reach what is in a folder, now or after a chmod."""
-    try:
-        is_ours = os.lstat(path).st_uid == os.geteuid()
-    except OSError:
-        return False
-    return is_ours or os.access(path, os.X_OK, effective_ids=True)
 
 
 def _read_symlinks(found: Iterable[FoundEntry]) -> dict[str, str]:

@@ -128,7 +128,8 @@ class TreeScanner:
             if status.st_ctime_ns >= time.time_ns() - RACY_NS:
                 self._racy.add(path)
             try:
-                os.lstat(f"{path}/.")  # a folder can be readable and not searchable
+                if not _is_open_to_us(status):
+                    os.lstat(f"{path}/.")  # a folder can be readable and not searchable
                 return self._list(path, state)
             except PermissionError:
                 if make_listable is not None and make_listable(path):
@@ -156,6 +157,11 @@ class TreeScanner:
         return self._with_generated or name not in GENERATED_FOLDERS
 
 
+def _is_open_to_us(status: os.stat_result) -> bool:
+    """Whether it surely can be listed and searched, by its permissions."""
+    return status.st_uid == os.geteuid() and status.st_mode & 0o500 == 0o500
+
+
 def make_unlisted(path: str, *, too_long: bool = False) -> FoundEntry:
     """The entry for a path that cannot be looked at: the nearest folder above that can be."""
     for candidate in _list_upwards(path):
@@ -174,3 +180,23 @@ def _list_upwards(path: str) -> Iterator[str]:
     while path:
         yield path
         path = path.rpartition("/")[0]
+
+
+def find_entry(path: str, kind: str) -> list[FoundEntry]:
+    """The entry at a path, if it exists. UNLISTED, if a folder above cannot be searched."""
+    try:
+        status, above = os.lstat(path), os.lstat(path.rpartition("/")[0] or "/")
+    except PermissionError:
+        return [make_unlisted(path)]
+    except OSError:
+        return []
+    return [FoundEntry(path, kind, status.st_ino, (above.st_dev, above.st_ino))]
+
+
+def may_be_entered(path: str) -> bool:
+    """Whether a command could reach what is in a folder, now or after a chmod."""
+    try:
+        is_ours = os.lstat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
+    return is_ours or os.access(path, os.X_OK, effective_ids=True)
