@@ -554,6 +554,29 @@ async def test_git_reads_the_repository_above_a_subfolder(own_place: Path) -> No
     assert "Read-only file system" in done.output
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+@pytest.mark.parametrize("linked", [False, True])
+async def test_in_a_subfolder_git_calls_no_file_above_it_deleted(
+    own_place: Path, version: str, linked: bool
+) -> None:
+    top = own_place / "home/project"
+    make_commit(top, {"sub/a": "1\n", "sub/b": "1\n", "README": "x\n", "other/c": "1\n"})
+    if linked:
+        git(top, "worktree", "add", "-q", "../linked")
+        top = own_place / "home/linked"
+    git(top, "update-index", "--index-version", version)
+    async with opened(top / "sub", sandbox=True) as workspace:
+        clean = await workspace.run("git status --short; git diff --stat")
+        changed = await workspace.run("echo 2 > a; rm b; git status --short")
+        make_commit(top, {"other/d": "1\n"})
+        later = await workspace.run("git status --short; git ls-files ../other")
+        inner = await workspace.run("git init -q new; cd new; touch x; git add x; git status -s")
+    assert clean.output == ""
+    assert changed.output == " M a\n D b\n"
+    assert inner.output == "A  x\n"
+    assert later.output.splitlines() == ["../other/c", "../other/d"]
+
+
 async def test_git_reads_the_repository_of_a_linked_worktree(own_place: Path) -> None:
     main, linked = own_place / "home/main", own_place / "home/linked"
     make_commit(main, {"a": "1\n"})

@@ -8,6 +8,7 @@
     created_paths    which new ones are not trusted; birth_time: what is older than the session
     folder_permissions  folders that a command made unreadable
     git_folders      git folders outside the workspace, harmless settings of git
+    git_index        whether a file is tracked; the index for a part of a repository
     repositories     what a checkout or a clone brings; git_history: the files of commits
     host_sockets     Unix sockets of the host that are hidden
     seccomp          system calls that are refused inside

@@ -24,7 +24,8 @@ from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
 from treadle.workspace.sandbox.file_denials import FileDenials, find_outer
 from treadle.workspace.sandbox.found_entry import HIDDEN, SOCKET, FoundEntry
-from treadle.workspace.sandbox.git_folders import find_outer_git_folders
+from treadle.workspace.sandbox.git_folders import find_outer_repository
+from treadle.workspace.sandbox.git_index import PartialIndexes
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_path
@@ -84,6 +85,7 @@ class Bubblewrap:
             for root in confinement.writable
         ]
         self._stand_ins = StandIns(confinement.copies_dir / "stand_ins")
+        self._indexes = PartialIndexes(confinement.copies_dir / "indexes")
         self._outer_denied: list[FoundEntry] | None = None
         self._active_count = 0
         self._notes: list[str] = []
@@ -173,16 +175,12 @@ class Bubblewrap:
             options += ["--ro-bind-try", needed, needed]
         for path in confinement.readable:
             options += ["--ro-bind-try", str(path), str(path)]
-        if outer := self._find_git_folders(homes):
-            # Between the workspace and its repository there is a mount of the sandbox.
-            options += ["--setenv", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"]
-            for path in outer:
-                options += ["--ro-bind-try", str(path), str(path)]
+        covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
+        options += self._git_options(homes, covered)
         for root, protection in zip(confinement.writable, self._protections, strict=True):
             _refuse_root_around_home(root, homes)
             bind = "--ro-bind" if protection.is_read_only else "--bind"
             options += [bind, str(root), str(root)]
-        covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
         entries = self._find_entries(covered)
         copies = None
         if self._active_count > 1:
@@ -198,10 +196,24 @@ class Bubblewrap:
         limit = self.confinement.max_memory
         return ["--size", str(limit // share)] if limit else []
 
-    def _find_git_folders(self, homes: Sequence[Path]) -> list[Path]:
-        roots = self.confinement.writable
-        found = [path for root in roots for path in find_outer_git_folders(root, homes)]
-        return [path for path in found if not any(map(path.is_relative_to, roots))]
+    def _git_options(self, homes: Sequence[Path], covered: Sequence[str]) -> list[str]:
+        """The git folders outside of the roots, read-only."""
+        confinement, options = self.confinement, list[str]()
+        for root in confinement.writable:
+            outer = find_outer_repository(root, homes)
+            if outer is None or not outer.needed:
+                continue
+            # Between the workspace and its repository there is a mount of the sandbox.
+            options += ["--setenv", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"]
+            for path in outer.needed:
+                options += ["--ro-bind-try", str(path), str(path)]
+            shown = (*confinement.writable, *confinement.readable)
+            if any(map(outer.worktree.is_relative_to, covered)) and outer.worktree not in shown:
+                inside = [path for path in shown if path.is_relative_to(outer.worktree)]
+                names = [str(path.relative_to(outer.worktree)) for path in inside]
+                if index := self._indexes.find(outer.git, names):
+                    options += ["--ro-bind", index, str(outer.git / "index")]
+        return options
 
     def _find_entries(self, covered: Sequence[str]) -> list[FoundEntry]:
         """What is mounted over what is there: hidden, or read-only."""

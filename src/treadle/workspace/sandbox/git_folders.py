@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.core.protected_paths import GIT_FOLDER, word_set
 
@@ -42,21 +43,32 @@ _HARMLESS_KEYS = word_set(
 # ------------------------------------------------------------------ outside the workspace
 
 
-def find_outer_git_folders(root: Path, homes: Sequence[Path]) -> list[Path]:
+class OuterRepository(NamedTuple):
+    """The repository of a folder. `git` has its index; `needed` are git folders outside of it."""
+
+    worktree: Path
+    git: Path
+    needed: list[Path]
+
+
+def find_outer_repository(root: Path, homes: Sequence[Path]) -> OuterRepository | None:
     """What git needs to read outside of `root` in order to work in it."""
     for folder in (root, *root.parents):
         if folder != root and (folder in homes or folder == Path("/")):
-            return []  # a repository of the home folder is not the project's
+            return None  # a repository of the home folder is not the project's
         entry = folder / GIT_FOLDER
         if entry.is_symlink() or not entry.exists():
             continue
-        needed = [] if folder == root else [entry]
+        git, needed = entry, [] if folder == root else [entry]
         if entry.is_file():
-            needed += _find_linked(entry)
+            linked = _find_linked(entry)
+            needed += linked
+            git = (read_git_link(entry) or entry).resolve() if linked else entry
         elif not is_git_folder(entry):
             continue
-        return [path for path in needed if not path.is_relative_to(root)]
-    return []
+        needed = [path for path in needed if not path.is_relative_to(root)]
+        return OuterRepository(folder, git, needed)
+    return None
 
 
 def _find_linked(link: Path) -> list[Path]:

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from treadle.core.protected_paths import GIT_FOLDER
-from treadle.workspace.sandbox.git_folders import read_git_link, read_regular_file
+from treadle.workspace.sandbox.git_folders import read_git_link
+from treadle.workspace.sandbox.git_index import GitIndex
 
-MAX_INDEX_BYTES = 128 << 20
 EXECUTABLE = stat.S_IXUSR
 
 _GIT_SETTINGS = {"core.checkStat": "minimal", "core.trustctime": "false"}
@@ -30,7 +30,7 @@ class StandIns:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._made: dict[tuple[int, int, int], str] = {}
-        self._indexes: dict[Path, tuple[tuple[int, int, int], bytes]] = {}
+        self._indexes: dict[Path, GitIndex] = {}
         self.has_tracked = False
 
     def find(self, path: str) -> str:
@@ -62,30 +62,9 @@ class StandIns:
             if not os.path.lexists(git):
                 continue
             git = (read_git_link(git) or git) if git.is_file() else git
-            index = self._read_index(git / "index")
-            return _has_entry(index, os.fsencode(path.relative_to(folder)))
+            index = self._indexes.setdefault(git, GitIndex(git / "index"))
+            return index.has(str(path.relative_to(folder)))
         return False
-
-    def _read_index(self, path: Path) -> bytes:
-        status = os.stat(path)
-        state = (status.st_ino, status.st_size, status.st_mtime_ns)
-        if self._indexes.get(path, (None,))[0] != state:
-            self._indexes[path] = state, read_regular_file(path, MAX_INDEX_BYTES) or b""
-        return self._indexes[path][1]
-
-
-def _has_entry(index: bytes, name: bytes) -> bool:
-    """Whether an index of git lists a path. Those of version 4 are compressed: then it may."""
-    if index[:4] != b"DIRC" or index[4:8] == b"\0\0\0\4":
-        return index[:4] == b"DIRC"
-    at = index.find(name + b"\0")
-    while at >= 0:
-        # Before a name are its flags, with its length, and since version 3 possibly more flags.
-        lengths = (int.from_bytes(index[at - n : at - n + 2]) & 0xFFF for n in (2, 4))
-        if min(len(name), 0xFFF) in lengths:
-            return True
-        at = index.find(name + b"\0", at + 1)
-    return False
 
 
 def make_git_environment(env: Mapping[str, str]) -> dict[str, str]:
