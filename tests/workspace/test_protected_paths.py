@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +27,7 @@ from treadle.core.protected_paths import find_protected_part
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 from treadle.workspace.sandbox.stand_ins import StandIns
+from treadle.workspace.supervisor.process_tree import list_descendants
 from treadle.workspace.supervisor.set_aside import set_aside
 
 pytestmark = needs_bubblewrap
@@ -305,25 +308,68 @@ async def test_a_command_makes_nothing_that_others_can_see(repository: Path) -> 
     assert during == [".git"]
 
 
-async def test_a_killed_agent_leaves_no_settings_that_its_command_made(own_place: Path) -> None:
-    """The agent is killed with -9; what its command made is gone as soon as the command is."""
-    folder = own_place / "ws"
-    folder.mkdir()
-    mark = marker()
-    script = (
-        "import asyncio, pathlib, sys; from treadle.workspace.local import *\n"
-        "async def main():\n"
-        "    w = await LocalWorkspace.open(pathlib.Path(sys.argv[1]), WorkspaceOptions())\n"
-        "    await w.run(f'mkdir .vscode; echo x > .vscode/tasks.json; sleep {sys.argv[2]}')\n"
-        "asyncio.run(main())"
-    )
-    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(folder), mark)
+AGENT = (
+    "import asyncio, pathlib, sys; from treadle.workspace.local import *\n"
+    "async def main():\n"
+    "    w = await LocalWorkspace.open(pathlib.Path(sys.argv[1]), WorkspaceOptions())\n"
+    "    await w.run(sys.argv[2])\n"
+    "asyncio.run(main())"
+)
+EVERYWHERE = (
+    "for d in . a/b; do mkdir -p $d/.vscode $d/.cargo; touch $d/.npmrc $d/.vscode/tasks.json "
+    "$d/.cargo/config.toml $d/x.code-workspace; done; git init -q a/r; chmod 311 a/b; "
+)
+
+
+async def start_agent(folder: Path, mark: str) -> asyncio.subprocess.Process:
+    """An agent whose command has made settings and sleeps."""
+    (folder / "a/ours").mkdir(parents=True)
+    (folder / "a/ours/.npmrc").write_text("ours")
+    argv = (sys.executable, "-c", AGENT, str(folder), f"{EVERYWHERE} sleep {mark}")
+    agent = await asyncio.create_subprocess_exec(*argv)
     await seen(mark)
+    return agent
+
+
+def list_settings(folder: Path) -> list[str]:
+    found = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(name for name in found if find_protected_part(name) and ".git" not in name)
+
+
+async def test_a_killed_agent_leaves_no_settings_that_its_command_made(folder: Path) -> None:
+    """The agent is killed with -9; what its command made is gone as soon as the command is."""
+    mark = marker()
+    agent = await start_agent(folder, mark)
     agent.kill()
     await agent.wait()
     await gone(mark)
-    while list(folder.iterdir()):  # noqa: ASYNC110 - another process moves it
+    while list_settings(folder) != ["a/ours/.npmrc"]:  # noqa: ASYNC110 - as below
         await asyncio.sleep(0.01)
+    while (folder / "a/r/.git/config").exists():  # noqa: ASYNC110 - another process moves it
+        await asyncio.sleep(0.01)
+    done = await inside(folder, "true")
+    assert done.note == ""
+
+
+async def test_the_next_session_names_what_a_command_made_that_was_killed_with_everything(
+    folder: Path,
+) -> None:
+    mark = marker()
+    agent = await start_agent(folder, mark)
+    for pid in (agent.pid, *(pid for pid, _ in list_descendants(agent.pid))):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await agent.wait()
+    await gone(mark)
+    (folder / "a/b").chmod(0o755)
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run("true")
+        again = await workspace.run("true")
+    assert "a session was killed here while a command ran, and .cargo/config.toml" in done.note
+    assert "a/b/.npmrc" in done.note
+    assert "ours" not in done.note
+    assert (folder / "a/b/.npmrc").exists()
+    assert again.note == ""
 
 
 @pytest.mark.parametrize("place", [".", "dst"])

@@ -118,6 +118,7 @@ class LocalWorkspace:
                 temp_dir=self.temp_dir,
                 set_aside_dir=state_dir / "set_aside",
                 copies_dir=self._scratch.path / "copies",
+                record_dir=state_dir / "running",
                 network=options.network,
                 protected=options.protected,
                 denials=options.denials,
@@ -346,6 +347,7 @@ class LocalWorkspace:
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
         await self._fork_server.aclose()
+        self._sandbox.close()
         self._temp_files.close()
         await asyncio.to_thread(self._scratch.remove)
 

@@ -20,6 +20,14 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
+from treadle.core.protected_paths import (
+    GIT_FOLDER,
+    PROTECTED_FILES,
+    PROTECTED_FOLDERS,
+    PROTECTED_IN_GIT,
+    PROTECTED_PAIRS,
+    PROTECTED_SUFFIXES,
+)
 from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
 from treadle.workspace.sandbox.file_denials import FileDenials, find_outer
@@ -29,7 +37,9 @@ from treadle.workspace.sandbox.git_index import PartialIndexes
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_path
+from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import StandIns, make_git_environment
+from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
 NAMESPACE_OPTIONS = """
@@ -53,19 +63,32 @@ SCRATCH_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev", "/proc")
 """What commands see there is their own, and not what is there outside."""
 
 
+CLEANUP_TABLES: dict[str, object] = {
+    "names": PROTECTED_FOLDERS | PROTECTED_FILES,
+    "suffixes": PROTECTED_SUFFIXES,
+    "pairs": PROTECTED_PAIRS,
+    "git_folder": GIT_FOLDER,
+    "git_parts": PROTECTED_IN_GIT,
+    "generated": GENERATED_FOLDERS,
+}
+"""For the supervisor, which moves away what a command made if its agent was killed."""
+
+
 class Confinement(msgspec.Struct, frozen=True):
     """What a sandboxed command may do: write below `writable`, use the network or not.
 
     `readable` is mounted read-only even in hidden folders such as home. `protected` are further
     paths of the roots that stay read-only. What a command makes and may not is moved to
     `set_aside_dir`; `copies_dir` is private, for copies that are mounted. Files that are kept in
-    memory share `max_memory` bytes, 0 for no limit.
+    memory share `max_memory` bytes, 0 for no limit. `record_dir` is for what the next session has
+    to know if this one is killed.
     """
 
     writable: tuple[Path, ...]
     temp_dir: Path
     set_aside_dir: Path
     copies_dir: Path
+    record_dir: Path
     network: bool = False
     protected: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()
@@ -86,6 +109,7 @@ class Bubblewrap:
         ]
         self._stand_ins = StandIns(confinement.copies_dir / "stand_ins")
         self._indexes = PartialIndexes(confinement.copies_dir / "indexes")
+        self._record = RunRecord(confinement.record_dir)
         self._outer_denied: list[FoundEntry] | None = None
         self._active_count = 0
         self._notes: list[str] = []
@@ -95,6 +119,13 @@ class Bubblewrap:
         """Look at the folders once; later scans are fast. For a thread."""
         for protection in self._protections:
             protection.scan()
+        roots = {protection.root: protection for protection in self._protections}
+        for run in take_interrupted(self.confinement.record_dir, roots):
+            made = roots[os.fsdecode(run.root)].find_made_since(run.known, run.time_ns)
+            self._notes += describe_interrupted(made)
+
+    def close(self) -> None:
+        self._record.close()
 
     @contextmanager
     def wrap(self, command: CommandSpec, *, network: bool | None = None) -> Iterator[CommandSpec]:
@@ -127,13 +158,18 @@ class Bubblewrap:
                 descriptors={**command.descriptors, seccomp_fd: fds[0]},
                 landlock_ruleset=ruleset,
                 in_bubblewrap=True,
-                forbidden=tuple((p.root, p.list_absent()) for p in self._protections),
+                cleanup={**CLEANUP_TABLES, "roots": self._list_known()},
                 set_aside_dir=str(self.confinement.set_aside_dir),
             )
         finally:
             _close_all(fds)
             self._active_count -= 1
             self._check()
+            if not self._active_count:
+                self._record.finish()
+
+    def _list_known(self) -> list[tuple[str, list[str]]]:
+        return [(protection.root, protection.list_known()) for protection in self._protections]
 
     def _is_out_of_reach(self, path: Path) -> bool:
         """Whether commands see what is at this path outside, and cannot write to it."""
@@ -226,6 +262,8 @@ class Bubblewrap:
             entries += found
             self._notes += protection.describe_unlisted(found)
             self._notes += protection.take_leftovers()
+        if is_first:
+            self._record.begin(self._list_known())
         roots = self.confinement.writable
         shown = tuple(f"{path}/" for path in (*roots, *self.confinement.readable))
 

@@ -205,12 +205,17 @@ class ProtectedPaths:
         """A tool wrote this path, with the user's approval: it is not a command's."""
         self._written.add(str(path))
 
-    def list_absent(self) -> list[str]:
-        """Protected paths directly in the root that do not exist, for the supervisor."""
-        names = [f"{self.root}/{name}" for name in (*PROTECTED_FOLDERS, *PROTECTED_FILES)]
-        if f"{self.root}/{GIT_FOLDER}" in self._baseline:
-            names += [f"{self.root}/{GIT_FOLDER}/{part}" for part in PROTECTED_IN_GIT]
-        return [path for path in names if path not in self._baseline]
+    def list_known(self) -> list[str]:
+        """What existed when the first of the running commands started."""
+        return [*self._baseline, *self._written]
+
+    def find_made_since(self, known: Iterable[bytes], time_ns: int) -> list[str]:
+        """What appeared at protected paths since a time, for the user: it is not moved, because
+        the user may have made it."""
+        found, before = self.scan(), frozenset(map(os.fsdecode, known))
+        new = [e for e in found if e.kind in _WATCHED and e.path not in before]
+        new = [entry for entry in new if is_born_before(entry.path, time_ns) is not True]
+        return [self._shorten(str(path)) for entry in new for path in self._list_untrusted(entry)]
 
     # Details
 
@@ -300,16 +305,21 @@ class ProtectedPaths:
         return [e for e in made if not any(str(p) in paths for p in Path(e.path).parents)]
 
     def _move_untrusted(self, entry: FoundEntry) -> list[str]:
-        path = Path(entry.path)
         if entry.kind == READ_ONLY and self._is_older(entry.path):
             return []  # a command has renamed what the user made
         self._permissions.make_tree_listable(entry.path)
-        harmful = [path]
-        if entry.kind != READ_ONLY:
-            root, is_written = Path(self.root), self._is_written
-            with contextlib.suppress(OSError):  # what cannot be read is not trusted
-                harmful = list_untrusted(path, root, is_written, self.repositories.has_file)
+        harmful = self._list_untrusted(entry)
         return [name for path in harmful if (name := self._move(str(path)))]
+
+    def _list_untrusted(self, entry: FoundEntry) -> list[Path]:
+        path = Path(entry.path)
+        if entry.kind == READ_ONLY:
+            return [path]
+        try:
+            has_file = self.repositories.has_file
+            return list_untrusted(path, Path(self.root), self._is_written, has_file)
+        except OSError:
+            return [path]  # what cannot be read is not trusted
 
     def _describe_opened_up(self) -> list[str]:
         names = ", ".join(map(self._shorten, self._permissions.take_changed()[:5]))
