@@ -103,6 +103,8 @@ ASKED_FOR = (
     ".husky/pre-commit", ".npmrc", ".pre-commit-config.yaml", ".gitmodules", ".cargo/config.toml",
     ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json", ".envrc",
     ".devcontainer/devcontainer.json", ".git/info/attributes", "a.code-workspace",
+    ".config/mise/config.toml", ".bundle/config", ".ghci", ".ocamlinit", ".roo/mcp.json",
+    ".vs/tasks.vs.json", ".lvimrc",
 )  # fmt: skip
 
 
@@ -122,8 +124,8 @@ async def test_what_the_write_tool_asks_about_no_command_changes(
     done = await inside(repository, f"cd {where}; for f in {' '.join(files)}; do {evil}; done")
     for name, file in files.items():
         assert (file.read_text() if file.exists() else "") == ("ours" if exists else "")
-        part = name.partition("/")[0] if name.startswith((".git/", ".cargo/")) else ""
-        assert exists or (name.partition("/")[0] if not part else name) in done.note
+        named = "/".join(find_protected_part(name)) if not name.startswith(".git/") else name
+        assert exists or named in done.note
 
 
 async def test_a_folder_cannot_be_swapped_to_plant_settings(folder: Path) -> None:
@@ -582,9 +584,13 @@ async def test_a_command_may_change_the_memory_files_and_its_result_says_so(fold
     (folder / "AGENTS.md").write_text("old\n")
     async with opened(folder, sandbox=True) as workspace:
         done = await workspace.run("echo new >> AGENTS.md; mkdir a; echo x > a/CLAUDE.md")
+        rules = await workspace.run(
+            "mkdir .github; touch .cursorrules .github/copilot-instructions.md"
+        )
         quiet = await workspace.run("cat AGENTS.md")
     assert (folder / "AGENTS.md").read_text() == "old\nnew\n"
     assert "AGENTS.md, a/CLAUDE.md was changed" in done.note
+    assert ".cursorrules, .github/copilot-instructions.md was changed" in rules.note
     assert quiet.note == ""
 
 
