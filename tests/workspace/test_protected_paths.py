@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -639,6 +640,25 @@ async def test_git_reads_the_repository_of_a_linked_worktree(own_place: Path) ->
     done = await inside(linked, f"echo x > {main}/.git/hooks/pre-commit; ls -A {main}")
     assert done.output.splitlines()[-1] == ".git"
     assert not (main / ".git/hooks/pre-commit").exists()
+
+
+async def test_no_command_forgets_a_linked_worktree_that_it_does_not_see(own_place: Path) -> None:
+    main, linked, gone = (own_place / "home" / name for name in ("main", "linked", "gone"))
+    make_commit(main, {"a": "1\n"})
+    git(main, "worktree", "add", "-q", str(linked))
+    git(main, "worktree", "add", "-q", str(gone))
+    shutil.rmtree(gone)
+    (linked / "secret").write_text("secret")
+    done = await inside(main, f"git worktree prune; git worktree list; ls -A {linked}")
+    assert [path.name for path in (main / ".git/worktrees").iterdir()] == ["linked"]
+    assert done.output.splitlines()[-1] == ".git"
+    private = own_place / "home/private"
+    private.mkdir()
+    (private / ".git").write_text("secret")
+    lie = f"echo {private}/.git > .git/worktrees/linked/gitdir"
+    async with opened(main, sandbox=True) as workspace:
+        await workspace.run(lie)
+        assert "No such file" in (await workspace.run(f"cat {private}/.git")).output
 
 
 async def test_a_git_file_of_a_project_shows_no_other_folder(own_place: Path) -> None:

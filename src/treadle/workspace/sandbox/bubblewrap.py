@@ -12,7 +12,7 @@ import os
 import pwd
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -31,8 +31,8 @@ from treadle.core.protected_paths import (
 from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
 from treadle.workspace.sandbox.file_denials import FileDenials, find_outer
-from treadle.workspace.sandbox.found_entry import HIDDEN, SOCKET, FoundEntry
-from treadle.workspace.sandbox.git_folders import find_outer_repository
+from treadle.workspace.sandbox.found_entry import GIT, HIDDEN, SOCKET, FoundEntry
+from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
 from treadle.workspace.sandbox.git_index import PartialIndexes
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
 from treadle.workspace.sandbox.mounts import make_mount_options
@@ -217,7 +217,16 @@ class Bubblewrap:
             _refuse_root_around_home(root, homes)
             bind = "--ro-bind" if protection.is_read_only else "--bind"
             options += [bind, str(root), str(root)]
-        entries = self._find_entries(covered)
+        shown = tuple(f"{path}/" for path in (*confinement.writable, *confinement.readable))
+
+        def is_visible(path: str) -> bool:
+            is_hidden = any(path.startswith(f"{folder}/") for folder in covered)
+            return not is_hidden or path.startswith(shown)
+
+        entries = self._find_entries(covered, is_visible)
+        for git in (entry.path for entry in entries if entry.kind == GIT):
+            for link in map(str, list_worktree_links(git)):
+                options += [] if is_visible(link) else ["--ro-bind-try", link, link]
         copies = None
         if self._active_count > 1:
             confinement.copies_dir.mkdir(parents=True, exist_ok=True)
@@ -251,7 +260,9 @@ class Bubblewrap:
                     options += ["--ro-bind", index, str(outer.git / "index")]
         return options
 
-    def _find_entries(self, covered: Sequence[str]) -> list[FoundEntry]:
+    def _find_entries(
+        self, covered: Sequence[str], is_visible: Callable[[str], bool]
+    ) -> list[FoundEntry]:
         """What is mounted over what is there: hidden, or read-only."""
         is_first = self._active_count == 1
         if not is_first:
@@ -265,12 +276,6 @@ class Bubblewrap:
         if is_first:
             self._record.begin(self._list_known())
         roots = self.confinement.writable
-        shown = tuple(f"{path}/" for path in (*roots, *self.confinement.readable))
-
-        def is_visible(path: str) -> bool:
-            is_hidden = any(path.startswith(f"{folder}/") for folder in covered)
-            return not is_hidden or path.startswith(shown)
-
         if self._outer_denied is None:
             self._outer_denied = find_outer(self.confinement.denials, roots, covered)
         entries += [entry for entry in self._outer_denied if is_visible(entry.path)]

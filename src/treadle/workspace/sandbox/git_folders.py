@@ -88,6 +88,25 @@ def _find_linked(link: Path) -> list[Path]:
     return [common] if is_ours and is_git_folder(common) else []
 
 
+def list_worktree_links(git: str) -> list[Path]:
+    """The `.git` files of the linked worktrees of a repository. git removes what it knows of a
+    worktree whose file it does not see. Each file has to name the repository: commands can write
+    to the list, and must not choose what becomes visible."""
+    try:
+        with os.scandir(f"{git}/worktrees") as entries:
+            folders = [Path(entry.path) for entry in entries]
+    except OSError:
+        return []
+    links = [_join(folder, _read_text(folder / "gitdir") or "") for folder in folders]
+    return [
+        link
+        for link, folder in zip(links, folders, strict=True)
+        if link.name == GIT_FOLDER
+        and os.path.realpath(link) == str(link)
+        and read_git_link(link) == folder
+    ]
+
+
 def read_git_link(link: Path) -> Path | None:
     """The folder that a `.git` file names."""
     kind, _, target = (_read_text(link) or "").strip().partition(":")
