@@ -23,6 +23,9 @@ from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"
 )
+not_for_root = pytest.mark.skipif(
+    os.getuid() == 0, reason="root can list every folder; test_sandbox.py runs it as uid 1000"
+)
 BOTH = [
     pytest.param(False, id="bare"),
     pytest.param(True, id="sandboxed", marks=needs_bubblewrap),

@@ -3,16 +3,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.workspace.helpers import needs_bubblewrap, opened
+from tests.workspace.helpers import needs_bubblewrap, not_for_root, opened
 from treadle.core.contracts.workspace import CommandResult
+from treadle.core.errors import WorkspaceError
 from treadle.policy.ruleset.path_patterns import compile_path_pattern
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
-from treadle.workspace.sandbox.protected_paths import MAX_DENIED, FileDenials
+from treadle.workspace.sandbox.file_denials import FileDenials
+from treadle.workspace.sandbox.found_entry import HIDDEN
+from treadle.workspace.sandbox.mounts import MAX_DENIED
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths
+from treadle.workspace.sandbox.tree_scan import TreeScanner
 
 pytestmark = needs_bubblewrap
 
@@ -20,12 +28,15 @@ pytestmark = needs_bubblewrap
 async def run(
     root: Path, command: str, *, read: tuple[str, ...] = (), edit: tuple[str, ...] = ()
 ) -> CommandResult:
-    denials = FileDenials(
+    async with opened(root, sandbox=True, denials=deny(root, read, edit)) as workspace:
+        return await workspace.run(command)
+
+
+def deny(root: Path, read: tuple[str, ...] = (), edit: tuple[str, ...] = ()) -> FileDenials:
+    return FileDenials(
         tuple(compile_path_pattern(text, str(root), str(Path.home())) for text in read),
         tuple(compile_path_pattern(text, str(root), str(Path.home())) for text in edit),
     )
-    async with opened(root, sandbox=True, denials=denials) as workspace:
-        return await workspace.run(command)
 
 
 def put(folder: Path, **files: str) -> None:
@@ -65,6 +76,76 @@ async def test_a_file_that_may_not_be_read_is_not_read_by_any_command(
     assert (folder / ".env").read_text() == "KEY=secret"
 
 
+@not_for_root
+@pytest.mark.parametrize("mode", [0o311, 0o644, 0])
+async def test_an_unreadable_folder_opens_no_way_to_what_may_not_be_read(
+    folder: Path, mode: int
+) -> None:
+    put(folder, web__conf___env="secret", web__main_py="x", infra__main_tf="ours")
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",), ("*.tf",))) as space:
+        for name in ("web", "web/conf", "infra"):
+            await space.run(f"python3 -c 'import os; os.chmod(\"{name}\", {mode})'")
+            evil = f"chmod 755 {name}; cat web/conf/.env; echo x > infra/main.tf"
+            assert "secret" not in (await space.run(evil)).output
+            hold = await space.start(f"chmod {mode:o} {name}; touch held; sleep 60")
+            while not (folder / "held").exists():  # noqa: ASYNC110 - a real process
+                await asyncio.sleep(0.01)
+            assert "secret" not in (await space.run(evil)).output
+            await hold.kill()
+            (folder / name).chmod(0o755)
+            (folder / "held").unlink()
+    assert (folder / "infra/main.tf").read_text() == "ours"
+
+
+def git(folder: Path, *words: str) -> str:
+    argv = ["git", "-c", "user.name=a", "-c", "user.email=b", *words]
+    return subprocess.run(argv, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def commit(folder: Path) -> None:
+    """A commit of all files; they are older than the index, so git need not read them again."""
+    for path in folder.rglob("*"):
+        os.utime(path, (10**9, 10**9))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+async def test_git_works_with_a_tracked_file_that_may_not_be_read(
+    folder: Path, version: str
+) -> None:
+    put(folder, _env="KEY=secret", a__b___env="secret", main_py="x\n")
+    git(folder, "init", "-q")
+    git(folder, "config", "index.version", version)
+    commit(folder)
+    who = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=b"
+    work = (
+        "git status --short; git diff; echo y > main.py; git add -A; git commit -qm two; "
+        "echo z > main.py; git stash -q; git stash pop -q; git commit -qam three; "
+        "git checkout -q HEAD~1; git checkout -q -; git show --stat --format=%s; cat .env"
+    )
+    done = await run(folder, f"{who}; {work}", read=(".env",))
+    lines = done.output.splitlines()
+    assert lines[0] == "three"
+    assert [line for line in lines if "|" in line] == [" main.py | 2 +-"]
+    assert lines[-1] == "cat: .env: Permission denied"
+    assert (folder / ".env").read_text() == "KEY=secret"
+    assert git(folder, "status", "--short") == ""
+
+
+async def test_git_commits_neither_a_changed_nor_a_new_file_that_may_not_be_read(
+    folder: Path,
+) -> None:
+    put(folder, _env="KEY=old", main_py="x\n", keys__a_txt="secret")
+    git(folder, "init", "-q")
+    commit(folder)
+    put(folder, _env="KEY=newer secret", a___env="secret")
+    command = "echo y > main.py; git diff; git add -A; git add main.py; git status --short"
+    done = await run(folder, command, read=(".env", "keys/**"))
+    assert "secret" not in done.output
+    assert git(folder, "diff", "--cached", "--name-status").split() == ["M", "main.py"]
+
+
 async def test_a_search_runs_and_its_result_says_what_was_left_out(folder: Path) -> None:
     put(folder, _env="TODO secret", main_py="TODO\n", a___env="TODO secret")
     done = await run(folder, "grep -rn TODO . | sort; ls -A", read=(".env",))
@@ -80,6 +161,71 @@ async def test_rules_with_patterns_and_folders_hold(folder: Path, rule: str) -> 
     done = await run(folder, "cat keys/*.pem link/*; find . -type f | xargs cat", read=(rule,))
     assert "secret" not in done.output
     assert "Permission denied" in done.output
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ".env", "*.pem", "**.pem", "keys", "keys/", "keys/**", "keys/**/", "/keys", "a/keys/*",
+        "a/**", "**/keys/*.PEM", "KEYS/One.pem", "./a", "a/../keys", "*", "**", "{a,b}/keys",
+        "k?ys", "[k]eys", ".", "a/.", "//tmp/**", "~/**", "ﬁle.txt", "a\\b",
+    ],
+)  # fmt: skip
+def test_a_scan_finds_what_a_rule_forbids(folder: Path, own_place: Path, rule: str) -> None:
+    put(folder, keys__one_pem="", a__keys__one_pem="", a__b__keys__two_Pem="", b__keys="", _env="")
+    put(folder, a__b___env="", file_txt="", node_modules__x__one_pem="")
+    denials = deny(folder, (rule,))
+    scan = ProtectedPaths(folder, own_place / "aside", (), denials).scan()
+    found = {entry.path for entry in scan if entry.kind == HIDDEN}
+    forbidden = {str(path) for path in folder.rglob("*") if denials.classify(str(path)) == HIDDEN}
+    assert found == {path for path in forbidden if str(Path(path).parent) not in forbidden}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "by a command", "in the background"])
+async def test_however_many_folders_there_are_the_rules_hold(folder: Path, where: str) -> None:
+    put(folder, a__b__c__d___env="secret", a__b__c___npmrc="ours", a__b__infra__m_tf="ours")
+    many = "import os\nfor n in range(22100): os.makedirs(f'0/{n // 100}/{n}', exist_ok=True)"
+    (folder / "many.py").write_text(many)
+    if where == "before":
+        await asyncio.to_thread(subprocess.run, ["python3", "many.py"], cwd=folder, check=True)
+    rules = deny(folder, (".env",), ("a/b/infra/**",))
+    async with opened(folder, sandbox=True, denials=rules) as space:
+        if where == "by a command":
+            await space.run("python3 many.py")
+        elif where == "in the background":
+            await space.start("python3 many.py; touch done; sleep 60")
+            while not (folder / "done").exists():  # noqa: ASYNC110 - a real process
+                await asyncio.sleep(0.01)
+        done = await space.run(
+            "grep -r secret .; echo x > a/b/c/.npmrc; echo x > a/b/infra/m.tf; echo x > 0/99/.npmrc"
+        )
+        again = await space.run("rm -rf 0")
+    assert "secret" not in done.output
+    assert "a/b/c/d/.env" in done.note
+    assert "0/99/.npmrc was moved to" in done.note
+    assert "was moved to" not in again.note
+    assert (folder / "a/b/c/.npmrc").read_text() == "ours"
+    assert (folder / "a/b/infra/m.tf").read_text() == "ours"
+
+
+async def test_with_too_many_folders_no_command_runs_until_some_are_removed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, a__b___env="secret")
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",))) as space:
+        for scanner in find_scanners(space):
+            monkeypatch.setattr(scanner, "_max_folders", 20)
+        done = await space.run("mkdir -p 0/{1..30}")
+        assert "not all were checked" in done.note
+        with pytest.raises(WorkspaceError, match="remove folders that are not needed"):
+            await space.run("cat a/b/.env")
+        shutil.rmtree(folder / "0")
+        assert "secret" not in (await space.run("cat a/b/.env")).output
+
+
+def find_scanners(space: LocalWorkspace) -> list[TreeScanner]:
+    return [p._scanner for p in space._sandbox._protections]
 
 
 async def test_a_rule_about_a_file_outside_the_folder_holds(folder: Path) -> None:
@@ -106,6 +252,38 @@ async def test_a_folder_that_may_not_be_edited_stays_as_it_is(folder: Path, comm
     assert "Read-only" in done.output or "busy" in done.output
     assert [(p.name, p.read_text()) for p in (folder / "infra").iterdir()] == [("main.tf", "ours")]
     assert (folder / "main.py").read_text() == "y\n"
+
+
+@pytest.mark.parametrize("with_background", [False, True])
+async def test_no_rename_takes_a_path_out_of_a_rule(folder: Path, with_background: bool) -> None:
+    put(folder, conf__a_txt="secret", deploy__infra__m_tf="ours", a__b__keys__x_txt="secret")
+    put(folder, keys__one_pem="secret", web__main_py="x")
+    (folder / "link").symlink_to("keys")
+    read, edit = ("conf/a.txt", "a/**/keys/*", "link/one.pem"), ("deploy/infra/**",)
+    async with opened(folder, sandbox=True, denials=deny(folder, read, edit)) as space:
+        names = ("conf", "deploy", "a", "a/b", "a/b/keys", "keys", "link")
+        moves = "".join(f"mv {name} {name}2; " for name in names)
+        background = await space.start(f"{moves} sleep 60") if with_background else None
+        await space.run(moves)
+        done = await space.run(
+            "find . -type f | xargs cat; for f in */infra; do echo x > $f/m.tf; done"
+        )
+        await space.run("for f in *2; do mv $f ${f%2}; done")
+        if background is not None:
+            await background.kill()
+    assert "secret" not in done.output
+    assert (folder / "deploy/infra/m.tf").read_text() == "ours"
+
+
+async def test_what_the_user_made_and_a_command_renames_is_not_moved_away(folder: Path) -> None:
+    put(folder, d2__infra__m_tf="ours", build__a_txt="ours")
+    rules = deny(folder, (), ("deploy/infra/**", "dist/**"))
+    async with opened(folder, sandbox=True, denials=rules) as space:
+        done = await space.run("mv d2 deploy; mv build dist; mkdir new; mv new deploy/infra/x")
+        again = await space.run("echo evil > deploy/infra/m.tf; echo evil > dist/a.txt")
+    assert (done.note, again.note) == ("", "")
+    assert (folder / "deploy/infra/m.tf").read_text() == "ours"
+    assert (folder / "dist/a.txt").read_text() == "ours"
 
 
 async def test_what_a_command_makes_against_a_rule_is_moved_away(folder: Path) -> None:

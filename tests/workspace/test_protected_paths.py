@@ -4,15 +4,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.workspace.helpers import gone, inside, marker, needs_bubblewrap, opened, seen
+from tests.workspace.helpers import (
+    gone,
+    inside,
+    marker,
+    needs_bubblewrap,
+    not_for_root,
+    opened,
+    seen,
+)
+from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import find_protected_part
-from treadle.workspace.sandbox.protected_paths import ProtectedPaths, make_mount_options
+from treadle.workspace.sandbox.mounts import make_mount_options
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths
+from treadle.workspace.sandbox.stand_ins import StandIns
+from treadle.workspace.supervisor.process_tree import list_descendants
 from treadle.workspace.supervisor.set_aside import set_aside
 
 pytestmark = needs_bubblewrap
@@ -88,6 +104,8 @@ ASKED_FOR = (
     ".husky/pre-commit", ".npmrc", ".pre-commit-config.yaml", ".gitmodules", ".cargo/config.toml",
     ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json", ".envrc",
     ".devcontainer/devcontainer.json", ".git/info/attributes", "a.code-workspace",
+    ".config/mise/config.toml", ".bundle/config", ".ghci", ".ocamlinit", ".roo/mcp.json",
+    ".vs/tasks.vs.json", ".lvimrc",
 )  # fmt: skip
 
 
@@ -107,8 +125,8 @@ async def test_what_the_write_tool_asks_about_no_command_changes(
     done = await inside(repository, f"cd {where}; for f in {' '.join(files)}; do {evil}; done")
     for name, file in files.items():
         assert (file.read_text() if file.exists() else "") == ("ours" if exists else "")
-        part = name.partition("/")[0] if name.startswith((".git/", ".cargo/")) else ""
-        assert exists or (name.partition("/")[0] if not part else name) in done.note
+        named = "/".join(find_protected_part(name)) if not name.startswith(".git/") else name
+        assert exists or named in done.note
 
 
 async def test_a_folder_cannot_be_swapped_to_plant_settings(folder: Path) -> None:
@@ -142,6 +160,92 @@ async def test_no_trick_keeps_settings_in_the_folder(folder: Path, command: str)
     assert "was moved to" in done.note
     done.note.encode()
     assert done.note.isprintable()
+
+
+@pytest.mark.parametrize("name", ["app/.cargo/config.toml", "tools/hooks/pre-commit"])
+async def test_settings_that_are_known_by_their_folder_are_not_renamed_with_it(
+    repository: Path, name: str
+) -> None:
+    git(repository, "config", "core.hooksPath", "tools/hooks")
+    (repository / name).parent.mkdir(parents=True)
+    (repository / name).write_text("ours\n")
+    folder = name.rpartition("/")[0]
+    async with opened(repository, sandbox=True) as workspace:
+        for parent in (folder, name.partition("/")[0]):
+            await workspace.run(f"mv {parent} {parent}2")
+            await workspace.run(f"find . -name {Path(name).name} -exec sh -c 'echo x >> {{}}' ';'")
+            await workspace.run(f"mv {parent}2 {parent}")
+    assert (repository / name).read_text() == "ours\n"
+
+
+@not_for_root
+@pytest.mark.parametrize("mode", ["311", "644", "0"])
+async def test_settings_in_a_folder_that_a_command_made_unreadable_are_moved_away(
+    folder: Path, mode: str
+) -> None:
+    made = "mkdir -p tools/.vscode; echo x > tools/.npmrc; echo x > tools/.vscode/tasks.json"
+    done = await inside(folder, f"{made}; chmod {mode} tools")
+    assert list((folder / "tools").iterdir()) == []
+    assert "tools/.npmrc" in done.note
+    assert "tools got the permissions u+rwx again" in done.note
+
+
+@not_for_root
+@pytest.mark.parametrize("name", [".git", ".git/info", ".git/hooks", "."])
+async def test_an_unreadable_folder_opens_no_way_to_the_settings_of_git(
+    repository: Path, name: str
+) -> None:
+    (repository / ".git/info/attributes").write_text("ours\n")
+    config = (repository / ".git/config").read_text()
+    evil = "for f in config info/attributes hooks/pre-commit; do echo x >> .git/$f; done"
+    async with opened(repository, sandbox=True) as workspace:
+        await workspace.run(f"chmod 0 {name}")
+        await workspace.run(f"chmod 755 {name}; {evil}")
+        loop = await workspace.start(f"while :; do chmod 311 {name}; done; chmod 755 {name}")
+        for _ in range(5):
+            with contextlib.suppress(WorkspaceError):
+                await workspace.run(f"chmod 755 {name}; {evil}")
+        await loop.kill()
+        (repository / name).chmod(0o755)
+    assert (repository / ".git/config").read_text() == config
+    assert (repository / ".git/info/attributes").read_text() == "ours\n"
+    assert not (repository / ".git/hooks/pre-commit").exists()
+
+
+@not_for_root
+async def test_a_folder_that_the_user_made_unreadable_stays_so_and_is_hidden(folder: Path) -> None:
+    (folder / "locked").mkdir()
+    (folder / "locked/.npmrc").write_text("ours")
+    (folder / "locked").chmod(0o311)
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run("chmod 755 locked; echo x > locked/.npmrc; mkdir locked/a")
+        again = await workspace.run("true")
+    assert (folder / "locked").stat().st_mode & 0o777 == 0o311
+    assert (folder / "locked/.npmrc").read_text() == "ours"
+    assert not (folder / "locked/a").exists()
+    assert "locked cannot be listed, so it is hidden from commands" in done.note
+    assert again.note == ""
+
+
+@not_for_root
+async def test_in_a_folder_that_cannot_be_listed_no_command_runs(folder: Path) -> None:
+    async with opened(folder, sandbox=True) as workspace:
+        folder.chmod(0o311)
+        with pytest.raises(WorkspaceError, match=r"cannot be listed.*chmod u\+rx"):
+            await workspace.run("true")
+        folder.chmod(0o755)
+        assert (await workspace.run("true")).exit_code == 0
+
+
+async def test_a_path_that_is_too_long_to_be_checked_is_hidden(folder: Path) -> None:
+    deep = (
+        "n=$(printf 'a%.0s' {1..200}); for i in {1..25}; do mkdir $n; cd $n; done; echo x > .npmrc"
+    )
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.run(deep)
+        done = await workspace.run("echo still")
+    assert done.output == "still\n"
+    assert "cannot be listed" in done.note
 
 
 async def test_moving_away_follows_no_symlink_out_of_the_folder(
@@ -185,14 +289,15 @@ def test_a_folder_that_is_swapped_for_a_symlink_shows_nothing_else(
     for place in (folder / "a", own_place / "home"):
         (place / ".ssh").mkdir(parents=True)
         (place / ".npmrc").write_text("secret")
-    protection = ProtectedPaths(folder, own_place / "aside", 0)
+    protection = ProtectedPaths(folder, own_place / "aside")
     entries = protection.begin(is_first=True)
     copies = own_place / "copies"
     copies.mkdir()
-    assert len(make_mount_options(entries, [folder], copies)) == 7
+    stand_ins = StandIns(own_place / "stand_ins")
+    assert len(make_mount_options(entries, [folder], stand_ins, copies)) == 9
     (folder / "a").rename(folder / "b")
     (folder / "a").symlink_to(own_place / "home")
-    assert make_mount_options(entries, [folder], copies) == []
+    assert make_mount_options(entries, [folder], stand_ins, copies) == []
 
 
 async def test_a_command_makes_nothing_that_others_can_see(repository: Path) -> None:
@@ -206,25 +311,116 @@ async def test_a_command_makes_nothing_that_others_can_see(repository: Path) -> 
     assert during == [".git"]
 
 
-async def test_a_killed_agent_leaves_no_settings_that_its_command_made(own_place: Path) -> None:
-    """The agent is killed with -9; what its command made is gone as soon as the command is."""
-    folder = own_place / "ws"
-    folder.mkdir()
-    mark = marker()
-    script = (
-        "import asyncio, pathlib, sys; from treadle.workspace.local import *\n"
-        "async def main():\n"
-        "    w = await LocalWorkspace.open(pathlib.Path(sys.argv[1]), WorkspaceOptions())\n"
-        "    await w.run(f'mkdir .vscode; echo x > .vscode/tasks.json; sleep {sys.argv[2]}')\n"
-        "asyncio.run(main())"
-    )
-    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(folder), mark)
+AGENT = (
+    "import asyncio, pathlib, sys; from treadle.workspace.local import *\n"
+    "async def main():\n"
+    "    w = await LocalWorkspace.open(pathlib.Path(sys.argv[1]), WorkspaceOptions())\n"
+    "    await w.run(sys.argv[2])\n"
+    "asyncio.run(main())"
+)
+EVERYWHERE = (
+    "for d in . a/b; do mkdir -p $d/.vscode $d/.cargo; touch $d/.npmrc $d/.vscode/tasks.json "
+    "$d/.cargo/config.toml $d/x.code-workspace; done; git init -q a/r; chmod 311 a/b; "
+)
+
+
+async def start_agent(folder: Path, mark: str) -> asyncio.subprocess.Process:
+    """An agent whose command has made settings and sleeps."""
+    (folder / "a/ours").mkdir(parents=True)
+    (folder / "a/ours/.npmrc").write_text("ours")
+    argv = (sys.executable, "-c", AGENT, str(folder), f"{EVERYWHERE} sleep {mark}")
+    agent = await asyncio.create_subprocess_exec(*argv)
     await seen(mark)
+    return agent
+
+
+def list_settings(folder: Path) -> list[str]:
+    found = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(name for name in found if find_protected_part(name) and ".git" not in name)
+
+
+async def test_a_killed_agent_leaves_no_settings_that_its_command_made(folder: Path) -> None:
+    """The agent is killed with -9; what its command made is gone as soon as the command is."""
+    mark = marker()
+    agent = await start_agent(folder, mark)
     agent.kill()
     await agent.wait()
     await gone(mark)
-    while list(folder.iterdir()):  # noqa: ASYNC110 - another process moves it
+    while list_settings(folder) != ["a/ours/.npmrc"]:  # noqa: ASYNC110 - as below
         await asyncio.sleep(0.01)
+    while (folder / "a/r/.git/config").exists():  # noqa: ASYNC110 - another process moves it
+        await asyncio.sleep(0.01)
+    done = await inside(folder, "true")
+    assert done.note == ""
+
+
+async def test_the_next_session_names_what_a_command_made_that_was_killed_with_everything(
+    folder: Path,
+) -> None:
+    mark = marker()
+    agent = await start_agent(folder, mark)
+    for pid in (agent.pid, *(pid for pid, _ in list_descendants(agent.pid))):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await agent.wait()
+    await gone(mark)
+    (folder / "a/b").chmod(0o755)
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run("true")
+        again = await workspace.run("true")
+    assert "a session was killed here while a command ran, and .cargo/config.toml" in done.note
+    assert "a/b/.npmrc" in done.note
+    assert "ours" not in done.note
+    assert (folder / "a/b/.npmrc").exists()
+    assert again.note == ""
+
+
+@pytest.mark.parametrize("place", [".", "dst"])
+@pytest.mark.parametrize("option", ["", "--shared"])
+async def test_a_clone_of_a_repository_of_the_user_is_whole(
+    folder: Path, own_place: Path, place: str, option: str
+) -> None:
+    other = own_place / "other"
+    files = {".husky/pre-commit": "x\n", ".vscode/a.json": "{}", "web/.npmrc": "a=b\n", "b": "c\n"}
+    make_commit(other, files)
+    async with opened(folder, sandbox=True, readable=(other,)) as workspace:
+        done = await workspace.run(f"git clone -q {option} {other} {place}")
+        status = await workspace.run(f"git -C {place} status --short")
+        evil = await workspace.run(f"cd {place}; cp b .npmrc; echo x > web/.envrc")
+    assert (done.note, status.output) == ("", "")
+    assert [name for name in files if not (folder / place / name).exists()] == []
+    assert ".npmrc" in evil.note
+    assert not (folder / place / "web/.envrc").exists()
+
+
+EVIL_CLONE = (
+    "git init -q {0}; cd {0}; echo x > .npmrc; git add -A; "
+    "git -c user.name=a -c user.email=b commit -qm evil; git remote add origin {1}"
+)
+
+
+@pytest.mark.parametrize("network", [False, True])
+async def test_a_repository_that_a_command_made_up_is_no_clone(
+    folder: Path, own_place: Path, network: bool
+) -> None:
+    make_commit(own_place / "other", {".npmrc": "ours\n"})
+    for name, url in (("a", own_place / "other"), ("b", "/tmp/x"), ("c", "https://a.example/x")):
+        (folder / name).mkdir()
+        (folder / name / "file").touch()
+        command = EVIL_CLONE.format(name, url)
+        done = await inside(folder, command, readable=(own_place / "other",), network=network)
+        assert f"{name}/.npmrc was moved to" in done.note
+    command = "git init -q --bare /tmp/x; " + EVIL_CLONE.format("new", "/tmp/x")
+    done = await inside(folder, f"{command}; git push -q origin HEAD")
+    assert "new/.npmrc was moved to" in done.note
+
+
+async def test_a_clone_from_the_network_stays_and_the_result_names_its_settings(
+    folder: Path,
+) -> None:
+    done = await inside(folder, EVIL_CLONE.format("new", "https://a.example/x"), network=True)
+    assert done.note == "new/.npmrc came with a clone: look at it before programs use it"
+    assert (folder / "new/.npmrc").exists()
 
 
 async def test_git_init_and_clone_work_in_an_empty_folder(folder: Path, own_place: Path) -> None:
@@ -263,6 +459,26 @@ async def test_a_repository_that_a_command_makes_runs_nothing(folder: Path, evil
     assert not (folder / ".git").is_file()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[pager]\\n#\\r[branch "x"]\\n\\tremote = touch x; cat\\n',
+        '[pager]\\n#\\r[branch "x"]\\r\\n\\tremote = touch x; cat\\n',
+        "[alias]\\n;\\f[user]\\n\\tname = !x\\n",
+        "[alias]\\n;\\302\\205[user]\\n\\tname = !x\\n",
+        '[remote "o"]\\n\\turl = ext:":"sh -c x\\n',
+        '[remote "o"]\\n\\turl = "ext:":"sh -c x"\\n',
+        '[remote "o"]\\n\\turl = ext:\\\\\\n:sh -c x\\n',
+        "[core]\\n\\tbare = false\\n[user] name = a\\n[include] path = x\\n",
+    ],
+)
+async def test_settings_of_git_are_read_as_git_reads_them(folder: Path, text: str) -> None:
+    done = await inside(folder, f"git init -q .; printf '{text}' >> .git/config")
+    assert ".git/config was moved to" in done.note
+    done = await inside(folder, "git init -q a; git -C a remote add o 'a b/c#d'; git -C a status")
+    assert (done.exit_code, done.note) == (0, "")
+
+
 @pytest.mark.parametrize("packed", [False, True])
 async def test_a_checkout_brings_the_settings_that_the_repository_had(
     folder: Path, packed: bool
@@ -289,6 +505,73 @@ async def test_a_commit_of_this_session_is_no_way_to_settings(folder: Path) -> N
     assert not (folder / ".npmrc").exists()
 
 
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_copy_of_a_tracked_file_is_no_way_to_settings(folder: Path, packed: bool) -> None:
+    make_commit(folder, {"docs/sample.txt": "x\n", "web/.npmrc": "x\n"})
+    if packed:
+        git(folder, "gc", "-q")
+    names = (
+        ".vscode/tasks.json",
+        ".mcp.json",
+        ".npmrc",
+        ".husky/pre-commit",
+        "s/.cargo/config.toml",
+    )
+    copy = "mkdir -p $(dirname $f); cp docs/sample.txt $f"
+    done = await inside(folder, f"for f in {' '.join(names)}; do {copy}; done")
+    assert [name for name in names if (folder / name).exists()] == []
+    assert all(name in done.note for name in (".vscode", ".mcp.json", ".npmrc", ".cargo"))
+    assert (folder / "web/.npmrc").exists()
+
+
+async def test_a_symlink_with_the_text_of_a_tracked_file_is_no_way_to_settings(
+    folder: Path,
+) -> None:
+    make_commit(folder, {"README": "x", ".npmrc": "../evil"})
+    git(folder, "rm", "-q", ".npmrc")
+    git(folder, "commit", "-qm", "two")
+    done = await inside(folder, "ln -s ../evil .npmrc")
+    assert ".npmrc was moved to" in done.note
+
+
+async def test_a_forged_object_is_no_way_to_settings(folder: Path) -> None:
+    """Commands can write to the object files, but not choose their hashes."""
+    make_commit(folder, {"README": "x\n", ".npmrc": "ours\n"})
+    git(folder, "rm", "-q", ".npmrc")
+    git(folder, "commit", "-qm", "two")
+    forge = (
+        "t=$(git rev-parse HEAD~^{tree}); f=.git/objects/${t:0:2}/${t:2}; echo evil > .npmrc; "
+        "git add .npmrc README; e=$(git write-tree); chmod u+w $f; "
+        "cat .git/objects/${e:0:2}/${e:2} > $f"
+    )
+    done = await inside(folder, forge)
+    assert ".npmrc was moved to" in done.note
+    assert not (folder / ".npmrc").exists()
+
+
+async def test_settings_of_old_commits_come_back_after_the_objects_were_repacked(
+    folder: Path,
+) -> None:
+    for number in range(12):
+        text = "".join(f"{number * (line % 3)} {line}\n" for line in range(200))
+        make_commit(folder, {f"{number}.txt": text, ".vscode/settings.json": text})
+    git(folder, "rm", "-q", "-r", ".vscode")
+    git(folder, "commit", "-qm", "removed")
+    done = await inside(folder, "git gc -q && git checkout -q HEAD~7 && git status --short")
+    assert (done.exit_code, done.output, done.note) == (0, "", "")
+    assert (folder / ".vscode/settings.json").exists()
+
+
+async def test_a_checkout_in_an_inner_repository_brings_its_settings(folder: Path) -> None:
+    make_commit(folder / "app", {"README": "x"})
+    git(folder / "app", "checkout", "-q", "-b", "feature")
+    make_commit(folder / "app", {".npmrc": "a=b\n"})
+    git(folder / "app", "checkout", "-q", "-")
+    done = await inside(folder, "cd app && git checkout -q feature && git status --short")
+    assert (done.exit_code, done.output, done.note) == (0, "", "")
+    assert (folder / "app/.npmrc").exists()
+
+
 async def test_settings_that_a_tool_wrote_with_approval_stay(folder: Path) -> None:
     async with opened(folder, sandbox=True) as workspace:
         running = await workspace.start("sleep 60")
@@ -302,9 +585,13 @@ async def test_a_command_may_change_the_memory_files_and_its_result_says_so(fold
     (folder / "AGENTS.md").write_text("old\n")
     async with opened(folder, sandbox=True) as workspace:
         done = await workspace.run("echo new >> AGENTS.md; mkdir a; echo x > a/CLAUDE.md")
+        rules = await workspace.run(
+            "mkdir .github; touch .cursorrules .github/copilot-instructions.md"
+        )
         quiet = await workspace.run("cat AGENTS.md")
     assert (folder / "AGENTS.md").read_text() == "old\nnew\n"
     assert "AGENTS.md, a/CLAUDE.md was changed" in done.note
+    assert ".cursorrules, .github/copilot-instructions.md was changed" in rules.note
     assert quiet.note == ""
 
 
@@ -320,6 +607,29 @@ async def test_git_reads_the_repository_above_a_subfolder(own_place: Path) -> No
     assert "Read-only file system" in done.output
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+@pytest.mark.parametrize("linked", [False, True])
+async def test_in_a_subfolder_git_calls_no_file_above_it_deleted(
+    own_place: Path, version: str, linked: bool
+) -> None:
+    top = own_place / "home/project"
+    make_commit(top, {"sub/a": "1\n", "sub/b": "1\n", "README": "x\n", "other/c": "1\n"})
+    if linked:
+        git(top, "worktree", "add", "-q", "../linked")
+        top = own_place / "home/linked"
+    git(top, "update-index", "--index-version", version)
+    async with opened(top / "sub", sandbox=True) as workspace:
+        clean = await workspace.run("git status --short; git diff --stat")
+        changed = await workspace.run("echo 2 > a; rm b; git status --short")
+        make_commit(top, {"other/d": "1\n"})
+        later = await workspace.run("git status --short; git ls-files ../other")
+        inner = await workspace.run("git init -q new; cd new; touch x; git add x; git status -s")
+    assert clean.output == ""
+    assert changed.output == " M a\n D b\n"
+    assert inner.output == "A  x\n"
+    assert later.output.splitlines() == ["../other/c", "../other/d"]
+
+
 async def test_git_reads_the_repository_of_a_linked_worktree(own_place: Path) -> None:
     main, linked = own_place / "home/main", own_place / "home/linked"
     make_commit(main, {"a": "1\n"})
@@ -330,6 +640,25 @@ async def test_git_reads_the_repository_of_a_linked_worktree(own_place: Path) ->
     done = await inside(linked, f"echo x > {main}/.git/hooks/pre-commit; ls -A {main}")
     assert done.output.splitlines()[-1] == ".git"
     assert not (main / ".git/hooks/pre-commit").exists()
+
+
+async def test_no_command_forgets_a_linked_worktree_that_it_does_not_see(own_place: Path) -> None:
+    main, linked, gone = (own_place / "home" / name for name in ("main", "linked", "gone"))
+    make_commit(main, {"a": "1\n"})
+    git(main, "worktree", "add", "-q", str(linked))
+    git(main, "worktree", "add", "-q", str(gone))
+    shutil.rmtree(gone)
+    (linked / "secret").write_text("secret")
+    done = await inside(main, f"git worktree prune; git worktree list; ls -A {linked}")
+    assert [path.name for path in (main / ".git/worktrees").iterdir()] == ["linked"]
+    assert done.output.splitlines()[-1] == ".git"
+    private = own_place / "home/private"
+    private.mkdir()
+    (private / ".git").write_text("secret")
+    lie = f"echo {private}/.git > .git/worktrees/linked/gitdir"
+    async with opened(main, sandbox=True) as workspace:
+        await workspace.run(lie)
+        assert "No such file" in (await workspace.run(f"cat {private}/.git")).output
 
 
 async def test_a_git_file_of_a_project_shows_no_other_folder(own_place: Path) -> None:
@@ -368,7 +697,7 @@ async def test_hooks_and_submodules_of_a_repository_are_protected_wherever_they_
     repository: Path,
 ) -> None:
     with (repository / ".git/config").open("a") as config:
-        config.write("[core]\n\thooksPath = .githooks # ours\n")
+        config.write("[core] hooksPath = .githooks # ours\n")
     (repository / ".githooks").mkdir()
     (repository / ".git/commondir").write_text("../left-by-a-killed-agent")
     done = await inside(repository, "echo x > .githooks/pre-commit")

@@ -23,7 +23,7 @@ PROTECTED_FOLDERS = word_set(
     """
     .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky .githooks
     .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook .agents .continue
-    .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d
+    .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d .roo .cline .junie .trae
     """
 )
 PROTECTED_FILES = word_set(
@@ -38,13 +38,15 @@ PROTECTED_FILES = word_set(
     lefthook.yaml lefthook-local.yml lefthook-local.yaml .lefthook.yaml .lefthook-local.yml
     .lefthook-local.yaml mise.toml mise.local.toml .mise.local.toml .devcontainer.json
     .dir-locals.el .nvim.lua .bazelrc .direnvrc .overcommit.yml opencode.json opencode.jsonc
-    .sqliterc .psqlrc .lessfilter .screenrc
+    .sqliterc .psqlrc .lessfilter .screenrc .ghci .ocamlinit .lvimrc .miserc.toml .roomodes
     """
 )
 PROTECTED_PAIRS = frozenset(
     {
         (".cargo", "config"), (".cargo", "config.toml"), (".config", "git"), (".config", "fish"),
-        (".yarn", "plugins"), (".yarn", "releases"), (".local", "bin"),
+        (".yarn", "plugins"), (".yarn", "releases"), (".local", "bin"), (".config", "mise"),
+        (".config", "mise.toml"), (".bundle", "config"), (".vs", "tasks.vs.json"),
+        (".vs", "launch.vs.json"),
     }
 )  # fmt: skip
 PROTECTED_SUFFIXES = (".code-workspace",)
@@ -57,6 +59,7 @@ PROTECTED_IN_GIT = (
 MEMORY_FILES = word_set(
     """
     agents.md agents.local.md agents.override.md claude.md claude.local.md gemini.md
+    copilot-instructions.md .cursorrules .windsurfrules .clinerules .roorules .goosehints
     """
 )
 """What agents read as instructions. The user is asked; a command in the sandbox may change them,

@@ -39,8 +39,8 @@ from treadle.workspace.processes import (
 )
 from treadle.workspace.sandbox import limits, read_only
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
+from treadle.workspace.sandbox.file_denials import FileDenials
 from treadle.workspace.sandbox.probe import find_sandbox_problem
-from treadle.workspace.sandbox.protected_paths import FileDenials
 from treadle.workspace.scratch_dir import ScratchDir
 from treadle.workspace.temp_files import TempFiles
 
@@ -119,6 +119,7 @@ class LocalWorkspace:
                 temp_dir=self.temp_dir,
                 set_aside_dir=state_dir / "set_aside",
                 copies_dir=self._scratch.path / "copies",
+                record_dir=state_dir / "running",
                 network=options.network,
                 protected=options.protected,
                 denials=options.denials,
@@ -347,6 +348,7 @@ class LocalWorkspace:
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
         await self._fork_server.aclose()
+        self._sandbox.close()
         self._temp_files.close()
         await asyncio.to_thread(self._scratch.remove)
 

@@ -77,7 +77,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     nproc          RLIMIT_NPROC; 0 if a cgroup limits the processes
     max_memory     bytes that its processes may use together; 0 for no limit
     secrets        values that are redacted from its output before it is stored
-    forbidden      (root, paths below it) that are moved to `set_aside_dir` if the agent is killed
+    cleanup        what `set_aside_made` needs, which runs if the agent is killed
     """
 
     argv: tuple[str, ...]
@@ -99,7 +99,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     nproc: int = 0
     max_memory: int = 0
     secrets: tuple[bytes, ...] = ()
-    forbidden: tuple[tuple[str, list[str]], ...] = ()
+    cleanup: Mapping[str, object] = {}
     set_aside_dir: str = ""
 
 
@@ -402,6 +402,7 @@ def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:
     has_ruleset = command.landlock_ruleset is not None
     request = msgspec.structs.asdict(command) | {
         "env": dict(command.env),
+        "cleanup": dict(command.cleanup),
         "descriptors": [(0, 0)] + [(n, i) for i, n in enumerate(command.descriptors, start=1)],
         "landlock_ruleset": len(command.descriptors) + 1 if has_ruleset else None,
         "progress": progress,

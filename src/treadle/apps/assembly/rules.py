@@ -18,7 +18,7 @@ from treadle.core.text import plural
 if TYPE_CHECKING:
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.policy.trust import TrustStore
-    from treadle.workspace.sandbox.protected_paths import FileDenials
+    from treadle.workspace.sandbox.file_denials import FileDenials
 
 
 def trust_file() -> Path:
@@ -125,7 +125,7 @@ def make_file_denials(rules: RuleSet) -> FileDenials:
     """The deny rules about files, for the sandbox: a command is held to them, too."""
     from treadle.policy.ruleset.path_patterns import PathPattern
     from treadle.policy.ruleset.rules import WRITE_TOOLS
-    from treadle.workspace.sandbox.protected_paths import FileDenials
+    from treadle.workspace.sandbox.file_denials import FileDenials
 
     patterns = [(r.tool, r.pattern) for r in rules.deny if isinstance(r.pattern, PathPattern)]
     return FileDenials(

@@ -2,8 +2,15 @@
 
     bubblewrap       namespaces and mounts: what is visible, what is writable, no network
     protected_paths  what commands may not change, read or create in writable folders
-    tree_scan        finds these paths; created_paths: which new ones are not trusted
+    file_denials     the deny rules about files, and what they match
+    tree_scan        finds these paths (found_entry); mounts: how bubblewrap covers them
+    stand_ins        what commands see in the place of a file that may not be read
+    created_paths    which new ones are not trusted; birth_time: what is older than the session
+    run_record       what the next session has to know if this one is killed
+    folder_permissions  folders that a command made unreadable
     git_folders      git folders outside the workspace, harmless settings of git
+    git_index        whether a file is tracked; the index for a part of a repository
+    repositories     what a checkout or a clone brings; git_history: the files of commits
     host_sockets     Unix sockets of the host that are hidden
     seccomp          system calls that are refused inside
     landlock         no signals and no abstract sockets to the outside

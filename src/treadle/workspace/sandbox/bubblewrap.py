@@ -12,8 +12,7 @@ import os
 import pwd
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -21,20 +20,26 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
+from treadle.core.protected_paths import (
+    GIT_FOLDER,
+    PROTECTED_FILES,
+    PROTECTED_FOLDERS,
+    PROTECTED_IN_GIT,
+    PROTECTED_PAIRS,
+    PROTECTED_SUFFIXES,
+)
 from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
-from treadle.workspace.sandbox.git_folders import find_outer_git_folders
+from treadle.workspace.sandbox.file_denials import FileDenials, find_outer
+from treadle.workspace.sandbox.found_entry import GIT, HIDDEN, SOCKET, FoundEntry
+from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
+from treadle.workspace.sandbox.git_index import PartialIndexes
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
-from treadle.workspace.sandbox.protected_paths import (
-    HIDDEN,
-    SOCKET,
-    FileDenials,
-    ProtectedPaths,
-    find_outer,
-    format_path,
-    make_mount_options,
-)
-from treadle.workspace.sandbox.tree_scan import FoundEntry
+from treadle.workspace.sandbox.mounts import make_mount_options
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_path
+from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
+from treadle.workspace.sandbox.stand_ins import StandIns, make_git_environment
+from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
 NAMESPACE_OPTIONS = """
@@ -54,6 +59,19 @@ READABLE_IN_HOME = """
 """Tools and git settings, read-only. None holds credentials; ~/.cargo as a whole does."""
 
 HIDDEN_FOLDERS = ("/run", "/home", "/root", "/var/tmp")
+SCRATCH_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev", "/proc")
+"""What commands see there is their own, and not what is there outside."""
+
+
+CLEANUP_TABLES: dict[str, object] = {
+    "names": PROTECTED_FOLDERS | PROTECTED_FILES,
+    "suffixes": PROTECTED_SUFFIXES,
+    "pairs": PROTECTED_PAIRS,
+    "git_folder": GIT_FOLDER,
+    "git_parts": PROTECTED_IN_GIT,
+    "generated": GENERATED_FOLDERS,
+}
+"""For the supervisor, which moves away what a command made if its agent was killed."""
 
 
 class Confinement(msgspec.Struct, frozen=True):
@@ -62,13 +80,15 @@ class Confinement(msgspec.Struct, frozen=True):
     `readable` is mounted read-only even in hidden folders such as home. `protected` are further
     paths of the roots that stay read-only. What a command makes and may not is moved to
     `set_aside_dir`; `copies_dir` is private, for copies that are mounted. Files that are kept in
-    memory share `max_memory` bytes, 0 for no limit.
+    memory share `max_memory` bytes, 0 for no limit. `record_dir` is for what the next session has
+    to know if this one is killed.
     """
 
     writable: tuple[Path, ...]
     temp_dir: Path
     set_aside_dir: Path
     copies_dir: Path
+    record_dir: Path
     network: bool = False
     protected: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()
@@ -82,11 +102,14 @@ class Bubblewrap:
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
         self.program = program
-        now, aside = time.time_ns(), confinement.set_aside_dir
+        aside, names = confinement.set_aside_dir, confinement.protected
         self._protections = [
-            ProtectedPaths(root, aside, now, confinement.protected, confinement.denials)
+            ProtectedPaths(root, aside, names, confinement.denials, self._is_out_of_reach)
             for root in confinement.writable
         ]
+        self._stand_ins = StandIns(confinement.copies_dir / "stand_ins")
+        self._indexes = PartialIndexes(confinement.copies_dir / "indexes")
+        self._record = RunRecord(confinement.record_dir)
         self._outer_denied: list[FoundEntry] | None = None
         self._active_count = 0
         self._notes: list[str] = []
@@ -96,6 +119,13 @@ class Bubblewrap:
         """Look at the folders once; later scans are fast. For a thread."""
         for protection in self._protections:
             protection.scan()
+        roots = {protection.root: protection for protection in self._protections}
+        for run in take_interrupted(self.confinement.record_dir, roots):
+            made = roots[os.fsdecode(run.root)].find_made_since(run.known, run.time_ns)
+            self._notes += describe_interrupted(made)
+
+    def close(self) -> None:
+        self._record.close()
 
     @contextmanager
     def wrap(self, command: CommandSpec, *, network: bool | None = None) -> Iterator[CommandSpec]:
@@ -104,6 +134,8 @@ class Bubblewrap:
             raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
         with_network = self.confinement.network if network is None else network
         self._active_count += 1
+        for protection in self._protections:
+            protection.repositories.had_network |= with_network
         fds: list[int] = []
         has_run = False
         try:
@@ -128,7 +160,7 @@ class Bubblewrap:
                 descriptors={**command.descriptors, seccomp_fd: fds[0]},
                 landlock_ruleset=ruleset,
                 in_bubblewrap=True,
-                forbidden=tuple((p.root, p.list_absent()) for p in self._protections),
+                cleanup={**CLEANUP_TABLES, "roots": self._list_known()},
                 set_aside_dir=str(self.confinement.set_aside_dir),
             )
         finally:
@@ -136,6 +168,19 @@ class Bubblewrap:
             self._active_count -= 1
             if has_run:  # else nothing was made by a command, and there may be no baseline
                 self._check()
+            if not self._active_count:
+                self._record.finish()
+
+    def _list_known(self) -> list[tuple[str, list[str]]]:
+        return [(protection.root, protection.list_known()) for protection in self._protections]
+
+    def _is_out_of_reach(self, path: Path) -> bool:
+        """Whether commands see what is at this path outside, and cannot write to it."""
+        confinement = self.confinement
+        if any(map(path.is_relative_to, (*confinement.writable, confinement.temp_dir))):
+            return False
+        is_scratch = any(map(path.is_relative_to, SCRATCH_FOLDERS))
+        return not is_scratch or any(map(path.is_relative_to, confinement.readable))
 
     def _check(self) -> None:
         for protection in self._protections:
@@ -174,50 +219,73 @@ class Bubblewrap:
             options += ["--ro-bind-try", needed, needed]
         for path in confinement.readable:
             options += ["--ro-bind-try", str(path), str(path)]
-        if outer := self._find_git_folders(homes):
-            # Between the workspace and its repository there is a mount of the sandbox.
-            options += ["--setenv", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"]
-            for path in outer:
-                options += ["--ro-bind-try", str(path), str(path)]
+        covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
+        options += self._git_options(homes, covered)
         for root, protection in zip(confinement.writable, self._protections, strict=True):
             _refuse_root_around_home(root, homes)
             bind = "--ro-bind" if protection.is_read_only else "--bind"
             options += [bind, str(root), str(root)]
-        covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
-        entries = self._find_entries(covered)
+        shown = tuple(f"{path}/" for path in (*confinement.writable, *confinement.readable))
+
+        def is_visible(path: str) -> bool:
+            is_hidden = any(path.startswith(f"{folder}/") for folder in covered)
+            return not is_hidden or path.startswith(shown)
+
+        entries = self._find_entries(covered, is_visible)
+        for git in (entry.path for entry in entries if entry.kind == GIT):
+            for link in map(str, list_worktree_links(git)):
+                options += [] if is_visible(link) else ["--ro-bind-try", link, link]
         copies = None
         if self._active_count > 1:
             confinement.copies_dir.mkdir(parents=True, exist_ok=True)
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
-        return options + make_mount_options(entries, confinement.writable, copies)
+        options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
+        if self._stand_ins.has_tracked:
+            for name, value in make_git_environment(command.env).items():
+                options += ["--setenv", name, value]
+        return options
 
     def _size_options(self, share: int) -> list[str]:
         limit = self.confinement.max_memory
         return ["--size", str(limit // share)] if limit else []
 
-    def _find_git_folders(self, homes: Sequence[Path]) -> list[Path]:
-        roots = self.confinement.writable
-        found = [path for root in roots for path in find_outer_git_folders(root, homes)]
-        return [path for path in found if not any(map(path.is_relative_to, roots))]
+    def _git_options(self, homes: Sequence[Path], covered: Sequence[str]) -> list[str]:
+        """The git folders outside of the roots, read-only."""
+        confinement, options = self.confinement, list[str]()
+        for root in confinement.writable:
+            outer = find_outer_repository(root, homes)
+            if outer is None or not outer.needed:
+                continue
+            # Between the workspace and its repository there is a mount of the sandbox.
+            options += ["--setenv", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"]
+            for path in outer.needed:
+                options += ["--ro-bind-try", str(path), str(path)]
+            shown = (*confinement.writable, *confinement.readable)
+            if any(map(outer.worktree.is_relative_to, covered)) and outer.worktree not in shown:
+                inside = [path for path in shown if path.is_relative_to(outer.worktree)]
+                names = [str(path.relative_to(outer.worktree)) for path in inside]
+                if index := self._indexes.find(outer.git, names):
+                    options += ["--ro-bind", index, str(outer.git / "index")]
+        return options
 
-    def _find_entries(self, covered: Sequence[str]) -> list[FoundEntry]:
+    def _find_entries(
+        self, covered: Sequence[str], is_visible: Callable[[str], bool]
+    ) -> list[FoundEntry]:
         """What is mounted over what is there: hidden, or read-only."""
         is_first = self._active_count == 1
         if not is_first:
             self._check()
         entries = []
         for protection in self._protections:
-            entries += protection.begin(is_first=is_first)
+            found = protection.begin(is_first=is_first)
+            entries += found
+            self._notes += protection.describe_unlisted(found)
             self._notes += protection.take_leftovers()
+        if is_first:
+            self._record.begin(self._list_known())
         roots = self.confinement.writable
-        shown = tuple(f"{path}/" for path in (*roots, *self.confinement.readable))
-
-        def is_visible(path: str) -> bool:
-            is_hidden = any(path.startswith(f"{folder}/") for folder in covered)
-            return not is_hidden or path.startswith(shown)
-
         if self._outer_denied is None:
-            self._outer_denied = find_outer(self.confinement.denials, roots)
+            self._outer_denied = find_outer(self.confinement.denials, roots, covered)
         entries += [entry for entry in self._outer_denied if is_visible(entry.path)]
         in_roots = tuple(f"{root}/" for root in roots)
         sockets = list_host_sockets(lambda p: is_visible(p) and not p.startswith(in_roots))

@@ -1,7 +1,7 @@
 """Which files at a protected path that a command made are not trusted.
 
-Trusted is what a tool wrote with the user's approval, what the repository contained before the
-session (a checkout brings it), and what `git init` and `git clone` write. Used by
+Trusted is what a tool wrote with the user's approval, what a commit from before the session has at
+the same path (a checkout brings it), and what `git init` and `git clone` write. Used by
 `protected_paths.py`, which moves the rest away.
 """
 

@@ -8,22 +8,24 @@ runs no git: the settings of a repository could run code. Used by `bubblewrap.py
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.core.protected_paths import GIT_FOLDER, word_set
 
 MAX_CONFIG_BYTES = 1 << 20
-MAX_BLOB_BYTES = 8 << 20
-MAX_INDEX_BYTES = 512 << 20
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_RISKY_VALUE = re.compile(r'::|["\\]')
+"""`::` names a program that is run. Quotes and backslashes inside could hide it."""
 
 _HARMLESS_KEYS = word_set(
     """
@@ -41,21 +43,32 @@ _HARMLESS_KEYS = word_set(
 # ------------------------------------------------------------------ outside the workspace
 
 
-def find_outer_git_folders(root: Path, homes: Sequence[Path]) -> list[Path]:
+class OuterRepository(NamedTuple):
+    """The repository of a folder. `git` has its index; `needed` are git folders outside of it."""
+
+    worktree: Path
+    git: Path
+    needed: list[Path]
+
+
+def find_outer_repository(root: Path, homes: Sequence[Path]) -> OuterRepository | None:
     """What git needs to read outside of `root` in order to work in it."""
     for folder in (root, *root.parents):
         if folder != root and (folder in homes or folder == Path("/")):
-            return []  # a repository of the home folder is not the project's
+            return None  # a repository of the home folder is not the project's
         entry = folder / GIT_FOLDER
         if entry.is_symlink() or not entry.exists():
             continue
-        needed = [] if folder == root else [entry]
+        git, needed = entry, [] if folder == root else [entry]
         if entry.is_file():
-            needed += _find_linked(entry)
-        elif not _is_git_folder(entry):
+            linked = _find_linked(entry)
+            needed += linked
+            git = (read_git_link(entry) or entry).resolve() if linked else entry
+        elif not is_git_folder(entry):
             continue
-        return [path for path in needed if not path.is_relative_to(root)]
-    return []
+        needed = [path for path in needed if not path.is_relative_to(root)]
+        return OuterRepository(folder, git, needed)
+    return None
 
 
 def _find_linked(link: Path) -> list[Path]:
@@ -70,9 +83,28 @@ def _find_linked(link: Path) -> list[Path]:
         common, is_ours = target.parent.parent, _join(target, back) == link
         is_ours = is_ours and target.parent.name == "worktrees"
     else:  # of a submodule
-        worktree = dict(_read_settings(target / "config")).get("core.worktree", "")
+        worktree = dict(read_settings(target / "config")).get("core.worktree", "")
         common, is_ours = target, bool(worktree) and _join(target, worktree) == link.parent
-    return [common] if is_ours and _is_git_folder(common) else []
+    return [common] if is_ours and is_git_folder(common) else []
+
+
+def list_worktree_links(git: str) -> list[Path]:
+    """The `.git` files of the linked worktrees of a repository. git removes what it knows of a
+    worktree whose file it does not see. Each file has to name the repository: commands can write
+    to the list, and must not choose what becomes visible."""
+    try:
+        with os.scandir(f"{git}/worktrees") as entries:
+            folders = [Path(entry.path) for entry in entries]
+    except OSError:
+        return []
+    links = [_join(folder, _read_text(folder / "gitdir") or "") for folder in folders]
+    return [
+        link
+        for link, folder in zip(links, folders, strict=True)
+        if link.name == GIT_FOLDER
+        and os.path.realpath(link) == str(link)
+        and read_git_link(link) == folder
+    ]
 
 
 def read_git_link(link: Path) -> Path | None:
@@ -85,8 +117,17 @@ def _join(folder: Path, text: str) -> Path:
     return Path(os.path.normpath(folder / text.strip()))
 
 
-def _is_git_folder(path: Path) -> bool:
+def is_git_folder(path: Path) -> bool:
+    """Whether git takes it for a git folder."""
     return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
+
+
+def find_hook_folders(root: Path) -> list[str]:
+    """The folders of a repository's hooks (core.hooksPath) that lie inside it."""
+    settings = read_settings(root / GIT_FOLDER / "config")
+    values = [re.split("[#;]", value)[0] for key, value in settings if key == "core.hookspath"]
+    found = [Path(os.path.normpath(value.strip().strip('"'))) for value in values]
+    return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
 
 
 # ------------------------------------------------------------------ made by a command
@@ -135,11 +176,11 @@ def list_hooks(hooks: Path) -> list[Path]:
 
 def is_harmless_config(path: Path, *, is_module: bool = False) -> bool:
     """Whether a git configuration has only settings that run nothing."""
-    settings = None if path.is_symlink() else list(_read_settings(path))
+    settings = None if path.is_symlink() else list(read_settings(path))
     if settings is None:
         return False
     allowed = _HARMLESS_KEYS | ({"core.worktree"} if is_module else set())
-    return all(key in allowed and "::" not in value for key, value in settings)
+    return all(key in allowed and not _RISKY_VALUE.search(value) for key, value in settings)
 
 
 def _list_modules(folder: Path) -> Iterator[Path]:
@@ -168,62 +209,10 @@ def _is_link_into(link: Path, git: Path) -> bool:
     return not files
 
 
-# ------------------------------------------------------------------ content that git has
-
-
-class KnownBlobs:
-    """Which contents a repository had before a time: a checkout may bring them.
-
-    The time of an object is that of its file's last change, which a command cannot set back.
-    """
-
-    def __init__(self, git: Path, before_ns: int) -> None:
-        self._objects, self._before_ns = git / "objects", before_ns
-        self._indexes: list[bytes] | None = None
-
-    def has_file(self, path: Path) -> bool:
-        data = _read_symlink(path) or read_regular_file(path, MAX_BLOB_BYTES)
-        if data is None:
-            return False
-        digest = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
-        name = digest.hexdigest()
-        return self._is_old(self._objects / name[:2] / name[2:]) or self._is_packed(digest.digest())
-
-    def _is_old(self, path: Path) -> bool:
-        try:
-            return path.lstat().st_ctime_ns < self._before_ns
-        except OSError:
-            return False
-
-    def _is_packed(self, digest: bytes) -> bool:
-        if self._indexes is None:
-            packs = sorted(self._objects.glob("pack/*.idx"))
-            data = [
-                read_regular_file(pack, MAX_INDEX_BYTES) for pack in packs if self._is_old(pack)
-            ]
-            self._indexes = [index for index in data if index is not None]
-        return any(_has_object(index, digest) for index in self._indexes)
-
-
-def _has_object(index: bytes, digest: bytes) -> bool:
-    """Whether a pack index of version 2 lists an object."""
-    if index[:8] != b"\xfftOc\0\0\0\x02" or len(index) < 1032:
-        return False
-    table = struct.unpack_from(">256I", index, 8)
-    low, high = (table[digest[0] - 1] if digest[0] else 0), table[digest[0]]
-    while low < high:
-        middle = (low + high) // 2
-        at = 1032 + middle * 20
-        if index[at : at + 20] == digest:
-            return True
-        low, high = (middle + 1, high) if index[at : at + 20] < digest else (low, middle)
-    return False
-
-
 # ------------------------------------------------------------------ reading
 
 
-def _read_settings(path: Path) -> Iterator[tuple[str, str]]:
+def read_settings(path: Path) -> Iterator[tuple[str, str]]:
     """(key, value) of a configuration, keys without subsections; a line that is not understood
     is a key of its own, which no list has."""
     text = _read_text(path)
@@ -231,7 +220,11 @@ def _read_settings(path: Path) -> Iterator[tuple[str, str]]:
         yield "unreadable", ""
         return
     section = ""
-    for line in text.splitlines():
+    # Only this character ends a line for git, so a comment may have others in it.
+    for line in text.replace("\r\n", "\n").split("\n"):
+        if _CONTROL.search(line):
+            yield "control character", ""
+            continue
         line = line.strip()
         if not line or line[0] in "#;":
             continue
@@ -244,7 +237,9 @@ def _read_settings(path: Path) -> Iterator[tuple[str, str]]:
         if entry is None or line.endswith("\\"):
             yield f"not understood: {line[:80]}", ""
             continue
-        yield f"{section}.{entry.group(1).lower()}", (entry.group(2) or "").strip().strip('"')
+        value = (entry.group(2) or "").strip()
+        is_quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        yield f"{section}.{entry.group(1).lower()}", value[1:-1] if is_quoted else value
 
 
 def _read_text(path: Path) -> str | None:
@@ -255,7 +250,7 @@ def _read_text(path: Path) -> str | None:
 def read_regular_file(path: Path, limit: int) -> bytes | None:
     """What is in a regular file; None if it is none, or longer. It waits for no named pipe."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, READ_FLAGS)
     except OSError:
         return None
     try:
@@ -268,10 +263,3 @@ def read_regular_file(path: Path, limit: int) -> bytes | None:
         return None
     finally:
         os.close(fd)
-
-
-def _read_symlink(path: Path) -> bytes | None:
-    try:
-        return os.fsencode(path.readlink())
-    except OSError:
-        return None

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
-
-import msgspec
 
 from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import (
@@ -27,84 +24,80 @@ from treadle.core.protected_paths import (
     PROTECTED_FOLDERS,
     PROTECTED_IN_GIT,
     PROTECTED_PAIRS,
+    PROTECTED_SUFFIXES,
     fold_case,
     is_read_only_name,
 )
+from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.git_folders import KnownBlobs, read_regular_file
-from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS, FoundEntry, TreeScanner
+from treadle.workspace.sandbox.file_denials import FileDenials, HardLinks, NameFilter
+from treadle.workspace.sandbox.folder_permissions import FolderPermissions
+from treadle.workspace.sandbox.found_entry import (
+    GIT,
+    HIDDEN,
+    MEMORY,
+    PINNED,
+    PROTECTED,
+    READ_ONLY,
+    SOCKET,
+    UNLISTED,
+    FoundEntry,
+)
+from treadle.workspace.sandbox.git_folders import find_hook_folders
+from treadle.workspace.sandbox.mounts import MOUNT_ORDER
+from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
+from treadle.workspace.sandbox.tree_scan import (
+    GENERATED_FOLDERS,
+    MAX_FOLDERS,
+    MakeListable,
+    TreeScanner,
+    find_entry,
+    may_be_entered,
+)
 from treadle.workspace.supervisor.set_aside import open_folder, set_aside
 
-MAX_MOUNTS = 300
-"""Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms,
-300 take 100 ms."""
-
-MAX_DENIED = 300
-"""Mounts for deny rules; each of them has to hold, so more is an error."""
-
-MAX_OUTER_FOLDERS = 200
-MAX_COPY_BYTES = 1 << 20
-READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY = (
-    "hidden", "read-only", "socket", "git", "protected", "memory"
-)  # fmt: skip
-_MOUNT_ORDER = {HIDDEN: 0, READ_ONLY: 1, SOCKET: 2, GIT: 3, PROTECTED: 4}
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
+_NAMES = frozenset(
+    (
+        *(GIT_FOLDER, *PROTECTED_FOLDERS, *PROTECTED_FILES, *MEMORY_FILES),
+        *(second for _, second in PROTECTED_PAIRS),
+    )
+)
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 
+_OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
+
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
-_HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*([^#;\n]+)", re.IGNORECASE | re.MULTILINE)
-
-
-class PathRule(Protocol):
-    """A deny rule about paths, as the policy's path patterns are."""
-
-    @property
-    def text(self) -> str: ...
-
-    def forbids(self, path: str) -> bool: ...
-
-    def list_fixed_prefixes(self) -> tuple[str, ...]:
-        """The paths below which it can match."""
-
-
-class FileDenials(msgspec.Struct, frozen=True):
-    """The deny rules that commands are held to: what they may not read, and not change."""
-
-    unreadable: tuple[PathRule, ...] = ()
-    unwritable: tuple[PathRule, ...] = ()
-
-    def classify(self, path: str) -> str:
-        if any(rule.forbids(path) for rule in self.unreadable):
-            return HIDDEN
-        return READ_ONLY if any(rule.forbids(path) for rule in self.unwritable) else ""
 
 
 class ProtectedPaths:
     """The protected paths below one writable root; `is_read_only` if a rule denies all of it.
 
     `begin` before a command starts, `check` when one has ended. What did not exist when the first
-    of the running commands started was made meanwhile. `opened_ns` is when the workspace was
-    opened: what the repository contained before may come back by a checkout.
+    of the running commands started was made meanwhile. `is_out_of_reach`: whether no command
+    can change a path outside of the root.
     """
 
     def __init__(
         self,
         root: Path,
         set_aside_dir: Path,
-        opened_ns: int,
         names: Iterable[str] = (),
         denials: FileDenials | None = None,
+        is_out_of_reach: IsOutOfReach = lambda path: False,
     ) -> None:
         self.root = str(root)
-        self._set_aside_dir, self._opened_ns = str(set_aside_dir), opened_ns
+        self._set_aside_dir, self._opened_ns = str(set_aside_dir), time.time_ns()
         self._denials = denials or FileDenials()
-        self._has_rules = self._denials != FileDenials()
+        self._name_filter = NameFilter(self._denials, self.root)
+        self._hard_links = HardLinks(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
-        self._scanner = TreeScanner(self.root, self._classify, with_generated=self._has_rules)
-        extra = dict.fromkeys((*names, *_find_hook_folders(root)))
+        self._scanner = TreeScanner(
+            self.root, self._classify, with_generated=self._denials != FileDenials()
+        )
+        extra = dict.fromkeys((*names, *find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
+        self.repositories = Repositories(root, self._opened_ns, is_out_of_reach)
         self._baseline: dict[str, FoundEntry] = {}
         self._has_begun = False  # without a baseline nothing counts as made by a command
         self._symlinks: dict[str, str] = {}
@@ -112,30 +105,74 @@ class ProtectedPaths:
         self._own_sockets: set[tuple[str, int]] = set()
         self._written: set[str] = set()
         self._leftovers: list[str] = []
+        self._pins: frozenset[str] = frozenset()
+        self._targets: dict[str, str] = {}
+        self._permissions = FolderPermissions(self.root)
+        self._named: set[str] = set()
 
-    def scan(self) -> list[FoundEntry]:
+    def scan(self, make_listable: MakeListable | None = None) -> list[FoundEntry]:
         """Everything of interest that exists now."""
-        found = self._scanner.scan()
-        found += [part for e in found if e.kind == GIT for part in _find_parts(e.path)]
+        found = self._scanner.scan(make_listable)
+        folders = [entry.path for entry in found if entry.kind == GIT]
+        self.repositories.open(folders)
+        found += [part for git in folders for part in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
-        found += [e for path in self._extra if path not in known for e in _find(path, PROTECTED)]
+        found += [
+            e for path in self._extra if path not in known for e in find_entry(path, PROTECTED)
+        ]
         return found + self._find_denied_behind_symlinks()
 
     def begin(self, *, is_first: bool) -> list[FoundEntry]:
-        """What has to be mounted for a command. `is_first`: no other command runs."""
+        """What has to be mounted for a command. `is_first`: no other command runs.
+        WorkspaceError if it cannot be known."""
         found = self.scan()
+        self._refuse_unknown(found)
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
             self._baseline = {entry.path: entry for entry in found}
             self._has_begun = True
+            self._permissions.begin(e for e in found if e.kind == UNLISTED)
             self._symlinks = _read_symlinks(found)
             self._memory = _read_states(found)
             self._written.clear()
         else:  # what is not in the baseline was made by a command, and is moved when it ends
             found = [e for e in found if e.kind not in _WATCHED or self._is_known(e.path)]
-        found += _find_aliases(self.root, found)
-        return [entry for entry in found if self._has_to_be_mounted(entry)]
+        found += self._hard_links.find(found)
+        mounted = [entry for entry in found if self._has_to_be_mounted(entry)]
+        pins = [] if self.is_read_only else self._list_pins(mounted)
+        if is_first:
+            self._pins = frozenset(pins)
+        # A running command can replace a folder with a symlink, unless it is pinned there, too.
+        pins = [path for path in pins if path in self._pins]
+        return mounted + [FoundEntry(path, PINNED, 0, (0, 0)) for path in pins]
+
+    def _refuse_unknown(self, found: Iterable[FoundEntry]) -> None:
+        if self._scanner.is_cut:
+            raise WorkspaceError(
+                f"{self._describe_cut()}: remove folders that are not needed, work in a folder "
+                "below it, or run without the sandbox"
+            )
+        if any(e.kind == UNLISTED and e.path in ("/", self.root) for e in found):
+            raise WorkspaceError(
+                f"the folder {self.root} cannot be listed, so the files in it cannot be protected; "
+                f"give yourself permission to read it (chmod u+rx {self.root})"
+            )
+
+    def _describe_cut(self) -> str:
+        return f"{self.root} has more than the {MAX_FOLDERS:,} folders that the sandbox can check"
+
+    def describe_unlisted(self, entries: Iterable[FoundEntry]) -> list[str]:
+        """Lines about folders that are hidden because they cannot be listed; each one once."""
+        unlisted = [e.path for e in entries if e.kind == UNLISTED and e.path not in self._named]
+        self._named.update(unlisted)
+        if not unlisted:
+            return []
+        names = ", ".join(map(self._shorten, unlisted[:5]))
+        return [
+            f"{names} cannot be listed, so it is hidden from commands; to use it, the user has to "
+            "permit reading it (chmod u+rx)"
+        ]
 
     def take_leftovers(self) -> list[str]:
         """Move away what a command left that was killed with its agent. A repository's own folder
@@ -147,15 +184,18 @@ class ProtectedPaths:
         """Move away what was made at protected paths; returns lines for the user and the model."""
         if not self._has_begun:
             return []
-        found = self.scan()
+        found = self.scan(self._permissions.make_listable)
         self._own_sockets |= {
             (e.path, e.inode) for e in found if e.kind == SOCKET and e.path not in self._baseline
         }
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
         moved += self._restore_symlinks()
-        notes = self._describe_moved(moved)
+        notes = [*self._describe_moved(moved), *self._describe_opened_up()]
+        if downloaded := self.repositories.take_downloaded():
+            names = ", ".join(self._shorten(str(path)) for path in downloaded[:5])
+            notes.append(f"{names} came with a clone: look at it before programs use it")
         if self._scanner.is_cut:
-            notes.append("there are too many new folders: not all were checked for protected files")
+            notes.append(f"{self._describe_cut()}: not all were checked for protected files")
         states = _read_states(found)
         changed = [p for p, state in states.items() if self._memory.get(p) != state]
         self._memory = states
@@ -169,51 +209,84 @@ class ProtectedPaths:
         """A tool wrote this path, with the user's approval: it is not a command's."""
         self._written.add(str(path))
 
-    def list_absent(self) -> list[str]:
-        """Protected paths directly in the root that do not exist, for the supervisor."""
-        names = [f"{self.root}/{name}" for name in (*PROTECTED_FOLDERS, *PROTECTED_FILES)]
-        if f"{self.root}/{GIT_FOLDER}" in self._baseline:
-            names += [f"{self.root}/{GIT_FOLDER}/{part}" for part in PROTECTED_IN_GIT]
-        return [path for path in names if path not in self._baseline]
+    def list_known(self) -> list[str]:
+        """What existed when the first of the running commands started."""
+        return [*self._baseline, *self._written]
+
+    def find_made_since(self, known: Iterable[bytes], time_ns: int) -> list[str]:
+        """What appeared at protected paths since a time, for the user: it is not moved, because
+        the user may have made it."""
+        found, before = self.scan(), frozenset(map(os.fsdecode, known))
+        new = [e for e in found if e.kind in _WATCHED and e.path not in before]
+        new = [entry for entry in new if is_born_before(entry.path, time_ns) is not True]
+        return [self._shorten(str(path)) for entry in new for path in self._list_untrusted(entry)]
 
     # Details
 
     def _classify(self, folder: str, entry: os.DirEntry[str]) -> str:
-        name = entry.name
-        if self._has_rules and (kind := self._denials.classify(f"{folder}/{name}")):
+        name, kind = fold_case(entry.name), ""
+        if self._name_filter.may_match(name):
+            kind = self._denials.classify(f"{folder}/{entry.name}")
+        if not kind and (name in _NAMES or name.endswith(PROTECTED_SUFFIXES)):
+            kind = self._classify_name(folder, name)
+        if kind:
             return kind
-        if fold_case(name) == GIT_FOLDER:
-            return GIT
-        if is_read_only_name(folder.rpartition("/")[2], name):
-            below = folder[len(self.root) :].split("/")
-            return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
-        if fold_case(name) in MEMORY_FILES:
-            return MEMORY
         if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
             return ""
         if entry.is_symlink():  # what it names is not scanned
-            return PROTECTED if fold_case(name) in _FIRST_OF_PAIRS else ""
+            return PROTECTED if name in _FIRST_OF_PAIRS else ""
         try:
             return SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else ""
         except OSError:
             return ""
 
+    def _classify_name(self, folder: str, name: str) -> str:
+        if name == GIT_FOLDER:
+            return GIT
+        if is_read_only_name(folder.rpartition("/")[2], name):
+            below = folder[len(self.root) :].split("/")
+            return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
+        return MEMORY if name in MEMORY_FILES else ""
+
     def _find_denied_behind_symlinks(self) -> list[FoundEntry]:
-        """Paths that a rule names and a scan does not reach, because it follows no symlinks."""
-        denials, found = self._denials, list[FoundEntry]()
-        for kind, rules in ((HIDDEN, denials.unreadable), (READ_ONLY, denials.unwritable)):
-            for rule in rules:
-                for path in rule.list_fixed_prefixes():
-                    if path.startswith(f"{self.root}/") and rule.forbids(path):
-                        found += _find(path, kind) if os.path.realpath(path) != path else []
-        return found
+        """Paths that a rule names and a scan does not reach, because it follows no symlinks. What
+        a symlink named once stays denied: a command may replace the symlink."""
+        for kind, rule in self._denials.list_rules():
+            for path in rule.list_fixed_prefixes():
+                if path.startswith(f"{self.root}/") and rule.forbids(path):
+                    target = os.path.realpath(path)
+                    if target != path:
+                        self._targets[target] = kind
+        return [entry for path, kind in self._targets.items() for entry in find_entry(path, kind)]
+
+    def _list_pins(self, found: Iterable[FoundEntry]) -> list[str]:
+        """The folders that may not be renamed: a protected path is not known under another."""
+        pins: dict[str, None] = {}
+        for entry in found:
+            folder = entry.path.rpartition("/")[0]
+            if folder.startswith(f"{self.root}/") and self._is_known_by_folder(folder, entry):
+                while folder != self.root:
+                    pins[folder] = None
+                    folder = folder.rpartition("/")[0]
+        return list(pins)
+
+    def _is_known_by_folder(self, folder: str, entry: FoundEntry) -> bool:
+        """Whether it would not be found as what it is, if its folder had another name."""
+        name = entry.path.rpartition("/")[2]
+        if entry.kind in (HIDDEN, READ_ONLY):
+            others = (f"{self.root}/{place}/{name}" for place in _OTHER_FOLDERS)
+            return any(self._denials.classify(other) != entry.kind for other in others)
+        is_in_git = f"/{GIT_FOLDER}/" in fold_case(f"{folder}/")
+        return entry.kind == PROTECTED and not is_in_git and not is_read_only_name("", name)
 
     def _has_to_be_mounted(self, entry: FoundEntry) -> bool:
         if entry.kind == SOCKET:
             return (entry.path, entry.inode) not in self._own_sockets
+        if entry.kind == UNLISTED:
+            return may_be_entered(entry.path)
         if self.is_read_only:
             return entry.kind == HIDDEN
-        return entry.kind in _MOUNT_ORDER
+        return entry.kind in MOUNT_ORDER
 
     def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
         baseline = self._baseline
@@ -236,13 +309,27 @@ class ProtectedPaths:
         return [e for e in made if not any(str(p) in paths for p in Path(e.path).parents)]
 
     def _move_untrusted(self, entry: FoundEntry) -> list[str]:
-        root = Path(self.root)
-        blobs = KnownBlobs(root / GIT_FOLDER, self._opened_ns)
-        if entry.kind == READ_ONLY:
-            harmful = [Path(entry.path)]
-        else:
-            harmful = list_untrusted(Path(entry.path), root, self._is_written, blobs.has_file)
+        if entry.kind == READ_ONLY and self._is_older(entry.path):
+            return []  # a command has renamed what the user made
+        self._permissions.make_tree_listable(entry.path)
+        harmful = self._list_untrusted(entry)
         return [name for path in harmful if (name := self._move(str(path)))]
+
+    def _list_untrusted(self, entry: FoundEntry) -> list[Path]:
+        path = Path(entry.path)
+        if entry.kind == READ_ONLY:
+            return [path]
+        try:
+            has_file = self.repositories.has_file
+            return list_untrusted(path, Path(self.root), self._is_written, has_file)
+        except OSError:
+            return [path]  # what cannot be read is not trusted
+
+    def _describe_opened_up(self) -> list[str]:
+        names = ", ".join(map(self._shorten, self._permissions.take_changed()[:5]))
+        if not names:
+            return []
+        return [f"{names} got the permissions u+rwx again: what cannot be listed cannot be checked"]
 
     def _move(self, path: str) -> str:
         try:
@@ -286,6 +373,10 @@ class ProtectedPaths:
     def _is_written(self, path: Path) -> bool:
         return str(path) in self._written
 
+    def _is_older(self, path: str) -> bool:
+        """Whether it existed before the workspace was opened."""
+        return is_born_before(path, self._opened_ns) is True
+
     def _shorten(self, path: str) -> str:
         return format_path(path.removeprefix(self.root + "/"))
 
@@ -296,151 +387,13 @@ def format_path(path: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def make_mount_options(
-    entries: Sequence[FoundEntry], writable: Sequence[Path], copies: Path | None = None
-) -> list[str]:
-    """Options for bubblewrap, outer folders first. WorkspaceError if too much has to be hidden.
-
-    `copies`: a folder outside the roots, if other commands run. They could swap a folder for a
-    symlink, and bubblewrap would then show what it names. So copies are mounted instead of files
-    that lie deeper, and folders there are hidden.
-    """
-    denied = sum(entry.kind in (HIDDEN, READ_ONLY) for entry in entries)
-    if denied > MAX_DENIED:
-        raise WorkspaceError(
-            f"the deny rules match {denied} files, and the sandbox can protect {MAX_DENIED}; write "
-            "the rules for folders, or run without the sandbox"
-        )
-    order = sorted(entries, key=lambda e: (_MOUNT_ORDER[e.kind], e.path.count("/"), e.path))
-    kept = order[: max(MAX_MOUNTS, denied)]
-    options: list[str] = []
-    for entry in sorted(kept, key=lambda e: e.path):
-        if copies is None or entry.kind not in (GIT, PROTECTED) or _is_pinned(entry, writable):
-            options += _make_mount(entry, writable)
-        else:
-            options += _make_copy_mount(entry, writable, copies)
-    return options
-
-
-def _is_pinned(entry: FoundEntry, writable: Sequence[Path]) -> bool:
-    """Whether no running command can have replaced it: it and all its folders are mounts."""
-    parent = Path(entry.path).parent
-    is_direct = parent in writable or (parent.name == GIT_FOLDER and parent.parent in writable)
-    return is_direct and _read_symlink(entry.path) is None
-
-
-def _make_copy_mount(entry: FoundEntry, writable: Sequence[Path], copies: Path) -> list[str]:
-    root = next(root for root in writable if Path(entry.path).is_relative_to(root))
-    *above, name = Path(entry.path).relative_to(root).parts
-    try:
-        folder = open_folder(str(root), above)
-    except OSError:
-        return []
-    try:
-        data = _read_entry(name, folder)
-    except OSError:
-        return []  # a symlink, or gone
-    finally:
-        os.close(folder)
-    if entry.kind == GIT:
-        return []  # commands write to it; its parts are mounted
-    if data is None:
-        return ["--tmpfs", entry.path, "--remount-ro", entry.path]
-    copy = copies / str(len(list(copies.iterdir())))
-    copy.write_bytes(data)
-    return ["--ro-bind", str(copy), entry.path]
-
-
-def _read_entry(name: str, folder: int) -> bytes | None:
-    """What is in a file; None for what is none."""
-    fd = os.open(name, READ_FLAGS, dir_fd=folder)
-    try:
-        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-        return os.read(fd, MAX_COPY_BYTES) if is_file else None
-    finally:
-        os.close(fd)
-
-
-def _make_mount(entry: FoundEntry, writable: Sequence[Path]) -> list[str]:
-    path = os.path.realpath(entry.path)
-    try:
-        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
-    except OSError:
-        return []  # a symlink to nothing
-    is_inside = any(path.startswith(f"{root}/") for root in writable)
-    if path != entry.path and entry.kind != HIDDEN and not is_inside:
-        return []  # a symlink to what is read-only anyway
-    if entry.kind in (HIDDEN, SOCKET):
-        if not is_folder:
-            return ["--ro-bind", os.devnull, path]
-        return ["--perms", "0000", "--tmpfs", path, "--remount-ro", path]
-    # A git folder is a mount of its own, because its parts could be renamed with it otherwise.
-    is_git_folder = entry.kind == GIT and is_folder
-    return ["--bind" if is_git_folder else "--ro-bind", path, path]
-
-
-def find_outer(denials: FileDenials, roots: Sequence[Path]) -> list[FoundEntry]:
-    """What the deny rules match outside of the writable roots."""
-    found: dict[str, FoundEntry] = {}
-    for kind, rules in ((READ_ONLY, denials.unwritable), (HIDDEN, denials.unreadable)):
-        for rule in rules:
-            for prefix in rule.list_fixed_prefixes():
-                if not any(Path(prefix).is_relative_to(root) for root in roots):
-                    for entry in _find_matches(rule, prefix, kind):
-                        found[entry.path] = entry
-    return list(found.values())
-
-
-def _find_matches(rule: PathRule, prefix: str, kind: str) -> list[FoundEntry]:
-    if prefix != "/" and rule.forbids(prefix):
-        return _find(prefix, kind)
-    scanner = TreeScanner(
-        prefix.rstrip("/"),
-        lambda folder, entry: kind if rule.forbids(f"{folder}/{entry.name}") else "",
-        max_folders=MAX_OUTER_FOLDERS,
-    )
-    return scanner.scan()
-
-
-def _find(path: str, kind: str) -> list[FoundEntry]:
-    """The entry at a path, if it exists."""
-    try:
-        status, above = os.lstat(path), os.lstat(os.path.dirname(path) or "/")  # noqa: PTH120
-    except OSError:
-        return []
-    return [FoundEntry(path, kind, status.st_ino, (above.st_dev, above.st_ino))]
-
-
-def _find_aliases(root: str, found: Sequence[FoundEntry]) -> list[FoundEntry]:
-    """Other names (hard links) of denied files: the same content under a name that is allowed."""
-    kinds: dict[int, str] = {}
-    for entry in found:
-        if entry.kind in (HIDDEN, READ_ONLY):
-            with contextlib.suppress(OSError):
-                status = os.lstat(entry.path)
-                if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-                    kinds[entry.inode] = entry.kind
-    if not kinds:
-        return []
-    known = {entry.path for entry in found}
-    scanner = TreeScanner(
-        root,
-        lambda folder, entry: kinds.get(entry.inode(), ""),
-        with_generated=True,
-    )
-    return [entry for entry in scanner.scan() if entry.path not in known]
-
-
-def _find_parts(git: str) -> list[FoundEntry]:
+def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:
     """The protected parts of a git folder; of a `.git` file none."""
-    return [e for part in PROTECTED_IN_GIT for e in _find(f"{git}/{part}", PROTECTED)]
-
-
-def _find_hook_folders(root: Path) -> list[str]:
-    """The folders of a repository's hooks (core.hooksPath) that lie inside it."""
-    text = (read_regular_file(root / ".git/config", 1 << 20) or b"").decode(errors="replace")
-    found = (Path(os.path.normpath(name.strip().strip('"'))) for name in _HOOKS_PATH.findall(text))
-    return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
+    found = [e for part in PROTECTED_IN_GIT for e in find_entry(f"{git}/{part}", PROTECTED)]
+    unlisted = {entry.path for entry in found if entry.kind == UNLISTED}
+    if make_listable is not None and any(map(make_listable, unlisted)):
+        return _find_parts(git, make_listable)
+    return found
 
 
 def _read_symlinks(found: Iterable[FoundEntry]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from .syscalls import (
 
 CALL_TAKEN = b"\0"  # in the wakeup pipe, beside signal numbers, which are never 0
 RETRY_MS, MAX_RETRIES = 50, 100  # if the system cannot fork another process
-SHUTDOWN_MS = 1000  # time for supervisors to exit by themselves after the agent is gone
+SHUTDOWN_MS = 20_000  # time for supervisors to clean up and exit after the agent is gone
 MAX_STOPS = 8  # a supervisor that is stopped more often is killed with its command
 
 

@@ -38,14 +38,61 @@ def set_aside(path: str, root: str, folder: str) -> str:
     return target
 
 
-def set_aside_each(paths: list[str], root: str, folder: str) -> None:
-    """The same for those of several paths that exist; one that cannot be moved stays."""
-    for path in paths:
-        if os.path.lexists(path):
+def set_aside_made(folder: str, roots: "list[tuple[str, list[str]]]", **tables: object) -> None:
+    """Move away every protected path below the roots that was not known before the command.
+    `tables` are those of `core/protected_paths.py`."""
+    for root, known in roots:
+        for path in _find_made(root, frozenset(known), **tables):  # type: ignore[arg-type]
             try:
                 set_aside(path, root, folder)
             except OSError:
-                pass
+                pass  # gone, or it cannot be moved
+
+
+def _find_made(
+    root: str,
+    known: "frozenset[str]",
+    *,
+    names: "frozenset[str]",
+    suffixes: "tuple[str, ...]",
+    pairs: "frozenset[tuple[str, str]]",
+    git_folder: str,
+    git_parts: "tuple[str, ...]",
+    generated: "frozenset[str]",
+) -> "list[str]":
+    made: list[str] = []
+    waiting = [root]
+    for folder in waiting:  # it grows meanwhile
+        above = folder.rpartition("/")[2].casefold()
+        for name, is_folder in _list_entries(folder, folder in known):
+            path, folded = f"{folder}/{name}", name.casefold()
+            if folded == git_folder:
+                parts = [f"{path}/{part}" for part in git_parts] if is_folder else [path]
+                made += [part for part in parts if part not in known and os.path.lexists(part)]
+            elif path in known:
+                continue
+            elif folded in names or folded.endswith(suffixes) or (above, folded) in pairs:
+                made.append(path)
+            elif is_folder and name not in generated:
+                waiting.append(path)
+    return made
+
+
+def _list_entries(folder: str, is_known: bool) -> "list[tuple[str, bool]]":
+    """(name, whether it is a folder). A command may have made the folder unreadable."""
+    for is_last in (is_known, True):
+        try:
+            with os.scandir(folder) as entries:
+                return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except PermissionError:
+            if not is_last:
+                try:
+                    _make_writable(folder)
+                except OSError:
+                    break
+        except OSError:
+            break
+    return []
 
 
 def open_folder(root: str, names: list[str]) -> int:

@@ -19,7 +19,7 @@ from .process_tree import (
     read_process_table,
     signal_each,
 )
-from .set_aside import set_aside_each
+from .set_aside import set_aside_made
 from .syscalls import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -287,8 +287,8 @@ class Supervisor:
             "stream": {} if buffer is None else buffer.report(),
         }
         if self.orphaned:
-            for root, paths in self.request["forbidden"]:
-                set_aside_each(paths, root, self.request["set_aside_dir"])
+            if self.request["cleanup"]:
+                set_aside_made(self.request["set_aside_dir"], **self.request["cleanup"])
         else:
             send_message(self.control, ("exited", outcome))
 

@@ -1,0 +1,23 @@
+"""An entry of a scanned folder that the sandbox has to know, and the kinds of such entries.
+
+Found by `tree_scan.py` and `protected_paths.py`, mounted by `mounts.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY, UNLISTED, PINNED = (
+    "hidden", "read-only", "socket", "git", "protected", "memory", "unlisted", "pinned"
+)  # fmt: skip
+"""UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
+that may not be renamed, because another entry is protected by its path."""
+
+
+class FoundEntry(NamedTuple):
+    """An entry of a scanned folder. `parent` and `inode` tell whether it is still the same one."""
+
+    path: str
+    kind: str
+    inode: int
+    parent: tuple[int, int]

@@ -1,0 +1,179 @@
+"""The index of a git repository: which paths it has, and a copy of it for a part of the work tree.
+
+If the workspace is a folder of a larger repository, commands do not see the files above it. In the
+copy these files are marked as not checked out (skip-worktree), so that git does not call them
+deleted. Used by `bubblewrap.py`; `stand_ins.py` asks whether a file is tracked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.workspace.sandbox.git_folders import read_regular_file, read_settings
+
+MAX_INDEX_BYTES = 128 << 20
+HEADER_BYTES, HASH_BYTES = 12, 20
+FIXED_BYTES = 62  # of an entry: times, inode and size, hash, flags
+EXTENDED, LENGTH_MASK = 0x4000, 0xFFF
+SKIP_WORKTREE = 0x4000  # in the second flags, which EXTENDED announces
+
+
+class _Entry(NamedTuple):
+    fixed: bytes
+    extended: int
+    rest: bytes  # how the file has the name, without padding
+    name: bytes
+
+
+class GitIndex:
+    """Reads one index file, again only if it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._state: tuple[int, int, int] | None = None
+        self._data = b""
+
+    def read(self) -> bytes:
+        """What is in the file; b"" if there is none, or it is too large."""
+        try:
+            status = self._path.stat()
+        except OSError:
+            return b""
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if state != self._state:
+            self._state = state
+            self._data = read_regular_file(self._path, MAX_INDEX_BYTES) or b""
+        return self._data
+
+    def has(self, path: str) -> bool:
+        """Whether it lists a path. Those of version 4 are compressed: then it may."""
+        index, name = self.read(), os.fsencode(path)
+        if index[:4] != b"DIRC" or index[4:8] == b"\0\0\0\4":
+            return index[:4] == b"DIRC"
+        at = index.find(name + b"\0")
+        while at >= 0:
+            # Before a name are its flags, with its length, and possibly more flags.
+            lengths = (int.from_bytes(index[at - n : at - n + 2]) & LENGTH_MASK for n in (2, 4))
+            if min(len(name), LENGTH_MASK) in lengths:
+                return True
+            at = index.find(name + b"\0", at + 1)
+        return False
+
+
+def make_partial_index(index: bytes, folders: Iterable[str]) -> bytes | None:
+    """The same index with all paths outside of `folders` marked; None if it is not understood."""
+    version = int.from_bytes(index[4:8])
+    prefixes = tuple(os.fsencode(folder) + b"/" for folder in folders)
+    if index[:4] != b"DIRC" or version not in (2, 3, 4):
+        return None
+    pieces = [b"DIRC", max(version, 3).to_bytes(4), index[8:HEADER_BYTES]]
+    try:
+        entries = _Entries(index, version)
+        for entry in entries:
+            skipped = 0 if entry.name.startswith(prefixes) else SKIP_WORKTREE
+            pieces.append(_write_entry(entry, version, entry.extended | skipped))
+        if not _are_optional(index[entries.at : -HASH_BYTES]):
+            return None
+    except (IndexError, ValueError):
+        return None
+    data = b"".join(pieces)
+    return data + hashlib.sha1(data, usedforsecurity=False).digest()
+
+
+class PartialIndexes:
+    """Keeps such copies in a folder that commands cannot see."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[Path, tuple[GitIndex, bytes, str]] = {}
+
+    def find(self, git: Path, folders: Iterable[str]) -> str:
+        """The copy for these folders of the index in a git folder; "" if there can be none."""
+        path = git / "index"
+        index, old, copy = self._made.get(path) or (GitIndex(path), b"", "")
+        data = index.read()
+        if data is not old:
+            partial = make_partial_index(data, folders) if _uses_sha1(git) else None
+            if copy:
+                Path(copy).unlink(missing_ok=True)  # a mount of it stays
+            copy = self._write(partial) if partial is not None else ""
+            self._made[path] = index, data, copy
+        return copy
+
+    def _write(self, data: bytes) -> str:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        fd, path = tempfile.mkstemp(dir=self._folder)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        return path
+
+
+class _Entries:
+    """The entries of an index. `at`: where the next one begins."""
+
+    def __init__(self, index: bytes, version: int) -> None:
+        self._index, self._version = index, version
+        self.at = HEADER_BYTES
+
+    def __iter__(self) -> Iterator[_Entry]:
+        name = b""
+        for _ in range(int.from_bytes(self._index[8:HEADER_BYTES])):
+            entry = self._read(name)
+            name = entry.name
+            yield entry
+
+    def _read(self, previous: bytes) -> _Entry:
+        index, start = self._index, self.at
+        fixed, at, extended = index[start : start + FIXED_BYTES], start + FIXED_BYTES, 0
+        if int.from_bytes(fixed[-2:]) & EXTENDED:
+            extended, at = int.from_bytes(index[at : at + 2]), at + 2
+        first = at
+        kept = 0
+        if self._version == 4:
+            strip, at = _read_number(index, at)
+            kept = len(previous) - strip
+        end = index.index(b"\0", at)
+        name = previous[:kept] + index[at:end]
+        used = end - start
+        self.at = end + 1 if self._version == 4 else start + (used + 8) // 8 * 8
+        return _Entry(fixed, extended, index[first:end], name)
+
+
+def _write_entry(entry: _Entry, version: int, extended: int) -> bytes:
+    flags = int.from_bytes(entry.fixed[-2:])
+    flags = flags | EXTENDED if extended else flags & ~EXTENDED
+    more = extended.to_bytes(2) if extended else b""
+    data = entry.fixed[:-2] + flags.to_bytes(2) + more + entry.rest
+    return data + b"\0" * (1 if version == 4 else 8 - len(data) % 8)
+
+
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
+    """A number as git writes offsets, and where it ends."""
+    value = data[at] & 0x7F
+    while data[at] & 0x80:
+        at += 1
+        value = ((value + 1) << 7) | (data[at] & 0x7F)
+    return value, at + 1
+
+
+def _are_optional(data: bytes) -> bool:
+    """Whether the extensions of an index can be left out: those with a capital letter."""
+    at = 0
+    while at + 8 <= len(data):
+        if not data[at : at + 1].isupper():
+            return False
+        at += 8 + int.from_bytes(data[at + 4 : at + 8])
+    return True
+
+
+def _uses_sha1(git: Path) -> bool:
+    """Whether the objects of a repository have names of 20 bytes."""
+    return not any(
+        key == "extensions.objectformat" and value.lower() != "sha1"
+        for key, value in read_settings(git / "config")
+    )

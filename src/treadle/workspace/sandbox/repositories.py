@@ -1,0 +1,91 @@
+"""Whether a file at a protected path came out of a repository, by a checkout or a clone.
+
+    checkout   a commit from before the first command has the file at this path
+    clone      of a folder of this machine that commands cannot write to: its commits have it
+    download   with the network open, into a folder that has only what this session made: it stays,
+               and the result names it, because no one can say where it came from
+
+Used by `protected_paths.py`, which moves other files away.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from treadle.core.protected_paths import GIT_FOLDER
+from treadle.workspace.sandbox.birth_time import is_born_before
+from treadle.workspace.sandbox.git_folders import is_git_folder, read_settings
+from treadle.workspace.sandbox.git_history import GitHistory
+
+MAX_REPOSITORIES = 100
+MAX_ENTRIES = 2000
+
+IsOutOfReach = Callable[[Path], bool]
+
+
+class Repositories:
+    """The repositories below one root. `is_out_of_reach`: no command can have changed a path."""
+
+    def __init__(self, root: Path, opened_ns: int, is_out_of_reach: IsOutOfReach) -> None:
+        self._root, self._opened_ns = root, opened_ns
+        self._is_out_of_reach = is_out_of_reach
+        self._histories: dict[Path, GitHistory] | None = None
+        self._sources: dict[Path, GitHistory | None] = {}
+        self._downloaded: list[Path] = []
+        self.had_network = False
+
+    def open(self, folders: Iterable[str]) -> None:
+        """Read the commits of these git folders, once: later, a command could have made them."""
+        if self._histories is None:
+            gits = [Path(folder) for folder in folders][:MAX_REPOSITORIES]
+            self._histories = {git.parent: GitHistory(git) for git in gits}
+
+    def has_file(self, path: Path) -> bool:
+        """Whether this file came out of a repository."""
+        folders = [folder for folder in path.parents if folder.is_relative_to(self._root)]
+        return any(self._has_in(folder, path) for folder in folders)
+
+    def take_downloaded(self) -> list[Path]:
+        """The files that stay because they were downloaded, since the last call."""
+        downloaded, self._downloaded = self._downloaded, []
+        self._sources = {}
+        return downloaded
+
+    def _has_in(self, folder: Path, path: Path) -> bool:
+        name, known = str(path.relative_to(folder)), (self._histories or {}).get(folder)
+        if known is not None:
+            return known.has_file(path, name)
+        git = folder / GIT_FOLDER
+        if git.is_symlink() or not is_git_folder(git):
+            return False
+        if folder not in self._sources:
+            self._sources[folder] = self._open_source(git)
+        source = self._sources[folder]
+        if source is not None:
+            return source.has_file(path, name)
+        if self.had_network and self._is_made(folder) and GitHistory(git).has_file(path, name):
+            self._downloaded.append(path)
+            return True
+        return False
+
+    def _open_source(self, git: Path) -> GitHistory | None:
+        """The repository on this machine of which this one is a clone."""
+        urls = [value for key, value in read_settings(git / "config") if key == "remote.url"]
+        if len(urls) != 1:
+            return None
+        source = Path(os.path.realpath(urls[0].removeprefix("file://")))
+        if not self._is_out_of_reach(source):
+            return None
+        found = [path for path in (source / GIT_FOLDER, source) if is_git_folder(path)]
+        return GitHistory(found[0]) if found else None
+
+    def _is_made(self, folder: Path) -> bool:
+        """Whether this session made the folder, or all that is in it."""
+        if is_born_before(str(folder), self._opened_ns) is False:
+            return True
+        names = os.listdir(folder)  # noqa: PTH208 - names are wanted, not paths
+        return len(names) <= MAX_ENTRIES and all(
+            is_born_before(f"{folder}/{name}", self._opened_ns) is False for name in names
+        )
