@@ -335,8 +335,10 @@ async def start_agent(folder: Path, mark: str) -> asyncio.subprocess.Process:
 
 
 def list_settings(folder: Path) -> list[str]:
-    found = (str(path.relative_to(folder)) for path in folder.rglob("*"))
-    return sorted(name for name in found if find_protected_part(name) and ".git" not in name)
+    """What is there while another process moves it; `os.walk` passes over what is just gone."""
+    found = [Path(top, name) for top, folders, files in os.walk(folder) for name in folders + files]
+    names = [str(path.relative_to(folder)) for path in found]
+    return sorted(name for name in names if find_protected_part(name) and ".git" not in name)
 
 
 async def test_a_killed_agent_leaves_no_settings_that_its_command_made(folder: Path) -> None:

@@ -295,6 +295,28 @@ async def test_a_command_that_takes_too_much_memory_is_killed_and_told(
     assert (fine.output, fine.note) == ("fine\n", "")
 
 
+@pytest.mark.parametrize("sandbox", BOTH)
+@pytest.mark.parametrize(
+    "fill",
+    [
+        "[os.write(f, bytes(1 << 20)) for _ in range(200)]",
+        "m = mmap.mmap(f, 200 << 20); os.close(f); [m.write(bytes(1 << 20)) for _ in range(200)]",
+    ],
+    ids=["open", "mapped"],
+)
+async def test_a_command_that_takes_too_much_memory_in_a_file_is_killed(
+    folder: Path, sandbox: bool, fill: str
+) -> None:
+    make = "import os, mmap, time; f = os.memfd_create('x'); os.ftruncate(f, 200 << 20)"
+    grow = f"{make}; {fill}; time.sleep(60)"
+    async with opened(folder, sandbox=sandbox, max_memory=150 << 20) as workspace:
+        done = await workspace.run(f'python3 -c "{grow}"')
+        fine = await workspace.run("echo fine")
+    assert done.signal == "SIGKILL"
+    assert "more than 150 MB of memory" in done.note
+    assert (fine.output, fine.note) == ("fine\n", "")
+
+
 @needs_bubblewrap
 async def test_files_in_memory_are_limited_too(folder: Path) -> None:
     fill = "for f in ~/x /dev/shm/x; do dd if=/dev/zero of=$f bs=1M count=64 2>&1; done"

@@ -39,16 +39,51 @@ def list_descendants(root: int) -> list[tuple[int, str]]:
     return found
 
 
-def measure_memory(root: int) -> int:
-    """Bytes of memory that the processes below `root` do not share with others."""
-    pages = 0
-    for pid, _ in list_descendants(root):
+def is_memory_exceeded(root: int, limit: int) -> bool:
+    """Whether the processes below `root` use more than `limit` bytes: memory that they do not
+    share with others, and memory files."""
+    pids = [pid for pid, _ in list_descendants(root)]
+    private = 0
+    for pid in pids:
         try:
             resident, shared = read_small_file(f"/proc/{pid}/statm").split()[1:3]
         except (OSError, ValueError):
             continue  # it has just ended
-        pages += int(resident) - int(shared)
-    return pages * PAGE_BYTES
+        private += (int(resident) - int(shared)) * PAGE_BYTES
+    # The memory files of the whole system are known fast, those of some processes are not.
+    if private + _read_kilobytes("/proc/meminfo", "Shmem:") <= limit:
+        return private > limit
+    mapped = sum(_read_kilobytes(f"/proc/{pid}/smaps_rollup", "Pss_Shmem:") for pid in pids)
+    return private + max(mapped, _measure_open_memory_files(pids)) > limit
+
+
+def _measure_open_memory_files(pids: "list[int]") -> int:
+    """Bytes of the memory files (memfd) that processes have open; they need not be mapped."""
+    sizes: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        try:
+            descriptors = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - names are wanted
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            path = f"/proc/{pid}/fd/{descriptor}"
+            try:
+                if os.readlink(path).startswith("/memfd:"):  # noqa: PTH115 - as above
+                    status = os.stat(path)  # noqa: PTH116 - as above
+                    sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+            except OSError:
+                continue  # closed meanwhile
+    return sum(sizes.values())
+
+
+def _read_kilobytes(path: str, field: str) -> int:
+    """The bytes that a line of a file in /proc says; 0 if there is none."""
+    try:
+        text = read_small_file(path)
+        at = text.index(field) + len(field)
+        return int(text[at:].split(None, 1)[0]) * 1024
+    except (OSError, ValueError):
+        return 0
 
 
 def signal_each(pids: list[int], number: int) -> None:

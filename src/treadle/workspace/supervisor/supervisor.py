@@ -13,9 +13,9 @@ import time
 
 from .output_buffer import OutputBuffer
 from .process_tree import (
+    is_memory_exceeded,
     kill_descendants,
     list_descendants,
-    measure_memory,
     read_process_table,
     signal_each,
 )
@@ -169,7 +169,7 @@ class Supervisor:
 
     def check_memory(self) -> None:
         limit = self.request["max_memory"]
-        if limit and not self.killed and measure_memory(os.getpid()) > limit:
+        if limit and not self.killed and is_memory_exceeded(os.getpid(), limit):
             self.memory_exceeded = True
             self.kill()
         self.measure_at = time.monotonic() + MEMORY_INTERVAL
