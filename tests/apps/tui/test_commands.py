@@ -287,10 +287,12 @@ async def test_a_used_up_budget_names_the_limit_and_budget_raises_it(monkeypatch
         await on.send("more")
         await on.sees("stopped: ")
         await on.sees("max_cost: $12.00 of $2.00 spent, set by --max-cost")
-        await on.sees("/budget 10 allows $10 for this session")
+        await on.sees("/budget 24 raises the limit of this session to $24")
         await on.idle()
         await on.send("/budget 20")
         await on.sees("max_cost: $12.00 of $20.00 spent, set by /budget")
+        for earlier in ("max_cost: $0.00 of $2.00 spent", "stopped: ", "$12.00 of $2.00 spent"):
+            assert earlier in on.screen()  # the messages before it stay
         await on.send("more")
         await on.sees("Go on.")
         await on.send("/budget lots")

@@ -320,3 +320,10 @@ async def test_a_line_begun_before_the_trust_question_is_sent_as_a_message_later
         await on.sees("Yes?")
         assert b'"1 and 2"' in server.requests[-1].body
         await on.close()
+
+
+async def test_a_changed_limit_prints_the_conversation_only_once():
+    async with ProviderServer([FakeReply("Hello.")], strict=False) as server:
+        _, out = await run_lines(server, "1", "hi", "/budget 3")
+    assert "max_cost: " in out
+    assert out.count("Hello.") == 1

@@ -211,7 +211,7 @@ async def _model(ui: Frontend, arguments: str) -> None:
         title = f"Model (now {current})"
         name = await ui.choose(title, options, filterable=True, current=current) or ""
     if name:
-        await ui.switch_session(lambda: ui.host.change_model(name))
+        await ui.reopen_session(lambda: ui.host.change_model(name))
 
 
 async def _mode(ui: Frontend, arguments: str) -> None:
@@ -236,7 +236,7 @@ async def _permissions(ui: Frontend, arguments: str) -> None:
 async def _trust(ui: Frontend, arguments: str) -> None:
     was_trusted = ui.host.is_trusted
     if await trust_dialog.ask_again(ui.host, ui.choose):
-        if await ui.switch_session(ui.host.reopen):
+        if await ui.reopen_session(ui.host.reopen):
             approved = "the programs are approved and run now"
             trusted = "this folder is trusted: its own files take effect now"
             ui.show_message(approved if was_trusted else trusted)
@@ -254,7 +254,7 @@ async def _goal(ui: Frontend, arguments: str) -> None:
         ui.show_message(current if goal else "no goal is set; /goal COMMAND sets one")
         return
     goal = "" if arguments == GOAL_OFF else arguments
-    if await ui.switch_session(lambda: ui.host.change_goal(goal), has_notes=False):
+    if await ui.reopen_session(lambda: ui.host.change_goal(goal), has_notes=False):
         done = f"goal set: every turn continues until this succeeds: {goal}"
         ui.show_message(done if goal else "there is no goal any more")
 
@@ -266,7 +266,7 @@ async def _budget(ui: Frontend, arguments: str) -> None:
         ui.show_message(limits.format_limits(found) if found else none)
         return
     setting, value = limits.parse_budget(arguments)
-    if await ui.switch_session(lambda: ui.host.change_limit(setting, value), has_notes=False):
+    if await ui.reopen_session(lambda: ui.host.change_limit(setting, value), has_notes=False):
         ui.show_message(limits.format_limits(ui.host.list_limits()))
 
 

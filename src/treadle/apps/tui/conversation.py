@@ -16,6 +16,7 @@ from treadle.apps.tui.state.blocks import IDLE, NoteBlock, Tone, ViewBlock
 from treadle.apps.tui.state.from_transcript import build_view
 from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
 from treadle.apps.tui.state.view_state import (
+    ViewState,
     add_block,
     replace_block,
     set_queued_messages,
@@ -47,9 +48,11 @@ class Conversation:
         driver: Driver,
         on_change: Callable[[], None],
         on_returned: Callable[[list[UserItem]], None],
+        view: ViewState | None = None,
     ) -> None:
         self.driver = driver
-        view = msgspec.structs.replace(build_view(driver.history), usage=driver.usage)
+        view = view or build_view(driver.history)
+        view = msgspec.structs.replace(view, usage=driver.usage, model="")
         self.view = set_queued_messages(view, _queued_items(driver))
         self.questions: list[PendingQuestion] = []
         self._notify_frontend = on_change

@@ -21,6 +21,7 @@ from treadle.apps.tui.limits import LimitReport
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.state.blocks import NoteBlock, Tone
 from treadle.apps.tui.state.choice_option import ChoiceOption
+from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import PendingApproval
@@ -137,7 +138,7 @@ class Frontend:
         """The view has changed."""
         raise NotImplementedError
 
-    def _on_session_attached(self, conversation: Conversation) -> None:
+    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         """Another session is open."""
         raise NotImplementedError
 
@@ -188,11 +189,14 @@ class Frontend:
         self._attach_driver(driver)
         return True
 
-    def _attach_driver(self, driver: Driver, *, has_notes: bool = True) -> None:
+    def _attach_driver(
+        self, driver: Driver, *, has_notes: bool = True, view: ViewState | None = None
+    ) -> None:
+        """Show a session; `view` is what the user sees of it already."""
         folders = [self.host.folder] if self.host.is_trusted else []
         home = Path.home()
         self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
-        conversation = Conversation(driver, self._on_change, self.edit_messages)
+        conversation = Conversation(driver, self._on_change, self.edit_messages, view)
         if "budget" in self.host.abilities:
             driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
         if has_notes and self.host.is_trust_declined and not self.host.is_trusted:
@@ -204,10 +208,20 @@ class Frontend:
             conversation.show_note(unfinished, "warning")
         self._conversation = conversation
         conversation.start()
-        self._on_session_attached(conversation)
+        self._on_session_attached(conversation, is_shown=view is not None)
+
+    async def reopen_session(
+        self, open_driver: Callable[[], Awaitable[Driver]], *, has_notes: bool = True
+    ) -> bool:
+        """The same for the same session, whose messages and notes stay on the screen."""
+        return await self.switch_session(open_driver, has_notes=has_notes, keeps_view=True)
 
     async def switch_session(
-        self, open_driver: Callable[[], Awaitable[Driver]], *, has_notes: bool = True
+        self,
+        open_driver: Callable[[], Awaitable[Driver]],
+        *,
+        has_notes: bool = True,
+        keeps_view: bool = False,
     ) -> bool:
         """Close the session and open another one. If that fails, show the error, reopen the first
         session and return False. Without `has_notes` the user has seen the notes of the session."""
@@ -221,7 +235,9 @@ class Frontend:
             if await self._open_session(previous):
                 self.show_message(str(error), "error")
             return False
-        self._attach_driver(driver, has_notes=has_notes)
+        keeps_view = keeps_view and not conversation.view.is_busy
+        view = conversation.view if keeps_view else None
+        self._attach_driver(driver, has_notes=has_notes, view=view)
         return True
 
     async def _close_session(self, conversation: Conversation | None) -> None:

@@ -5,6 +5,7 @@ The gates themselves are in policy/budgets.py; local_host.py changes their setti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from treadle.apps.tui.host import LimitLine
@@ -35,7 +36,18 @@ class LimitReport(BaseObserver):
 
 def format_limits(limits: Sequence[LimitLine]) -> str:
     lines = [f"{_format_limit(limit)}, set by {limit.origin}" for limit in limits]
-    return "\n".join([*lines, "/budget 10 allows $10 for this session, then send a message"])
+    return "\n".join([*lines, *map(_format_advice, limits)])
+
+
+def _format_advice(limit: LimitLine) -> str:
+    """A command that raises the limit, with a value that is higher than what is used."""
+    higher = math.ceil(2 * max(limit.value, limit.used or 0.0))
+    if limit.setting == "max_cost":
+        higher = max(higher, 10)
+        return f"/budget {higher} raises the limit of this session to ${higher}"
+    if limit.setting == "max_tokens":
+        return f"/budget tokens {higher} raises the limit of this session to {higher:,} tokens"
+    return f"/budget time {higher} raises the limit of a turn to {higher} seconds"
 
 
 def _format_limit(limit: LimitLine) -> str:

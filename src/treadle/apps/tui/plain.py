@@ -94,9 +94,10 @@ class PlainFrontend(Frontend):
             await self._close_session(self._conversation)
         return self._exit_code
 
-    def _on_session_attached(self, conversation: Conversation) -> None:
-        self._printed_blocks = self._printed_chars = 0
-        self._is_block_begun = False
+    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+        if not is_shown:
+            self._printed_blocks = self._printed_chars = 0
+            self._is_block_begun = False
         self._on_change()
 
     def _exit_with(self, code: int, message: str = "") -> None:

@@ -133,10 +133,11 @@ class FullScreen(Frontend, App[int]):
         if await self._start_up():
             self.prompt.project_files = await completion.list_project_files(self.host.folder)
 
-    def _on_session_attached(self, conversation: Conversation) -> None:
+    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not len(conversation.driver.history):
             self.status_area.hint = "/help lists commands and keys"
-        self.transcript.reset(conversation.view)
+        if not is_shown:
+            self.transcript.reset(conversation.view)
         self.schedule_frame()
 
     def quit(self) -> None:
