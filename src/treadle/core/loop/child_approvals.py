@@ -9,9 +9,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import DecidedBy
+from treadle.core.transcript.items import ToolResultItem
+
+
+class OpenRound(msgspec.Struct, frozen=True):
+    """A round that continues while the host decides on a call of a child agent."""
+
+    work: asyncio.Task[tuple[ToolResultItem, ...]]
+    call_count: int
 
 
 class ChildApprovals:

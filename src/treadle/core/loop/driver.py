@@ -5,39 +5,29 @@
 `next()` runs until the host can act: input needed, approval needed, a tool round finished, or the
 turn finished. Nothing else advances the loop. The next move is read off the transcript by
 pending(); there is no other state that a crash could lose. Details: model_call.py, tool_round.py,
-reply_handling.py, mutators.py, gates.py, session_state.py. `run` and `stream` are in agents/.
+reply_handling.py, mutators.py, gates.py, session_state.py; what a host can do besides `next()`:
+host_controls.py. `run` and `stream` are in agents/.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from treadle.core.contracts.hook import AddContext
 from treadle.core.contracts.model import CacheRequest, Model
-from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
-from treadle.core.errors import ApprovalPending, DriverBusy, LoopError, ModelError
-from treadle.core.events import (
-    MessageDropped,
-    MessageQueued,
-    RunStarted,
-    TurnResult,
-    WarningRaised,
-)
-from treadle.core.loop.approvals import Approvals
+from treadle.core.errors import ModelError
+from treadle.core.events import RunStarted, TurnResult, WarningRaised
 from treadle.core.loop.background import BackgroundTasks, TaskReports, cancel_all
-from treadle.core.loop.child_approvals import ChildApprovals
+from treadle.core.loop.child_approvals import OpenRound
 from treadle.core.loop.config import DriverConfig
-from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import GateRunner
 from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, Inbox, InputAcceptor
-from treadle.core.loop.interruption import Interruption
+from treadle.core.loop.host_controls import HostControls
+from treadle.core.loop.inbox import InputAcceptor
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, build_request
 from treadle.core.loop.mutators import MutatorRunner
 from treadle.core.loop.prepare import Toolbox
@@ -48,47 +38,16 @@ from treadle.core.loop.reply_handling import (
     handle_stop,
     run_stop_hooks,
 )
-from treadle.core.loop.session_state import DurableLog, SessionState, Transition
 from treadle.core.loop.tool_round import ToolRound
-from treadle.core.steps import (
-    AfterToolResult,
-    ApprovalRequest,
-    AwaitingInput,
-    DriverSnapshot,
-    Finished,
-    PendingApproval,
-    QueuedMessage,
-    Step,
-    UserInput,
-)
-from treadle.core.transcript import (
-    Arguments,
-    AssistantItem,
-    Metadata,
-    NoticeItem,
-    ToolCall,
-    ToolResultItem,
-    Transcript,
-    Usage,
-    UserItem,
-    to_user_item,
-)
-from treadle.core.transcript.entries import ItemAdded, View, list_entries
-from treadle.core.transcript.integrity import is_empty
+from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, Step
+from treadle.core.transcript import AssistantItem, NoticeItem, ToolCall, ToolResultItem
+from treadle.core.transcript.entries import View
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
-
-
-class OpenRound(msgspec.Struct, frozen=True):
-    """A round that continues while the host decides on a call of a child agent."""
-
-    work: asyncio.Task[tuple[ToolResultItem, ...]]
-    call_count: int
-
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
 
 
-class Driver:
+class Driver(HostControls):
     """One session at work. Made by an agent; many can run at once."""
 
     def __init__(
@@ -99,22 +58,15 @@ class Driver:
         view: View | None = None,
         store: Store | None = None,
     ) -> None:
-        self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
-        view = view or View()
+        super().__init__(config, session_id, view or View(), store)
+        emitter, session, inbox = self._emitter, self._session, self._inbox
         self._config = config
-        self._interruption = Interruption()
-        self._emitter = emitter = Emitter(config.observers, self.session_id)
-        self._log = DurableLog(store)
-        self._session = session = SessionState(view, emitter, self._log, config.caller)
-        self._inbox = inbox = Inbox(view.queued, self._log.write)
         self._toolbox = toolbox = Toolbox(config.source, emitter)
         self._hooks = hooks = Hooks(config.hooks, emitter, config.caller)
-        self._approvals = Approvals(session, emitter)
         self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
         self._task_reports = reports = TaskReports(emitter, inbox.put)
         make_tasks = config.task_manager or BackgroundTasks
         self.tasks: TaskManager = make_tasks(reports.report_end)
-        self._child_approvals = ChildApprovals()
         self._open_round: OpenRound | None = None
         self._tool_round = ToolRound(
             config,
@@ -140,11 +92,7 @@ class Driver:
             config, emitter, session, toolbox, hooks, inbox, self._model_caller
         )
         self._next_cache: CacheRequest | None = None
-        self._last_result: TurnResult | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
-        self._has_failed = False  # the loop itself, in the middle of a turn
-        self._is_closed = False
-        self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
 
@@ -311,14 +259,6 @@ class Driver:
             self._session.emit_turn_end(result)
         return result
 
-    def _report_failure(self, error: Exception) -> None:
-        """The loop itself failed: observers get the terminal event. The turn, if one is running,
-        stays open, so that next() can try again."""
-        if self._last_result is not None:
-            return  # the turn has ended before
-        self._has_failed = self._session.state.turn is not None
-        self._session.emit_turn_end(self._session.make_failed_result(error))
-
     async def _close_interrupted_turn(self) -> TurnResult:
         """Leave a lawful transcript and nothing running, wherever the turn was interrupted."""
         session = self._session
@@ -343,24 +283,6 @@ class Driver:
         session.append(NoticeItem(INTERRUPTED_NOTICE, kind="interrupted", next_move="rest"))
         return await self._finish_turn(end)
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise LoopError("this driver is closed: start another, with the view of its session")
-
-    def _enter(self) -> None:
-        self._check_open()
-        is_free = self._interruption.reason is None and not self._interruption.is_running
-        pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
-        if pending_ids and is_free:
-            raise ApprovalPending(pending_ids)
-        self._log.claim()
-        self._interruption.enter()
-        self._last_result = None
-
-    def _leave(self, *, is_handled: bool = True) -> None:
-        self._interruption.leave(is_handled=is_handled)
-        self._log.release()
-
     async def _start_once(self) -> None:
         if not self._has_started:
             await self._config.source.open()
@@ -376,125 +298,7 @@ class Driver:
                 if isinstance(answer, AddContext):
                     self._inbox.put(NoticeItem(answer.text, kind="hook"))
 
-    # --- for the host --------------------------------------------------------------------
-
-    def log_transcript(self) -> None:
-        """Log what the driver began with: it is new to its store."""
-        for entry in list_entries(self._session.make_view(self._inbox.queued)):
-            if isinstance(entry, ItemAdded):
-                self._log.write_item(entry.item)
-            else:
-                self._log.write(entry)
-
-    def submit(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
-        """Queue a message; it enters at the next legal point. Returns the id of the message, "" for
-        an empty one, which is ignored.
-
-        `metadata` goes into the requests and the result of the turn that answers the message.
-        """
-        item = to_user_item(user_input, metadata)
-        return self._queue(item, is_busy=self._session.state.turn is not None)
-
-    def steer(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
-        """Queue a message for the agent at work; it is marked as steering. Returns its id."""
-        item = to_user_item(user_input, metadata)
-        return self._queue(msgspec.structs.replace(item, steered=True))
-
-    def _queue(self, item: UserItem, *, is_busy: bool = True) -> str:
-        self._check_open()
-        if is_empty(item):
-            return ""
-        message_id = self._inbox.put(item, is_busy=is_busy)
-        if self._session.state.turn is not None:
-            self._emitter.emit(MessageQueued, message_id, item)
-        return message_id
-
-    def withdraw(self, message: str | UserItem) -> bool:
-        """Take back a queued message, by its id or as one of `snapshot().pending_input`; False if
-        it has entered the transcript already."""
-        message_id = self._inbox.withdraw(message)
-        if message_id:
-            self._emitter.emit(MessageDropped, message_id, "withdrawn")
-        return bool(message_id)
-
-    @property
-    def queued_messages(self) -> tuple[QueuedMessage, ...]:
-        """The messages that wait, in their order."""
-        waiting = self._inbox.waiting
-        return tuple(
-            [QueuedMessage(one.id, one.item) for one in waiting if isinstance(one.item, UserItem)]
-        )
-
-    def approve(
-        self,
-        call_id: str,
-        *,
-        arguments: Arguments | None = None,
-        always: bool = False,
-        session_id: str = "",
-    ) -> bool:
-        """Let a pending call run, as it is or edited; False if none has that id. `session_id` is
-        that of the child agent, if children use the same call ids."""
-        child = self._find_child_request(call_id, session_id)
-        if child is not None:
-            return child.approve(call_id, arguments=arguments, always=always)
-        return self._is_own(session_id) and self._approvals.approve(call_id, arguments, always)
-
-    def deny(
-        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
-    ) -> bool:
-        child = self._find_child_request(call_id, session_id)
-        if child is not None:
-            return child.deny(call_id, reason)
-        return self._is_own(session_id) and self._approvals.deny(call_id, reason)
-
-    def _is_own(self, session_id: str) -> bool:
-        return session_id in ("", self.session_id)
-
-    def _find_child_request(self, call_id: str, session_id: str) -> ApprovalRequest | None:
-        if session_id == self.session_id or call_id in self._approvals.pending_ids:
-            return None
-        return self._child_approvals.find(call_id, session_id)
-
-    async def resolve(
-        self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
-    ) -> None:
-        """Let `decide` answer. An interruption cancels it, and next() then ends the turn."""
-        if self._interruption.reason is not None:
-            return
-        self._log.claim()
-        self._interruption.enter()
-        try:
-            await decide(request)
-            self._interruption.raise_if_cancelled()
-        except asyncio.CancelledError:
-            if not self._interruption.is_only_interruption:
-                raise
-        except Exception as error:
-            self._report_failure(error)
-            raise
-        finally:
-            self._leave(is_handled=False)
-
-    def interrupt(self, reason: str = "user_cancelled") -> None:
-        """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""
-        if self._session.state.turn is not None or self._interruption.is_running:
-            self._interruption.request(reason)
-
-    def retry(self) -> bool:
-        """Let next() continue what the last turn left unfinished: after an error, at a limit, or
-        when it was interrupted. False if it left nothing. Without this call, next() waits for a
-        message."""
-        if self._session.state.turn is not None:
-            return False
-        last = self._session.state.transcript[-1:]
-        if last and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted":
-            notice = NoticeItem(CONTINUED_TEXT, kind=CONTINUED, next_move="ask")
-            self._inbox.put(notice, is_busy=False)
-            return True
-        move = pending(self._session.state.transcript)
-        self._may_resume = isinstance(move, (AskModel, RunTools))
-        return self._may_resume
+    # --- what the host asks of it --------------------------------------------------------
 
     def set_next_turn_cache(self, cache: CacheRequest) -> None:
         self._next_cache = cache  # for the next model call only
@@ -515,54 +319,6 @@ class Driver:
             raise
         finally:
             self._leave()
-
-    def uncompact(self) -> bool:
-        """Bring the whole history back into the view; False if nothing was out of it."""
-        if self._interruption.is_running:
-            raise DriverBusy("the view cannot change in the middle of a step; await it first")
-        return self._session.uncompact()
-
-    def watch(self, observer: Observer) -> None:
-        self._emitter.add(observer)
-
-    def unwatch(self, observer: Observer) -> None:
-        self._emitter.remove(observer)
-
-    def snapshot(self) -> DriverSnapshot:
-        """What the driver holds now; see `DriverSnapshot` for how to store and resume it."""
-        return DriverSnapshot(self.session_id, self._session.make_view(self._inbox.queued))
-
-    @property
-    def transcript(self) -> Transcript:
-        return self._session.state.transcript
-
-    @property
-    def history(self) -> Transcript:
-        """Every item of the session, also those that compaction took out of the view."""
-        return self._session.history
-
-    @property
-    def usage(self) -> Usage:
-        return self._session.state.usage  # of the whole session
-
-    @property
-    def total_usage(self) -> Usage:
-        """With that of the child agents which this driver started."""
-        return self._session.state.usage + self._session.state.child_usage
-
-    @property
-    def trace(self) -> tuple[Transition, ...]:
-        """Why the loop continued each time, newest last."""
-        return tuple(self._session.trace)
-
-    @property
-    def is_interrupted(self) -> bool:
-        return self._interruption.reason is not None
-
-    @property
-    def approvals(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a decision, those of child agents last."""
-        return (*self._approvals.pending, *self._child_approvals.pending)
 
     async def aclose(self) -> None:
         """Cancel background tasks, run the session_end hooks, and wait until all is written."""

@@ -1,0 +1,257 @@
+"""What a host does with a session at any moment: send messages, answer approvals, interrupt, look.
+
+Driver, which is the loop, inherits it. Nothing here calls a model or runs a tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from treadle.core.contracts.observer import Observer
+from treadle.core.contracts.store import Store
+from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
+from treadle.core.events import MessageDropped, MessageQueued, TurnResult
+from treadle.core.loop.approvals import Approvals
+from treadle.core.loop.child_approvals import ChildApprovals
+from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, Inbox
+from treadle.core.loop.interruption import Interruption
+from treadle.core.loop.session_state import DurableLog, SessionState, Transition
+from treadle.core.steps import (
+    ApprovalRequest,
+    DriverSnapshot,
+    PendingApproval,
+    QueuedMessage,
+    UserInput,
+)
+from treadle.core.transcript import (
+    Arguments,
+    Metadata,
+    NoticeItem,
+    Transcript,
+    Usage,
+    UserItem,
+    to_user_item,
+)
+from treadle.core.transcript.entries import ItemAdded, View, list_entries
+from treadle.core.transcript.integrity import is_empty
+from treadle.core.transcript.pending import AskModel, RunTools, pending
+
+
+class HostControls:
+    """The state of one session, and what a host may ask of it between and during the steps."""
+
+    def __init__(
+        self, config: DriverConfig, session_id: str | None, view: View, store: Store | None
+    ) -> None:
+        self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
+        self._interruption = Interruption()
+        self._emitter = emitter = Emitter(config.observers, self.session_id)
+        self._log = DurableLog(store)
+        self._session = SessionState(view, emitter, self._log, config.caller)
+        self._inbox = Inbox(view.queued, self._log.write)
+        self._approvals = Approvals(self._session, emitter)
+        self._child_approvals = ChildApprovals()
+        self._last_result: TurnResult | None = None
+        self._has_failed = False  # the loop itself, in the middle of a turn
+        self._is_closed = False
+        self._may_resume = True  # an earlier process may have left a turn unfinished
+
+    def log_transcript(self) -> None:
+        """Log what the driver began with: it is new to its store."""
+        for entry in list_entries(self._session.make_view(self._inbox.queued)):
+            if isinstance(entry, ItemAdded):
+                self._log.write_item(entry.item)
+            else:
+                self._log.write(entry)
+
+    def submit(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message; it enters at the next legal point. Returns the id of the message, "" for
+        an empty one, which is ignored.
+
+        `metadata` goes into the requests and the result of the turn that answers the message.
+        """
+        item = to_user_item(user_input, metadata)
+        return self._queue(item, is_busy=self._session.state.turn is not None)
+
+    def steer(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message for the agent at work; it is marked as steering. Returns its id."""
+        item = to_user_item(user_input, metadata)
+        return self._queue(msgspec.structs.replace(item, steered=True))
+
+    def _queue(self, item: UserItem, *, is_busy: bool = True) -> str:
+        self._check_open()
+        if is_empty(item):
+            return ""
+        message_id = self._inbox.put(item, is_busy=is_busy)
+        if self._session.state.turn is not None:
+            self._emitter.emit(MessageQueued, message_id, item)
+        return message_id
+
+    def withdraw(self, message: str | UserItem) -> bool:
+        """Take back a queued message, by its id or as one of `snapshot().pending_input`; False if
+        it has entered the transcript already."""
+        message_id = self._inbox.withdraw(message)
+        if message_id:
+            self._emitter.emit(MessageDropped, message_id, "withdrawn")
+        return bool(message_id)
+
+    @property
+    def queued_messages(self) -> tuple[QueuedMessage, ...]:
+        """The messages that wait, in their order."""
+        waiting = self._inbox.waiting
+        return tuple(
+            [QueuedMessage(one.id, one.item) for one in waiting if isinstance(one.item, UserItem)]
+        )
+
+    def approve(
+        self,
+        call_id: str,
+        *,
+        arguments: Arguments | None = None,
+        always: bool = False,
+        session_id: str = "",
+    ) -> bool:
+        """Let a pending call run, as it is or edited; False if none has that id. `session_id` is
+        that of the child agent, if children use the same call ids."""
+        child = self._find_child_request(call_id, session_id)
+        if child is not None:
+            return child.approve(call_id, arguments=arguments, always=always)
+        return self._is_own(session_id) and self._approvals.approve(call_id, arguments, always)
+
+    def deny(
+        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
+    ) -> bool:
+        child = self._find_child_request(call_id, session_id)
+        if child is not None:
+            return child.deny(call_id, reason)
+        return self._is_own(session_id) and self._approvals.deny(call_id, reason)
+
+    def _is_own(self, session_id: str) -> bool:
+        return session_id in ("", self.session_id)
+
+    def _find_child_request(self, call_id: str, session_id: str) -> ApprovalRequest | None:
+        if session_id == self.session_id or call_id in self._approvals.pending_ids:
+            return None
+        return self._child_approvals.find(call_id, session_id)
+
+    async def resolve(
+        self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
+    ) -> None:
+        """Let `decide` answer. An interruption cancels it, and next() then ends the turn."""
+        if self._interruption.reason is not None:
+            return
+        self._log.claim()
+        self._interruption.enter()
+        try:
+            await decide(request)
+            self._interruption.raise_if_cancelled()
+        except asyncio.CancelledError:
+            if not self._interruption.is_only_interruption:
+                raise
+        except Exception as error:
+            self._report_failure(error)
+            raise
+        finally:
+            self._leave(is_handled=False)
+
+    def interrupt(self, reason: str = "user_cancelled") -> None:
+        """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""
+        if self._session.state.turn is not None or self._interruption.is_running:
+            self._interruption.request(reason)
+
+    def retry(self) -> bool:
+        """Let next() continue what the last turn left unfinished: after an error, at a limit, or
+        when it was interrupted. False if it left nothing. Without this call, next() waits for a
+        message."""
+        if self._session.state.turn is not None:
+            return False
+        last = self._session.state.transcript[-1:]
+        if last and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted":
+            notice = NoticeItem(CONTINUED_TEXT, kind=CONTINUED, next_move="ask")
+            self._inbox.put(notice, is_busy=False)
+            return True
+        move = pending(self._session.state.transcript)
+        self._may_resume = isinstance(move, (AskModel, RunTools))
+        return self._may_resume
+
+    def uncompact(self) -> bool:
+        """Bring the whole history back into the view; False if nothing was out of it."""
+        if self._interruption.is_running:
+            raise DriverBusy("the view cannot change in the middle of a step; await it first")
+        return self._session.uncompact()
+
+    def watch(self, observer: Observer) -> None:
+        self._emitter.add(observer)
+
+    def unwatch(self, observer: Observer) -> None:
+        self._emitter.remove(observer)
+
+    def snapshot(self) -> DriverSnapshot:
+        """What the driver holds now; see `DriverSnapshot` for how to store and resume it."""
+        return DriverSnapshot(self.session_id, self._session.make_view(self._inbox.queued))
+
+    @property
+    def transcript(self) -> Transcript:
+        return self._session.state.transcript
+
+    @property
+    def history(self) -> Transcript:
+        """Every item of the session, also those that compaction took out of the view."""
+        return self._session.history
+
+    @property
+    def usage(self) -> Usage:
+        return self._session.state.usage  # of the whole session
+
+    @property
+    def total_usage(self) -> Usage:
+        """With that of the child agents which this driver started."""
+        return self._session.state.usage + self._session.state.child_usage
+
+    @property
+    def trace(self) -> tuple[Transition, ...]:
+        """Why the loop continued each time, newest last."""
+        return tuple(self._session.trace)
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._interruption.reason is not None
+
+    @property
+    def approvals(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait for a decision, those of child agents last."""
+        return (*self._approvals.pending, *self._child_approvals.pending)
+
+    # --- for the loop --------------------------------------------------------------------
+
+    def _report_failure(self, error: Exception) -> None:
+        """The loop itself failed: observers get the terminal event. The turn, if one is running,
+        stays open, so that next() can try again."""
+        if self._last_result is not None:
+            return  # the turn has ended before
+        self._has_failed = self._session.state.turn is not None
+        self._session.emit_turn_end(self._session.make_failed_result(error))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LoopError("this driver is closed: start another, with the view of its session")
+
+    def _enter(self) -> None:
+        self._check_open()
+        is_free = self._interruption.reason is None and not self._interruption.is_running
+        pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
+        if pending_ids and is_free:
+            raise ApprovalPending(pending_ids)
+        self._log.claim()
+        self._interruption.enter()
+        self._last_result = None
+
+    def _leave(self, *, is_handled: bool = True) -> None:
+        self._interruption.leave(is_handled=is_handled)
+        self._log.release()
