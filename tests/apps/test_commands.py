@@ -45,13 +45,12 @@ async def test_doctor_checks_everything_and_says_what_to_do():
 
 
 async def test_doctor_and_models_name_a_base_url_that_is_none():
-    keys = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "notaurl"}
     problem = "ANTHROPIC_BASE_URL: it does not begin with http:// or https://: 'notaurl'"
-    ran = await run(None, "doctor", **keys)
+    ran = await run(None, "doctor", ANTHROPIC_API_KEY="k", ANTHROPIC_BASE_URL="notaurl")
     assert ran.code == 1
     assert "✗ model" in ran.out
     assert problem in ran.out
-    ran = await run(None, "models", **keys)
+    ran = await run(None, "models", ANTHROPIC_API_KEY="k", ANTHROPIC_BASE_URL="notaurl")
     assert problem in ran.out
     assert "ANTHROPIC_API_KEY is set  " not in ran.out
     assert ran.out.endswith("It cannot be used: the table says why.\n")

@@ -93,7 +93,7 @@ async def test_undo_redo_and_rewind_of_a_turn_that_put_a_link_to_the_home_in_a_f
         ran = await run(server, "-p", "go", *freely)
     before, session = look(private), ran.lines[0]["session_id"]
     assert (ran.code, Path("d").is_symlink()) == (0, True)
-    back = (["undo"], ["sessions", "rewind", session, "1", "--files", "--yes"])
+    back = (["undo", "--yes"], ["sessions", "rewind", session, "1", "--files", "--yes"])
     for number, words in enumerate(back):
         done = await run(None, *words)
         assert (done.code, done.err) == (0, "")

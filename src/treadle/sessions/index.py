@@ -55,6 +55,7 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: ForkPoint | None = None
     format: int = 1
     has_lost_lines: bool = False
+    has_inherited: bool = False
     read_position: ReadPosition = msgspec.field(default=ReadPosition(), name="mark")
 
     @property
@@ -64,7 +65,7 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def lacks_history(self) -> bool:
         """Whether an earlier version did not count the turns that a fork has from its parent."""
-        return self.parent is not None and self.state == "empty"
+        return self.parent is not None and not self.has_inherited
 
     @property
     def is_damaged(self) -> bool:
@@ -94,6 +95,7 @@ def summarize_session(
             parent=header.parent,
             format=header.format,
             has_lost_lines=found is None,
+            has_inherited=True,
         )
     builder = _SummaryBuilder(previous)
     offset = previous.read_position.offset

@@ -317,3 +317,11 @@ def test_a_rule_for_every_git_command_does_not_cover_a_denied_file(repository):
     lines = ["git archive HEAD", "git format-patch --stdout HEAD~1", "git commit --dry-run -v"]
     assert {c: o for c in lines if (o := evaluate(context, c)) == "allow"} == {}
     assert evaluate(context, "git commit -m x") == "allow"
+
+
+def test_the_verdicts_leave_no_file_open(repository):
+    context = make_context(repository, "Read(.env)")
+    before = sorted(Path("/proc/self/fd").iterdir())
+    for command in ("git diff HEAD", "git log -p", "git status", "git show HEAD:src"):
+        evaluate(context, command)
+    assert sorted(Path("/proc/self/fd").iterdir()) == before

@@ -5,7 +5,7 @@ every folder that is named. What is known only at run time makes the result inco
 these files load are not searched. Used by approval.py. Uses shell/ to parse the command line.
 """
 
-# ruff: noqa: PTH111, PTH112, PTH113, PTH115, PTH118, PTH120, PTH123 - most words are not paths
+# ruff: noqa: PTH111, PTH112, PTH113, PTH115, PTH118, PTH120 - most words are not paths
 
 from __future__ import annotations
 
@@ -314,13 +314,16 @@ def _hash_file(path: str) -> str:
     try:
         # Not blocking: the file may just have been replaced by a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 return "not a file"
             if status.st_size > _MAX_HASHED_BYTES:
                 return f"{status.st_ino} {status.st_size} {status.st_ctime_ns}"
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            with open(descriptor, "rb", closefd=False) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        finally:
+            os.close(descriptor)
     except OSError as error:
         return f"unreadable: {error.strerror}"
 

@@ -49,10 +49,13 @@ class FileSystemView(msgspec.Struct, frozen=True):
         """The content of a regular file; None if it cannot be read, or is longer than `limit`."""
         try:
             handle = os.open(self.map_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(handle, "rb") as file:
+            try:
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     return None
-                content = file.read(limit + 1)
+                with os.fdopen(handle, "rb", closefd=False) as file:
+                    content = file.read(limit + 1)
+            finally:
+                os.close(handle)
         except (OSError, ValueError):
             return None
         return content if len(content) <= limit else None

@@ -35,13 +35,15 @@ async def find_sandbox_problem(
     if not sandbox.program:
         return "bubblewrap is not installed (package bubblewrap, program bwrap)"
     command = CommandSpec(argv=("true",), cwd=str(root), env=env, timeout=10.0)
-    try:
-        with sandbox.wrap(command) as wrapped:
-            ended = await fork_server.run(wrapped)
-    except (WorkspaceError, UnknownMachine) as error:
-        return str(error)
-    if ended.exit_code == 0:
-        return ""
-    output = decode_output(ended.stream.head).strip()
+    output = ""
+    for _ in range(2):  # a file of the host that vanishes meanwhile makes one attempt fail
+        try:
+            with sandbox.wrap(command) as wrapped:
+                ended = await fork_server.run(wrapped)
+        except (WorkspaceError, UnknownMachine) as error:
+            return str(error)
+        if ended.exit_code == 0:
+            return ""
+        output = decode_output(ended.stream.head).strip()
     known = (reason for sign, reason in KNOWN_ERRORS if sign in output)
     return next(known, f"bubblewrap failed: {output[:200]}")
