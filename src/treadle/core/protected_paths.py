@@ -10,15 +10,10 @@ from __future__ import annotations
 import unicodedata
 from pathlib import PurePosixPath
 
+from treadle.core.word_set import word_set
+
 GIT_FOLDER = ".git"
 
-
-def word_set(text: str) -> frozenset[str]:
-    """The words of a text as a set, for short tables."""
-    return frozenset(text.split())
-
-
-# Writing to these makes a program run later: git, editors, shells, package managers, agents.
 PROTECTED_FOLDERS = word_set(
     """
     .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky .githooks

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from treadle.core.lazy_regex import compile_lazily
 from treadle.core.text import plural
+from treadle.core.word_set import word_set
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
@@ -27,7 +28,6 @@ from treadle.policy.shell.analysis.programs import analyze_effects, is_interpret
 from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
 from treadle.policy.shell.syntax.parser import parse_command
-from treadle.policy.wordset import word_set
 
 _SAFE_VARIABLES = word_set(
     "LANG LANGUAGE TZ NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE TERM COLORTERM COLUMNS "

@@ -10,12 +10,12 @@ The names are known only when the line runs, but they are names of files in the 
 
 import re
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.count_programs import COUNTING_PROGRAMS, is_counting_run
 from treadle.policy.shell.analysis.find import find_end_of_run, is_counting_exec
 from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
 from treadle.policy.shell.wrapper_options import UNKNOWN_ARGUMENTS
-from treadle.policy.wordset import word_set
 
 _SILENT_PROGRAMS = word_set("read [ test true :")
 _FILTERS = word_set("sort head tail uniq")  # with options only: they print some of the names

@@ -6,6 +6,7 @@ Suggests only. The user sees the rules first; `ruleset/rules_file.py` saves them
 from collections.abc import Iterable, Iterator
 
 from treadle.core.contracts.tool import Access
+from treadle.core.word_set import word_set
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
@@ -19,7 +20,6 @@ from treadle.policy.shell.analysis.programs import analyze_effects
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.program_names import SHELLS, get_program_name
 from treadle.policy.shell.syntax.parser import parse_command
-from treadle.policy.wordset import word_set
 
 # Subcommands that build, check or show: suggested with any arguments. Commands that publish,
 # delete or install are suggested exactly as they were approved.

@@ -21,11 +21,11 @@ from typing import Any
 
 import msgspec
 
+from treadle.core.word_set import word_set
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.shell import SimpleCommand, Word, parse_command
 from treadle.policy.shell.analysis.programs import analyze_effects
 from treadle.policy.shell.program_names import strip_version
-from treadle.policy.wordset import word_set
 
 _MAX_CHARS = 20_000
 _MAX_WORDS = 1_000

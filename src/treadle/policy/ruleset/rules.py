@@ -12,13 +12,13 @@ from typing import Literal
 import msgspec
 
 from treadle.core.text import suggest
+from treadle.core.word_set import word_set
 from treadle.policy.ruleset.domains import normalize_host
 from treadle.policy.ruleset.path_patterns import PathPattern, compile_path_pattern
 from treadle.policy.ruleset.spellings import Spellings, WordTexts, matches_loosely
 from treadle.policy.shell.ast import Word
 from treadle.policy.shell.program_names import strip_version
 from treadle.policy.shell.syntax.words import ASSIGNMENT, InvalidWord, encode_source, read_word
-from treadle.policy.wordset import word_set
 
 Outcome = Literal["allow", "ask", "deny"]
 RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")

@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import msgspec
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.ast import Word
 from treadle.policy.shell.program_names import get_program_name
-from treadle.policy.wordset import word_set
 
 WordTexts = tuple[str | None, ...]
 

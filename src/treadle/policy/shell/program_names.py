@@ -3,8 +3,8 @@
 Knows no rules and no options. Used by the analysis of commands, the rules and the hooks.
 """
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 SHELLS = word_set("sh bash dash zsh ksh ash rbash mksh yash pdksh")
 _SYSTEM_FOLDERS = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/")

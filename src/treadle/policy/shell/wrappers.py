@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.git import may_leave_folder, parse_git_command
 from treadle.policy.shell.ast import (
     Assignment,
@@ -29,7 +30,6 @@ from treadle.policy.shell.wrapper_options import (
     parse_time_options,
     replace_placeholders,
 )
-from treadle.policy.wordset import word_set
 
 _OTHER_SHELLS = word_set("zsh ksh mksh yash pdksh csh tcsh fish nu elvish xonsh pwsh rc es")
 _MAX_DEPTH = 8

@@ -121,7 +121,7 @@ def _find_matches(
 _SKIPPED = "skipped"
 
 
-class HardLinks:
+class HardLinkScanner:
     """Finds other names (hard links) of denied files: the same content under an allowed name."""
 
     def __init__(self, root: str) -> None:

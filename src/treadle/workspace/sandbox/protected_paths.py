@@ -30,7 +30,7 @@ from treadle.core.protected_paths import (
 )
 from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.file_denials import FileDenials, HardLinks, NameFilter
+from treadle.workspace.sandbox.file_denials import FileDenials, HardLinkScanner, NameFilter
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.found_entry import (
     GIT,
@@ -90,7 +90,7 @@ class ProtectedPaths:
         self._set_aside_dir, self._opened_ns = str(set_aside_dir), time.time_ns()
         self._denials = denials or FileDenials()
         self._name_filter = NameFilter(self._denials, self.root)
-        self._hard_links = HardLinks(self.root)
+        self._hard_links = HardLinkScanner(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         self._scanner = TreeScanner(
             self.root, self._classify, with_generated=self._denials != FileDenials()

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 _VARIABLE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _PRINTF_COUNT = re.compile(r"%[-#+ '0-9.*]*[hjlLqtz]*n")

@@ -8,9 +8,9 @@ they run.
 import re
 from collections.abc import Sequence
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.ast import Word
 from treadle.policy.shell.program_names import get_program_name
-from treadle.policy.wordset import word_set
 
 COUNTING_PROGRAMS = word_set("wc stat du ls file basename dirname md5sum sha1sum sha256sum")
 _PLAIN_OPTION = re.compile(r"-[A-Za-z0-9]+")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects, ProgramSpec, analyze_by_spec
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 _CURL = ProgramSpec(
     "text",

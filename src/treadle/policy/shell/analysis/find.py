@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.count_programs import is_counting_run
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})

@@ -10,12 +10,12 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git_content import find_git_content
 from treadle.policy.shell.analysis.git_files import analyze_git_files, list_searched_paths
 from treadle.policy.shell.analysis.search_filter import parse_git_grep_filter
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 _READ_SUBCOMMANDS = word_set(
     "status log diff show rev-parse describe blame annotate ls-files ls-tree shortlog "

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import msgspec
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 _OBJECT_NAME = re.compile(r"[0-9a-fA-F]{4,64}(?:\^\{\w*\})?")  # perhaps of a file
 _FILE_OF_COMMIT = re.compile(r"[^:{}]*:(?:[0-3]:)?[\w.].*", re.DOTALL)  # HEAD:src/a.py, :0:a.py

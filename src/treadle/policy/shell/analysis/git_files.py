@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 _GRAMMARS = {
     "mv": OptionGrammar(),

@@ -7,8 +7,8 @@ programs read those. Tables and words only; `evaluation/path_access.py` uses it.
 import re
 from collections.abc import Iterator, Sequence
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 # Options of test runners and linters whose value selects what they read.
 _READING_OPTIONS = word_set(

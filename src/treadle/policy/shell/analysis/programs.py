@@ -11,6 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from treadle.core.lazy_regex import compile_lazily
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.awk import analyze_awk
 from treadle.policy.shell.analysis.builtins import analyze_builtin
 from treadle.policy.shell.analysis.date import analyze_date
@@ -24,7 +25,6 @@ from treadle.policy.shell.analysis.sed import analyze_sed
 from treadle.policy.shell.analysis.tar import analyze_tar
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.program_names import SHELLS, get_program_name, strip_version
-from treadle.policy.wordset import word_set
 
 
 def _make_reader(

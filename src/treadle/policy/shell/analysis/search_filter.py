@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.options import CommandOption
 from treadle.policy.shell.ast import Word
-from treadle.policy.wordset import word_set
 
 # Types of rg that match no hidden file. A type makes rg search hidden files that it matches.
 _PLAIN_TYPES = word_set(

@@ -6,9 +6,9 @@ A rough splitter that finds too many commands rather than too few. Used only for
 import re
 
 from treadle.core.lazy_regex import compile_lazily
+from treadle.core.word_set import word_set
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.syntax.words import InvalidWord, read_word
-from treadle.policy.wordset import word_set
 
 _KEYWORDS = word_set(
     "if then elif else fi for while until do done case in esac select function time coproc ! { } [["

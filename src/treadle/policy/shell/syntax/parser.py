@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.ast import Assignment, CdPaths, ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.syntax.cwd import merge_cd_paths
 from treadle.policy.shell.syntax.fallback import guess_commands
@@ -26,7 +27,6 @@ from treadle.policy.shell.syntax.word_reader import (
 )
 from treadle.policy.shell.syntax.words import encode_source
 from treadle.policy.shell.wrappers import Unwrapper
-from treadle.policy.wordset import word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

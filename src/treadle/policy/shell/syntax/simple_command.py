@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.ast import (
     Assignment,
     CdPaths,
@@ -35,7 +36,6 @@ from treadle.policy.shell.syntax.words import (
     decode_source,
     read_assignment_value,
 )
-from treadle.policy.wordset import word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from treadle.core.word_set import word_set
 from treadle.policy.shell.ast import NO_CD, Assignment, CdPaths, Redirect, SimpleCommand, Word
 from treadle.policy.shell.syntax.tokens import Token, check_tokens
 from treadle.policy.shell.syntax.words import (
@@ -24,7 +25,6 @@ from treadle.policy.shell.syntax.words import (
     decode_source,
     read_word,
 )
-from treadle.policy.wordset import word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node
