@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from treadle.core.protected_paths import word_set
+from treadle.core.word_set import word_set
 from treadle.workspace.sandbox.found_entry import UNLISTED, FoundEntry
 
 MAX_FOLDERS = 200_000
