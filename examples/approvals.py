@@ -36,7 +36,7 @@ async def main() -> None:
             "One is gone, one stays.",
         ]
     )
-    driver = Agent(model, [delete], policy=AskBeforeDeleting()).start(input="Tidy up")
+    driver = Agent(model, [delete], policy=AskBeforeDeleting()).start(prompt="Tidy up")
     while True:
         match await driver.next():
             case ApprovalRequest() as request:

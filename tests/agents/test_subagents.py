@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, Usage
-from treadle.agents.agent import Approver
 from treadle.agents.agent_files import AgentDefinition, read_agent_file, read_agent_files
+from treadle.agents.agent_settings import Approver
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
@@ -110,7 +110,7 @@ async def test_fault_77_a_child_that_dies_is_an_error_result_and_its_session_is_
 async def test_interrupting_the_parent_stops_the_child():
     pause = Pause()
     model = by_prompt(parent=[Say(calls=[task("child")])], child=[[pause, "never"]])
-    driver = Agent(model, subagents=[]).start(input="parent")
+    driver = Agent(model, subagents=[]).start(prompt="parent")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -127,7 +127,7 @@ async def test_a_child_in_the_background_reports_later():
         parent=[Say(calls=[task("child", run_in_background=True)]), "Started.", "It is done."],
         child=[[pause, "the report"]],
     )
-    driver = Agent(model, subagents=[], observers=[witness]).start(input="parent")
+    driver = Agent(model, subagents=[], observers=[witness]).start(prompt="parent")
     await driver.next()
     assert len(witness.events_of(ToolDetached)) == 1
     await driver.next()
@@ -308,7 +308,7 @@ async def test_the_model_of_a_child_is_closed_with_it(monkeypatch: pytest.Monkey
         made.append(Scripted(["done"], name=model))
         return made[-1]
 
-    monkeypatch.setattr(agents, "_resolve_model", named)
+    monkeypatch.setattr(agents, "resolve_model", named)
     kinds = [AgentDefinition("other", "other", "Think.", model="other/model")]
     model = by_prompt(parent=[Say(calls=[task("child", subagent_type="other")]), "ok"])
     result = await Agent(model, subagents=kinds).run("parent")
@@ -365,7 +365,7 @@ async def test_a_background_child_is_stopped_when_the_parent_is_closed(no_leaks:
         stores.append(MemoryStore(call_id))
         return stores[-1]
 
-    driver = Agent(model, subagents=[], open_store=open_store).start(input="parent")
+    driver = Agent(model, subagents=[], open_store=open_store).start(prompt="parent")
     await driver.next()
     await driver.next()
     await pause.reached.wait()
@@ -431,7 +431,7 @@ async def test_the_reader_of_a_stream_decides_on_the_calls_of_a_child():
 
 async def test_next_returns_the_approvals_of_a_child():
     agent, record = with_a_careful_child()
-    driver = agent.start(input="parent")
+    driver = agent.start(prompt="parent")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     assert [call.arguments for call in request.calls] == [{"n": 1}, {"n": 2}]
@@ -454,7 +454,7 @@ async def test_the_approvals_of_a_grandchild_come_up_too():
         child=[Say(calls=[task("grandchild")]), "b"],
         grandchild=[Say(calls=[("record", {})]), "a"],
     )
-    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(prompt="parent")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve_all()
@@ -473,7 +473,7 @@ async def test_two_children_that_use_the_same_call_id_are_not_mixed_up():
         one=[calls("one"), "1"],
         two=[calls("two"), "2"],
     )
-    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(prompt="parent")
     first = await driver.next()
     assert isinstance(first, ApprovalRequest)
     first.deny_all()
@@ -486,7 +486,7 @@ async def test_two_children_that_use_the_same_call_id_are_not_mixed_up():
 
 async def test_interrupting_while_a_child_waits_for_an_approval_ends_both():
     agent, record = with_a_careful_child()
-    driver = agent.start(input="parent")
+    driver = agent.start(prompt="parent")
     assert isinstance(await driver.next(), ApprovalRequest)
     driver.interrupt()
     step = await driver.next()
@@ -509,7 +509,7 @@ async def test_leaving_a_stream_while_a_child_waits_for_an_approval_ends_both():
 
 async def test_a_driver_that_is_closed_while_a_child_waits_leaves_nothing_running(no_leaks: object):
     agent, record = with_a_careful_child()
-    driver = agent.start(input="parent")
+    driver = agent.start(prompt="parent")
     assert isinstance(await driver.next(), ApprovalRequest)
     await driver.aclose()
     assert record.calls == []
@@ -521,7 +521,7 @@ async def test_a_child_in_the_background_can_be_answered_later():
         parent=[Say(calls=[task("child", run_in_background=True)]), "started", "fine"],
         child=[Say(calls=[("record", {})]), "child is done"],
     )
-    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(prompt="parent")
     steps = []
     while not record.calls:
         match step := await driver.next():

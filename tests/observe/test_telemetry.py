@@ -143,7 +143,7 @@ async def test_a_child_agents_turn_stands_below_the_call_that_started_it():
 async def test_an_interrupted_turn_leaves_no_span_open():
     pause = Pause()
     traced = Traced(Scripted([["Let me ", pause]]))
-    driver = traced.agent.start(input="go")
+    driver = traced.agent.start(prompt="go")
     running = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()

@@ -98,14 +98,14 @@ async def test_a_damaged_result_does_not_make_a_later_call_of_the_round_run_agai
     assert load_view(place).transcript == driver.transcript
 
 
-async def test_chat_keeps_a_result_that_comes_before_a_missing_one() -> None:
+async def test_a_history_keeps_a_result_that_comes_before_a_missing_one() -> None:
     pay, mail = make_tools()
     messages: list[Any] = [
         to_user_item("pay and mail"),
         AssistantItem((PAY, MAIL), "tool_use"),
         ToolResultItem("c2", "mail", (Text("mailed"),)),
     ]
-    await Agent(Scripted(["done"]), [pay, mail]).chat(messages)
+    messages = list((await Agent(Scripted(["done"]), [pay, mail]).run(history=messages)).transcript)
     assert (pay.calls, mail.calls) == ([{"n": 1}], [])
     assert results(messages) == {"c1": "ok", "c2": "mailed"}
 
@@ -243,7 +243,7 @@ async def test_a_fork_and_a_rewind_of_a_damaged_session_are_lawful(
     last = list_turns(place)[-1].turn_id
     journal, view = fork(library, place, folder=tmp_path, before_turn=last)
     assert find_violations(view.transcript) == []
-    driver = Agent(Scripted(["four"])).start(view=view, store=journal, input="go on")
+    driver = Agent(Scripted(["four"])).start(view=view, store=journal, prompt="go on")
     await finish(driver)
     assert resume(journal.session_dir).view.transcript == driver.transcript
     resumed = resume(place)
@@ -260,7 +260,7 @@ async def test_a_turn_after_a_damaged_one_gets_an_id_of_its_own(
     damage_line(place, lambda line: b'"turn_id":"turn-2"' in line and b'"kind":"turn"' in line)
     resumed = resume(place)
     driver = Agent(Scripted(["four"])).start(
-        view=resumed.view, store=resumed.journal, input="fourth"
+        view=resumed.view, store=resumed.journal, prompt="fourth"
     )
     await finish(driver)
     assert [turn.turn_id for turn in list_turns(place)] == ["turn-1", "turn-3", "turn-4"]
@@ -272,7 +272,7 @@ async def test_a_steered_message_does_not_run_after_a_rewind_to_before_its_turn(
     journal = library.create(tmp_path)
     release_never = RecordingTool("pay", effect="irreversible")
     model = Scripted(["one", Say(calls=[ToolCall("c1", "pay", "{}")])])
-    driver = Agent(model, [release_never]).start(store=journal, input="first")
+    driver = Agent(model, [release_never]).start(store=journal, prompt="first")
     while not isinstance(await driver.next(), Finished):
         pass
     driver.submit("second")
@@ -294,7 +294,7 @@ async def test_a_fork_leaves_waiting_messages_to_its_parent(
     library: Library, tmp_path: Path
 ) -> None:
     journal = library.create(tmp_path)
-    driver = Agent(Scripted(["one", "two"])).start(store=journal, input="first")
+    driver = Agent(Scripted(["one", "two"])).start(store=journal, prompt="first")
     while not isinstance(await driver.next(), Finished):
         pass
     driver.steer("second")  # waits in the log until the next turn takes it

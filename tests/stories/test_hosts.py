@@ -97,7 +97,7 @@ async def test_metadata_of_a_run_reaches_its_requests_and_its_result():
 
 async def test_metadata_belongs_to_one_turn_and_steering_adds_to_it():
     model = Scripted([Say(calls=[("record", {})]), "one", "two"])
-    driver = Agent(model, [RecordingTool()]).start(input="go", metadata={"job": 1})
+    driver = Agent(model, [RecordingTool()]).start(prompt="go", metadata={"job": 1})
     assert isinstance(await driver.next(), AfterToolResult)
     driver.steer("faster", metadata={"hurry": True})
     first = await driver.next()
@@ -113,7 +113,7 @@ async def test_metadata_belongs_to_one_turn_and_steering_adds_to_it():
 
 async def test_metadata_survives_a_crash_in_the_middle_of_the_turn():
     pause, store = Pause(), MemoryStore()
-    driver = Agent(Scripted([[pause]])).start(input="go", metadata={"job": 1}, store=store)
+    driver = Agent(Scripted([[pause]])).start(prompt="go", metadata={"job": 1}, store=store)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     view = fold_entries(store.entries)
@@ -133,7 +133,7 @@ async def test_metadata_that_cannot_be_stored_is_refused_at_once():
 
 async def test_chat_takes_the_metadata_of_the_last_message():
     model = Scripted(["x"])
-    result = await Agent(model).chat([to_user_item("go", {"job": 1})])
+    result = await Agent(model).run(history=[to_user_item("go", {"job": 1})])
     assert result.turn.metadata == {"job": 1}
     assert model.requests[0].metadata == {"job": 1}
 
@@ -143,7 +143,7 @@ async def test_chat_takes_the_metadata_of_the_last_message():
 
 async def test_a_queued_message_has_an_id_and_events_tell_when_it_waits_and_when_it_is_taken():
     pause, seen = Pause(), RecordingObserver()
-    driver = Agent(Scripted([["Working", pause], "In German."])).start(input="go")
+    driver = Agent(Scripted([["Working", pause], "In German."])).start(prompt="go")
     driver.watch(seen)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
@@ -163,7 +163,7 @@ async def test_a_queued_message_has_an_id_and_events_tell_when_it_waits_and_when
 
 async def test_a_queued_message_can_be_withdrawn_by_its_id():
     pause, seen = Pause(), RecordingObserver()
-    driver = Agent(Scripted([["Working", pause], "never asked"])).start(input="go")
+    driver = Agent(Scripted([["Working", pause], "never asked"])).start(prompt="go")
     driver.watch(seen)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
@@ -201,7 +201,7 @@ async def test_a_running_driver_uses_another_model_from_the_next_request_on():
     pause, seen = Pause(), RecordingObserver()
     first = Scripted([["Let me see", pause, Say(calls=[("record", {})])]], name="first")
     second = Scripted(["Done."], name="second")
-    driver = Agent(first, [RecordingTool()]).start(input="go")
+    driver = Agent(first, [RecordingTool()]).start(prompt="go")
     driver.watch(seen)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
@@ -222,7 +222,7 @@ async def test_a_running_driver_uses_another_model_from_the_next_request_on():
 async def test_a_chosen_model_has_its_own_fallback_and_the_next_turn_keeps_it():
     bad = Scripted([Overloaded("busy")] * 4, name="bad")
     good = Scripted(["one", "two"], name="good")
-    driver = Agent(Scripted([], name="first"), clock=ManualClock()).start(input="go")
+    driver = Agent(Scripted([], name="first"), clock=ManualClock()).start(prompt="go")
     driver.use_model(Fallback(bad, good))
     assert isinstance(await driver.next(), Finished)
     driver.submit("more")
@@ -240,7 +240,7 @@ async def test_thinking_of_the_model_before_is_not_sent_to_the_chosen_one():
         options = ModelOptions(thinking=2_000)
         first = Anthropic("claude-opus-4-1", base_url=server.url, api_key="k")
         second = Anthropic("claude-opus-4", base_url=server.url, api_key="k")
-        driver = Agent(first, [RecordingTool()], options=options).start(input="go")
+        driver = Agent(first, [RecordingTool()], options=options).start(prompt="go")
         await driver.next()
         driver.use_model(second)
         step = await driver.next()

@@ -96,7 +96,7 @@ async def stop(context: ToolContext) -> str:
 async def test_a_tool_may_stop_the_run_that_runs_it(calls: int):
     services: dict[str, Any] = {"driver": None}
     model = Scripted([Say(calls=[("stop", {})] * calls), "never asked"])
-    driver = Agent(model, [stop], services=services).start(input="go")
+    driver = Agent(model, [stop], services=services).start(prompt="go")
     services["driver"] = driver
     step = await driver.next()
     assert ended(step) == "aborted"
@@ -107,7 +107,7 @@ async def test_a_tool_may_stop_the_run_that_runs_it(calls: int):
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_an_observer_that_stops_the_run_at_the_start_of_a_tool_keeps_it_from_running(calls):
     stuck = RecordingTool(release=asyncio.Event(), effect="irreversible")
-    driver = Agent(Scripted([Say(calls=[("record", {})] * calls)]), [stuck]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("record", {})] * calls)]), [stuck]).start(prompt="go")
     driver.watch(Finger(driver, ToolStarted))
     assert ended(await driver.next()) == "aborted"
     assert stuck.calls == []
@@ -118,7 +118,7 @@ async def test_an_observer_that_stops_the_run_at_the_start_of_a_tool_keeps_it_fr
 
 async def test_an_observer_may_stop_a_retry_wait():
     clock = ManualClock(blocked=True)
-    driver = Agent(Scripted([Overloaded("busy"), "never"]), clock=clock).start(input="go")
+    driver = Agent(Scripted([Overloaded("busy"), "never"]), clock=clock).start(prompt="go")
     driver.watch(Finger(driver, RetryScheduled))
     assert ended(await driver.next()) == "aborted"
 
@@ -136,7 +136,7 @@ async def test_a_tool_that_swallows_the_cancellation_does_not_swallow_the_interr
         return "never"
 
     model = Scripted([Say(calls=[("deaf", {})]), "never asked"])
-    driver = Agent(model, [deaf]).start(input="go")
+    driver = Agent(model, [deaf]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await entered.wait()
     driver.interrupt()
@@ -184,7 +184,7 @@ async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_i
         MemoryStore(),
     )
     model = Scripted([Say(calls=[("deaf", {})] * calls), "Back."])
-    driver = Agent(model, [deaf.tool], observers=[witness]).start(input="go", store=store)
+    driver = Agent(model, [deaf.tool], observers=[witness]).start(prompt="go", store=store)
     step = asyncio.create_task(driver.next())
     await deaf.entered.wait()
     began = asyncio.get_running_loop().time()
@@ -216,7 +216,7 @@ async def test_a_second_interruption_does_not_wait_for_the_call_at_all(
 ):
     monkeypatch.setattr(tool_runner, "INTERRUPT_GRACE_SECONDS", 3600.0)
     deaf = Deaf()
-    driver = Agent(Scripted([Say(calls=[("deaf", {})])]), [deaf.tool]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("deaf", {})])]), [deaf.tool]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await deaf.entered.wait()
     driver.interrupt()
@@ -232,7 +232,7 @@ async def test_a_call_that_runs_out_of_time_and_does_not_stop_is_answered(
 ):
     monkeypatch.setattr(tool_runner, "TIMEOUT_GRACE_SECONDS", 0.01)
     deaf = Deaf(timeout=0.01)
-    driver = Agent(Scripted([Say(calls=[("deaf", {})]), "Sorry."]), [deaf.tool]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("deaf", {})]), "Sorry."]), [deaf.tool]).start(prompt="go")
     assert isinstance(await driver.next(), AfterToolResult)
     assert answers(driver) == [
         "error: timed out after 0.01 s, but it does not stop: outcome unknown, "
@@ -256,7 +256,7 @@ async def test_closing_asks_a_call_that_was_left_once_more_and_waits_for_its_end
                 asked += 1
         return "all right"
 
-    driver = Agent(Scripted([Say(calls=[("stubborn", {})])]), [stubborn]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("stubborn", {})])]), [stubborn]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await entered.wait()
     driver.interrupt()
@@ -276,7 +276,7 @@ async def test_a_cancellation_that_a_tool_swallows_still_reaches_whoever_runs_th
         return "I go on"
 
     model = Scripted([Say(calls=[("deaf", {})]), "never asked"])
-    driver = Agent(model, [deaf]).start(input="go")
+    driver = Agent(model, [deaf]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await entered.wait()
     step.cancel()
@@ -289,7 +289,7 @@ async def test_a_cancellation_that_a_tool_swallows_still_reaches_whoever_runs_th
 async def test_a_second_interruption_while_it_winds_down_is_still_a_finished_turn():
     waits, pause, witness = Waits("after_turn_ended"), Pause(), RecordingObserver()
     agent = Agent(Scripted([["Half", pause]]), mutators=[waits], observers=[witness])
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -302,7 +302,7 @@ async def test_a_second_interruption_while_it_winds_down_is_still_a_finished_tur
 
 async def test_a_cancellation_while_an_interruption_winds_down_goes_on_its_way():
     waits, pause = Waits("after_turn_ended"), Pause()
-    driver = Agent(Scripted([["Half", pause]]), mutators=[waits]).start(input="go")
+    driver = Agent(Scripted([["Half", pause]]), mutators=[waits]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -316,7 +316,7 @@ async def test_a_cancellation_while_an_interruption_winds_down_goes_on_its_way()
 
 async def test_a_compaction_by_hand_can_be_interrupted():
     waits = Waits("on_request")
-    driver = Agent(Scripted(["hi"]), mutators=[waits]).start(input="go")
+    driver = Agent(Scripted(["hi"]), mutators=[waits]).start(prompt="go")
     await driver.next()
     compacting = asyncio.create_task(driver.compact())
     await waits.reached.wait()
@@ -336,7 +336,7 @@ async def test_stopping_while_the_tools_are_opened_is_told_and_the_message_is_ke
                 await asyncio.Event().wait()
 
     source, witness = Slow([RecordingTool()]), RecordingObserver()
-    driver = Agent(Scripted(["Hello!"]), [source], observers=[witness]).start(input="go")
+    driver = Agent(Scripted(["Hello!"]), [source], observers=[witness]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await source.reached.wait()
     driver.interrupt()
@@ -419,7 +419,7 @@ async def test_cancelling_whoever_leaves_a_stream_leaves_nothing_behind(no_leaks
 
 
 async def test_an_interruption_at_the_first_event_leaves_the_message_for_the_next_step():
-    driver = Agent(Scripted(["Hello!"])).start(input="go")
+    driver = Agent(Scripted(["Hello!"])).start(prompt="go")
     driver.watch(Finger(driver, RunStarted))
     assert ended(await driver.next()) == "aborted"
     assert ended(await driver.next()) == "end_turn"
@@ -427,7 +427,7 @@ async def test_an_interruption_at_the_first_event_leaves_the_message_for_the_nex
 
 async def test_an_interruption_between_two_steps_ends_the_turn_at_the_next():
     model = Scripted([Say(calls=[("record", {})]), "never"])
-    driver = Agent(model, [RecordingTool()]).start(input="go")
+    driver = Agent(model, [RecordingTool()]).start(prompt="go")
     assert isinstance(await driver.next(), AfterToolResult)
     driver.interrupt()
     assert ended(await driver.next()) == "aborted"
@@ -475,7 +475,7 @@ async def test_interrupt_while_the_approver_thinks_ends_the_run(from_approver):
         policy=AsksAlways(),
         approve=approve,
     )
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     run = asyncio.create_task(agent.finish_turn(driver))
     await asked.wait()
     driver.interrupt()

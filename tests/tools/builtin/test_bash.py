@@ -209,7 +209,7 @@ async def test_a_background_command_is_a_task_that_can_be_read_and_ended(folder:
                 "done",
             ),
             [agent.tools],
-        ).start(input="go")
+        ).start(prompt="go")
         outputs = agent.workspace.outputs_dir
         while not isinstance(step := await _next(driver, ready, outputs), Finished):
             assert isinstance(step, AfterToolResult)
@@ -248,7 +248,7 @@ async def test_the_end_of_a_background_command_is_reported(folder: Path) -> None
             "waiting",
             "seen",
         ]
-        driver = Agent(Scripted(script), [agent.tools], observers=[witness]).start(input="go")
+        driver = Agent(Scripted(script), [agent.tools], observers=[witness]).start(prompt="go")
         while not witness.events_of(TaskFinished):
             await driver.next()
             await asyncio.sleep(0.005)
@@ -269,7 +269,7 @@ async def test_fault_61_background_commands_end_with_the_session(
         driver = Agent(
             Scripted([Say(calls=[bash(daemon, run_in_background=True)]), [ready, "done"]]),
             [agent.tools],
-        ).start(input="go")
+        ).start(prompt="go")
         while not isinstance(await _next(driver, ready, agent.workspace.outputs_dir), Finished):
             pass
         await seen(mark)  # the user asked for it to go on
@@ -403,7 +403,7 @@ async def test_an_interrupted_command_keeps_what_it_printed(
         call = bash(f"seq 3; echo last; exec sleep {mark}")
         witness = RecordingObserver()
         driver = Agent(Scripted([Say(calls=[call])]), [agent.tools], observers=[witness]).start(
-            input="go"
+            prompt="go"
         )
         work = asyncio.ensure_future(driver.next())
         await seen(mark)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.agents.agent import Agent, Approver, ToolLike
+from treadle.agents.agent import Agent
+from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.checkpoints import TurnCheckpoints
 from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
@@ -128,7 +129,7 @@ class AgentSession(msgspec.Struct, frozen=True):
 
     def start(self, input: UserInput | None = None) -> Driver:
         """The driver of the session. Close it before this object."""
-        driver = self.agent.start(input=input, view=self.view, store=self.store)
+        driver = self.agent.start(prompt=input, view=self.view, store=self.store)
         self.interrupt_handle.driver = driver
         return driver
 

@@ -24,7 +24,7 @@ from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import PendingApproval
+from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.text import format_age, plural
 from treadle.core.transcript.items import UserItem
 
@@ -280,7 +280,7 @@ class Frontend:
 
     # --- questions -----------------------------------------------------------------------
 
-    async def _ask_approval(self, approval: PendingApproval) -> bool | str:
+    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
         return await self.conversation.ask_approval(approval)
 
     async def _ask_user(self, question: ModelQuestion) -> str | None:

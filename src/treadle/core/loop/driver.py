@@ -28,6 +28,7 @@ from treadle.core.loop.gates import GateRunner
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls
 from treadle.core.loop.inbox import InputAcceptor
+from treadle.core.loop.instructions import Instructions
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, build_request
 from treadle.core.loop.mutators import MutatorRunner
 from treadle.core.loop.prepare import Toolbox
@@ -88,8 +89,16 @@ class Driver(HostControls):
             is_interrupted=self._interruption.is_requested,
         )
         self._gates = GateRunner(config, emitter, session, toolbox, self._model_caller)
+        self._instructions = Instructions(config, emitter, session)
         self._mutators = MutatorRunner(
-            config, emitter, session, toolbox, hooks, inbox, self._model_caller
+            config,
+            emitter,
+            session,
+            toolbox,
+            hooks,
+            inbox,
+            self._model_caller,
+            self._instructions,
         )
         self._next_cache: CacheRequest | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
@@ -170,7 +179,7 @@ class Driver(HostControls):
             self._toolbox.refresh()
             await self._mutators.run("before_model")
             await self._log.flush_before_model_call()
-            system = self._config.system_prompt()
+            system = await self._instructions.read()
             stop = self._gates.admit(system)
             if stop is not None:
                 return handle_stop(stop, self._session)

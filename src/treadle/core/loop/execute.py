@@ -147,6 +147,7 @@ class CallExecutor:
             lambda: self._session.history,
             prepared.access,
             ask_host=self._ask_host,
+            deps=config.deps,
         )
 
     async def _before_effect(

@@ -24,6 +24,7 @@ from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.session_state import DurableLog, SessionState, Transition
 from treadle.core.steps import (
     ApprovalRequest,
+    Doubt,
     DriverSnapshot,
     PendingApproval,
     QueuedMessage,
@@ -33,13 +34,18 @@ from treadle.core.transcript import (
     Arguments,
     Metadata,
     NoticeItem,
+    Text,
+    ToolCall,
+    ToolResultItem,
     Transcript,
     Usage,
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import ItemAdded, View, list_entries
+from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.entries import Intent, ItemAdded, View, list_entries
 from treadle.core.transcript.integrity import is_empty
+from treadle.core.transcript.items import CallOutcome
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 
 
@@ -57,6 +63,7 @@ class HostControls:
         self._inbox = Inbox(view.queued, self._log.write)
         self._approvals = Approvals(self._session, emitter)
         self._child_approvals = ChildApprovals()
+        self._old_intents = frozenset(self._session.state.intents)
         self._last_result: TurnResult | None = None
         self._has_failed = False  # the loop itself, in the middle of a turn
         self._is_closed = False
@@ -139,6 +146,33 @@ class HostControls:
         if session_id == self.session_id or call_id in self._approvals.pending_ids:
             return None
         return self._child_approvals.find(call_id, session_id)
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """The calls that an earlier process had begun and whose outcome is not known."""
+        state, move = self._session.state, pending(self._session.state.transcript)
+        calls = move.calls if isinstance(move, RunTools) else ()
+        return tuple(
+            [
+                make_doubt(call, state.intents[call.id])
+                for call in calls
+                if call.id in self._old_intents
+                and call.id in state.intents
+                and call.id not in state.early_results
+            ]
+        )
+
+    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> bool:
+        """Tell the outcome of a call in doubt: the model reads `result`, and the call is not run.
+        False if no call in doubt has that id."""
+        for doubt in self.doubts:
+            if doubt.call.id == call_id:
+                name, content = doubt.call.name, (Text(result),)
+                outcome: CallOutcome = "recovered"
+                item = ToolResultItem(call_id, name, content, is_error=is_error, outcome=outcome)
+                self._session.record_early_result(item)
+                return True
+        return False
 
     async def resolve(
         self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
@@ -255,3 +289,9 @@ class HostControls:
     def _leave(self, *, is_handled: bool = True) -> None:
         self._interruption.leave(is_handled=is_handled)
         self._log.release()
+
+
+def make_doubt(call: ToolCall, intent: Intent) -> Doubt:
+    parsed = call.parsed if intent.raw is None else parse_arguments(intent.raw)
+    arguments = {} if isinstance(parsed, str) else parsed
+    return Doubt(call, intent.tool, arguments, intent.idempotency_key, intent.evidence)

@@ -13,6 +13,7 @@ import msgspec
 from treadle.core.contracts.gate import RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.errors import LoopError, SessionBusy, error_message
 from treadle.core.events import (
     Caller,
@@ -442,9 +443,15 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
 _writers: dict[int, DurableLog] = {}  # by the id of a store: the driver that runs on it
 
 
+def _get_key(store: Store) -> int:
+    while isinstance(store, WrappedStore):
+        store = store.wrapped
+    return id(store)
+
+
 def check_one_writer(store: Store, writer: DurableLog | None = None) -> None:
     """Raise SessionBusy if another driver of this process runs on the store."""
-    if _writers.get(id(store), writer) is not writer:
+    if _writers.get(_get_key(store), writer) is not writer:
         raise SessionBusy(
             f"another run of this process writes to session {store.session_id}, and a session has "
             "one writer: await that run first, or use a store of its own"
@@ -456,21 +463,22 @@ class DurableLog:
         if store is not None:
             check_one_writer(store)
         self._store = store
+        self._key = 0 if store is None else _get_key(store)
         self._needs_flush = False
 
     def claim(self) -> None:
         """Be the one writer of the store, until `release`."""
         if self._store is not None:
             check_one_writer(self._store, self)
-            _writers[id(self._store)] = self
+            _writers[self._key] = self
 
     def release(self) -> None:
-        if _writers.get(id(self._store)) is self:
-            del _writers[id(self._store)]
+        if _writers.get(self._key) is self:
+            del _writers[self._key]
 
     @property
     def is_writable(self) -> bool:
-        return self._store is None or _writers.get(id(self._store), self) is self
+        return self._store is None or _writers.get(self._key, self) is self
 
     def write(self, entry: Entry) -> None:
         if self._store is not None:

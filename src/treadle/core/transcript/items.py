@@ -11,7 +11,7 @@ Values only. integrity.py says which sequences are valid, pending.py what the ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -119,7 +119,7 @@ Item = UserItem | AssistantItem | ToolResultItem | NoticeItem | SummaryItem
 
 
 def to_user_item(
-    user_input: str | UserItem | UserContent | tuple[UserContent, ...],
+    user_input: str | UserItem | UserContent | Sequence[str | UserContent],
     metadata: Metadata | None = None,
 ) -> UserItem:
     """Convert the input of a caller to an item. TypeError if it is none."""
@@ -132,11 +132,12 @@ def to_user_item(
     if isinstance(user_input, (Text, Image, Document)):
         user_input = (user_input,)
     if not isinstance(user_input, UserItem):
-        user_input = UserItem(tuple(user_input))
-    parts = user_input.content
-    check_parts(parts)
-    fixed = tuple([Text(fix_surrogates(p.text)) if type(p) is Text else p for p in parts])
-    return user_input if fixed == parts else msgspec.structs.replace(user_input, content=fixed)
+        parts = [Text(part) if isinstance(part, str) else part for part in user_input]
+        user_input = UserItem(tuple(parts))
+    content = user_input.content
+    check_parts(content)
+    fixed = tuple([Text(fix_surrogates(p.text)) if type(p) is Text else p for p in content])
+    return user_input if fixed == content else msgspec.structs.replace(user_input, content=fixed)
 
 
 def check_metadata(metadata: Mapping[Any, Any]) -> None:
