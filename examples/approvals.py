@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from treadle import Agent, ApprovalRequest, Finished, tool
-from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
+from treadle.contracts import Allow, Ask, PermissionRequest, Verdict
 from treadle.models import Say, Scripted
 
 

@@ -11,11 +11,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from treadle._version import __version__
     from treadle.agents.agent import Agent
+    from treadle.agents.agent_files import AgentDefinition
     from treadle.agents.result import Result
+    from treadle.agents.session import Session
     from treadle.agents.stream import Stream
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
-    from treadle.core.errors import ModelError, ToolError, TreadleError
+    from treadle.core.errors import (
+        ConfigError,
+        LoopError,
+        ModelError,
+        OutputMismatch,
+        OutputMissing,
+        SessionBusy,
+        StoreError,
+        ToolError,
+        TreadleError,
+    )
     from treadle.core.events import (
         ApprovalRequired,
         ChildEvent,
@@ -26,13 +38,18 @@ if TYPE_CHECKING:
         ToolStarted,
         TurnFinished,
     )
+    from treadle.core.loop.config import RunContext
     from treadle.core.loop.driver import Driver
     from treadle.core.steps import (
         AfterToolResult,
+        Approval,
         ApprovalRequest,
         AwaitingInput,
+        Denial,
+        Doubt,
         DriverSnapshot,
         Finished,
+        PendingApproval,
     )
     from treadle.core.transcript.content import Document, Image, Text
     from treadle.core.transcript.items import AssistantItem, UserItem
@@ -40,26 +57,38 @@ if TYPE_CHECKING:
     from treadle.core.transcript.usage import Usage
     from treadle.tools.function import tool
 
-
 __all__ = [
+    "Access",
     "AfterToolResult",
     "Agent",
+    "AgentDefinition",
+    "Approval",
     "ApprovalRequest",
     "ApprovalRequired",
     "AssistantItem",
     "AwaitingInput",
     "CacheRequest",
     "ChildEvent",
+    "ConfigError",
+    "Denial",
     "Document",
+    "Doubt",
     "Driver",
     "DriverSnapshot",
     "Finished",
     "Image",
+    "LoopError",
     "ModelError",
     "ModelOptions",
-    "Access",
+    "OutputMismatch",
+    "OutputMissing",
+    "PendingApproval",
     "Result",
+    "RunContext",
     "RunFailed",
+    "Session",
+    "SessionBusy",
+    "StoreError",
     "Stream",
     "Text",
     "TextDelta",
@@ -81,24 +110,37 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "Access": "core.contracts.tool",
         "AfterToolResult": "core.steps",
         "Agent": "agents.agent",
+        "AgentDefinition": "agents.agent_files",
+        "Approval": "core.steps",
         "ApprovalRequest": "core.steps",
         "ApprovalRequired": "core.events",
         "AssistantItem": "core.transcript.items",
         "AwaitingInput": "core.steps",
         "CacheRequest": "core.contracts.model",
         "ChildEvent": "core.events",
+        "ConfigError": "core.errors",
+        "Denial": "core.steps",
         "Document": "core.transcript.content",
+        "Doubt": "core.steps",
         "Driver": "core.loop.driver",
         "DriverSnapshot": "core.steps",
         "Finished": "core.steps",
         "Image": "core.transcript.content",
+        "LoopError": "core.errors",
         "ModelError": "core.errors",
         "ModelOptions": "core.contracts.model",
-        "Access": "core.contracts.tool",
+        "OutputMismatch": "core.errors",
+        "OutputMissing": "core.errors",
+        "PendingApproval": "core.steps",
         "Result": "agents.result",
+        "RunContext": "core.loop.config",
         "RunFailed": "core.events",
+        "Session": "agents.session",
+        "SessionBusy": "core.errors",
+        "StoreError": "core.errors",
         "Stream": "agents.stream",
         "Text": "core.transcript.content",
         "TextDelta": "core.events",
@@ -117,3 +159,4 @@ __getattr__, __dir__ = lazy_exports(
         "tool": "tools.function",
     },
 )
+del TYPE_CHECKING

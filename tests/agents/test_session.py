@@ -99,13 +99,14 @@ async def test_step_by_step_with_an_approval_and_a_message(tmp_path: Path):
                 case ApprovalRequest():
                     [approval] = session.approvals
                     assert session.approve(approval.call.id, arguments={"n": 2})
-                case Finished(result=result):
+                case Finished():
                     break
                 case _:
                     pass
     assert steps == [AwaitingInput, ApprovalRequest, AfterToolResult, Finished]
     assert record.calls == [{"n": 2}]
-    assert result.text == "done"
+    assert isinstance(step, Finished)
+    assert step.result.text == "done"
     asked = model.requests[1].transcript
     assert 'The user changed the arguments before the call ran: {"n":2}' in asked[2].text
 
@@ -140,7 +141,7 @@ async def test_an_output_of_one_run_and_text_again(tmp_path: Path):
         result = await session.run("count", output=dict[str, int])
         assert result.output == {"n": 4}
         assert (await session.run("talk")).output == "text"
-        assert len(session.transcript) == 5
+        assert len(session.transcript) == 6
 
 
 async def test_interrupt_and_go_on(tmp_path: Path):

@@ -96,11 +96,20 @@ class Agent(AgentRuns[DepsT, OutputT]):
         ) -> None: ...
         @overload
         def __init__(
+            self: Agent[None, Any],
+            model: str | Model,
+            tools: Sequence[ToolLike] = (),
+            *,
+            output_type: object,
+            **settings: Unpack[AgentSettings],
+        ) -> None: ...
+        @overload
+        def __init__(
             self: Agent[DepsT, Any],
             model: str | Model,
             tools: Sequence[ToolLike] = (),
             *,
-            deps_type: type[DepsT] = ...,
+            deps_type: type[DepsT],
             output_type: object,
             **settings: Unpack[AgentSettings],
         ) -> None: ...

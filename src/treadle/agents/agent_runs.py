@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast, overload
 
 import msgspec
@@ -329,8 +330,10 @@ class AgentRuns(Generic[DepsT, OutputT]):
         if not isinstance(wanted, type) or getattr(wanted, "_is_protocol", False):
             return
         if not isinstance(deps, wanted):
-            given = "nothing" if deps is None else type(deps).__name__
-            raise ConfigError(f"deps: expected {wanted.__name__}, got {given}: run(..., deps=…)")
+            expected, given = (
+                "nothing" if kind is NoneType else kind.__name__ for kind in (wanted, type(deps))
+            )
+            raise ConfigError(f"deps: expected {expected}, got {given} (see deps_type)")
 
     async def _disconnect(self) -> None:
         await self.config.source.aclose()

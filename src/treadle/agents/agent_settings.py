@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from treadle.agents.agent_files import AgentDefinition
 from treadle.core.contracts.gate import Gate
@@ -95,6 +95,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         _check_list(name, settings[name], method)
     for name, least in _NUMBERS.items():
         _check_number(name, settings[name], least)
+    timeout = settings["tool_timeout"]
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and timeout > 0):
+        raise _wrong("tool_timeout", timeout, "a number above 0, or None for no limit")
+    policies = get_args(CollisionPolicy)
+    if settings["collision"] not in policies:
+        raise _wrong("collision", settings["collision"], f"one of {', '.join(policies)}")
     for name, method in _OBJECTS.items():
         given = settings[name]
         if given is not None and (isinstance(given, type) or not hasattr(given, method)):
@@ -111,7 +118,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 _LISTS = {"hooks": "run", "mutators": "mutate", "gates": "admit", "observers": "on_event"}
-_NUMBERS = {"max_turns": 0, "max_parallel": 1, "max_result_chars": 1, "tool_timeout": 0}
+_NUMBERS = {"max_turns": 0, "max_parallel": 1, "max_result_chars": 1}
 _OBJECTS = {"policy": "decide", "workspace": "resolve", "clock": "now"}
 
 
@@ -181,11 +188,8 @@ def _check_list(name: str, given: object, method: str) -> None:
 
 
 def _check_number(name: str, given: object, least: int) -> None:
-    if given is None and name == "tool_timeout":
-        return
-    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not is_number or not cast(float, given) >= least:
-        raise _wrong(name, given, f"a number of {least} or more")
+    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+        raise _wrong(name, given, f"a whole number of {least} or more")
 
 
 def _wrong(name: str, given: object, expected: str) -> ConfigError:

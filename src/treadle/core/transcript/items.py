@@ -11,7 +11,7 @@ Values only. integrity.py says which sequences are valid, pending.py what the ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -132,6 +132,10 @@ def to_user_item(
     if isinstance(user_input, (Text, Image, Document)):
         user_input = (user_input,)
     if not isinstance(user_input, UserItem):
+        if not isinstance(user_input, Iterable):
+            raise TypeError(
+                f"a prompt is a text, or a list of texts and images; got {user_input!r}"
+            )
         parts = [Text(part) if isinstance(part, str) else part for part in user_input]
         user_input = UserItem(tuple(parts))
     content = user_input.content
