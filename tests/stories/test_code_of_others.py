@@ -320,9 +320,7 @@ async def test_an_approver_must_return_true_false_an_approval_or_a_denial(answer
         approve=lambda approval: answer,
     )
     if is_error:
-        with pytest.raises(
-            TypeError, match=r"the approver returned .*; it must return True, False"
-        ):
+        with pytest.raises(TypeError, match=r"the approver returned .*; it must return True"):
             await agent.run("go")
     else:
         result = await agent.run("go")

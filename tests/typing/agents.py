@@ -52,9 +52,9 @@ async def instruct_later() -> str:
 
 Agent(model, instructions=instruct, approve=decide, max_turns=3)
 Agent(model, instructions=instruct_later, approve=lambda approval: True)
-Agent(model, instructionss="x")  # type: ignore[call-overload]  # pyright: ignore
-Agent(model, max_turns="3")  # type: ignore[call-overload]  # pyright: ignore
-Agent(3)  # type: ignore[call-overload]  # pyright: ignore
+Agent(model, instructionss="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+Agent(model, max_turns="3")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+Agent(3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 async def run() -> None:
@@ -64,8 +64,8 @@ async def run() -> None:
     assert_type((await typed.run("x", deps=Shop("a"), output=int)).output, int)
     assert_type((await plain.run("x", output=list[str])).output, list[str])
     assert_type((await plain.run("x", output=int | str)).output, Any)
-    await typed.run("x", deps=3)  # type: ignore[call-overload]  # pyright: ignore
-    await plain.run("x", metadatas={})  # type: ignore[call-overload]  # pyright: ignore
+    await typed.run("x", deps=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await plain.run("x", metadatas={})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     await plain.run(["look", "here"], session="a", metadata={"job": 1})
 
 
@@ -90,4 +90,4 @@ async def session() -> None:
 
 def replace() -> None:
     assert_type(typed.replace(max_turns=3), Agent[Shop, Order])
-    typed.replace(max_turn=3)  # type: ignore[call-arg]  # pyright: ignore
+    typed.replace(max_turn=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
