@@ -56,7 +56,6 @@ from treadle.core.transcript.items import Item
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT, OutputT
 from treadle.policy.budgets import RoundLimit
-from treadle.sessions.open_store import StoreLocation
 from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
 
     from treadle.agents.agent_settings import AgentChanges, AgentSettings
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.sessions.open_store import StoreLocation
 
 _T = TypeVar("_T")
 History = Transcript | Sequence[Item]

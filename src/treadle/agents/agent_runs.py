@@ -26,13 +26,13 @@ from treadle.core.transcript.items import Item, Metadata
 from treadle.core.transcript.repair import repair_view
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT, OutputT
-from treadle.sessions.open_store import StoreLocation
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from treadle.agents.session import Session
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.sessions.open_store import StoreLocation
 
 _T = TypeVar("_T")
 History = Transcript | Sequence[Item]

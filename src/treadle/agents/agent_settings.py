@@ -27,12 +27,12 @@ from treadle.core.events import Caller
 from treadle.core.loop.config import Clock, MakeInstructions, RunContext
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.text import suggest
-from treadle.sessions.open_store import StoreLocation
 from treadle.tools.federation import CollisionPolicy, StaticSource
 from treadle.tools.function import FunctionTool
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.sessions.open_store import StoreLocation
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
 InstructionsLike = (

@@ -15,7 +15,6 @@ import asyncio
 import inspect
 import os
 import re
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,7 +23,6 @@ import msgspec
 
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
-from treadle.core.redaction import find_secrets
 from treadle.core.transcript.entries import View, fold_entries
 from treadle.core.transcript.repair import repair_entries
 
@@ -43,7 +41,7 @@ class OpenedStore(msgspec.Struct, frozen=True):
 
 
 def make_session_id() -> str:
-    return f"{time.strftime('%y%m%d')}-{secrets.token_hex(4)}"
+    return f"{time.strftime('%y%m%d')}-{os.urandom(4).hex()}"
 
 
 def check_session_id(session_id: object) -> str:
@@ -104,6 +102,7 @@ def _find_place(location: str | os.PathLike[str] | None) -> Path:
 
 
 def _open_database(path: Path, session_id: str) -> Store:
+    from treadle.core.redaction import find_secrets
     from treadle.sessions.log.entry_redaction import EntryRedactor
     from treadle.sessions.sqlite_store import SqliteStore
 
@@ -113,6 +112,7 @@ def _open_database(path: Path, session_id: str) -> Store:
 
 
 def _open_journal(session_dir: Path) -> OpenedStore:
+    from treadle.core.redaction import find_secrets
     from treadle.sessions.log.entry_redaction import EntryRedactor
     from treadle.sessions.log.journal import Journal, resume
     from treadle.sessions.log.reader import FIRST_SEGMENT
