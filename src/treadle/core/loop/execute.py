@@ -10,6 +10,7 @@ finalized in tool_round.py. How a tool is stopped and timed out is tool_runner.p
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -54,7 +55,7 @@ class CallExecutor:
         runner: ToolRunner,
         session: SessionState,
         on_notice: Callable[[NoticeItem], object],
-        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
+        ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._ask_host = ask_host
         self._config = config
@@ -146,7 +147,7 @@ class CallExecutor:
             config.services,
             lambda: self._session.history,
             prepared.access,
-            ask_host=self._ask_host,
+            ask_host=partial(self._ask_host, call_id),
         )
 
     async def _before_effect(

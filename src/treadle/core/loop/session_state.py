@@ -319,6 +319,14 @@ class SessionState:
         if state.decisions or state.intents or state.early_results:
             self.state = msgspec.structs.replace(state, decisions={}, intents={}, early_results={})
 
+    @property
+    def open_call_ids(self) -> frozenset[str]:
+        """The calls that have no result yet."""
+        move = pending(self.state.transcript)
+        if not isinstance(move, RunTools):
+            return frozenset()
+        return frozenset([call.id for call in move.calls]) - self.state.early_results.keys()
+
     def _drop_early_result(self, call_id: str) -> None:
         settled = {key: value for key, value in self.state.early_results.items() if key != call_id}
         self.state = msgspec.structs.replace(self.state, early_results=settled)
