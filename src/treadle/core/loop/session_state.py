@@ -47,6 +47,7 @@ from treadle.core.transcript.entries import (
     make_turn_id,
 )
 from treadle.core.transcript.items import (
+    ENGINE_METADATA,
     AssistantItem,
     Item,
     Metadata,
@@ -204,6 +205,7 @@ class SessionState:
         metadata: Metadata,
     ) -> TurnResult:
         """End the turn. The terminal event is emitted later, as the last one."""
+        assert metadata.keys() <= ENGINE_METADATA, "a caller must not use these names"
         turn = self.turn
         detail = error_message(error) if error is not None else ""
         self._log.write(TurnEnded(turn.id, reason, detail))
