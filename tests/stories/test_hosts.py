@@ -13,7 +13,7 @@ from treadle import Agent, CacheRequest, ModelOptions
 from treadle.agents.agent_files import AgentDefinition
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard
-from treadle.core.errors import CacheUnsupported, ConfigError, Overloaded
+from treadle.core.errors import AccessDenied, CacheUnsupported, ConfigError, Overloaded
 from treadle.core.events import (
     ChildEvent,
     Event,
@@ -255,6 +255,50 @@ async def test_a_running_driver_uses_another_model_from_the_next_request_on():
     assert (changed.old, changed.new) == ("first", "second")
     started = [event.model for event in seen.events if isinstance(event, RequestStarted)]
     assert started == ["first", "second"]
+
+
+async def test_a_model_that_is_chosen_during_a_retry_wait_makes_the_next_attempt_at_once():
+    clock, seen = ManualClock(blocked=True), RecordingObserver()
+    first = Scripted([Overloaded("busy")], name="first")
+    second = Scripted(["rescued"], name="second")
+    driver = Agent(first, clock=clock, observers=[seen]).start()
+    driver.submit("go")
+    step = asyncio.create_task(driver.next())
+    await clock.sleeping.wait()
+    driver.use_model(second)
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert finished.result.text == "rescued"
+    started = [event.model for event in seen.events if isinstance(event, RequestStarted)]
+    assert started == ["first", "second"]
+    await driver.aclose()
+
+
+async def test_a_model_that_is_chosen_while_a_reply_breaks_makes_the_next_attempt():
+    pause = Pause()
+    first = Scripted([["Let me", pause, AccessDenied("the key is revoked")]], name="first")
+    second = Scripted(["rescued"], name="second")
+    driver = Agent(first, clock=ManualClock()).start()
+    driver.submit("go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.use_model(second)
+    pause.release()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert (finished.result.text, len(first.requests)) == ("rescued", 1)
+    await driver.aclose()
+
+
+@pytest.mark.parametrize("model", ["opus", 5, None, Scripted])
+async def test_what_is_not_a_model_is_refused_when_it_is_chosen(model: Any):
+    driver = Agent(Scripted(["fine"])).start()
+    with pytest.raises(TypeError, match="is not a model"):
+        driver.use_model(model)
+    driver.submit("go")
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "fine"
 
 
 async def test_a_chosen_model_has_its_own_fallback_and_the_next_turn_keeps_it():

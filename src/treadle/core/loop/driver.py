@@ -298,8 +298,9 @@ class Driver(HostControls):
         self._next_cache = cache  # for the next model call only
 
     def use_model(self, model: Model) -> None:
-        """Use another model from the next request on, also in the middle of a turn. The reply that
-        is being streamed is finished by its own model. The caller closes both."""
+        """Use another model from the next request on, also in the middle of a turn; a retry is a
+        request. The reply that is being streamed is finished by its own model. Child agents use
+        the agent's model. The caller closes both."""
         self._model_caller.choose_model(model)
 
     async def compact(self, focus: str = "") -> bool:
