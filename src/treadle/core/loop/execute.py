@@ -38,7 +38,6 @@ from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import parse_arguments, to_json_object
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
-from treadle.core.transcript.usage import Usage
 
 
 def ignore_detach() -> None:
@@ -129,8 +128,9 @@ class CallExecutor:
                 tasks.append_output(call_id, text)
 
         def relay_event(event: Event) -> None:
-            if (used := _find_child_usage(event)) is not None:
-                self._session.add_child_usage(used)
+            if (update := _find_child_usage(event)) is not None:
+                used = update.session_id, update.model, update.last
+                self._session.add_child_usage(*used)
             if not self._runner.is_abandoned(call_id):
                 emitter.emit(ChildEvent, call_id, event)
 
@@ -202,8 +202,8 @@ class CallExecutor:
         return result if output is result.output else RunResult(output, result.outcome)
 
 
-def _find_child_usage(event: Event) -> Usage | None:
+def _find_child_usage(event: Event) -> UsageUpdated | None:
     """What a model call of a child, or of one of its own children, has used."""
     while isinstance(event, ChildEvent):
         event = event.child
-    return event.last if isinstance(event, UsageUpdated) else None
+    return event if isinstance(event, UsageUpdated) else None

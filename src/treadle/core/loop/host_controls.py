@@ -220,7 +220,7 @@ class HostControls:
 
     @property
     def total_usage(self) -> Usage:
-        """With that of the child agents which this driver started."""
+        """With that of the child agents of the session."""
         return self._session.state.usage + self._session.state.child_usage
 
     @property
