@@ -20,6 +20,7 @@ from treadle.core.steps import (
     AfterToolResult,
     ApprovalRequest,
     AwaitingInput,
+    DriverSnapshot,
     Finished,
     PendingApproval,
 )
@@ -27,6 +28,7 @@ from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem, Transc
 from treadle.core.transcript.entries import ItemAdded
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import CostBudget, SharedBudget
+from treadle.sessions import Journal, resume
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
@@ -386,6 +388,34 @@ async def test_the_cost_and_usage_of_a_run_include_its_children_and_theirs():
     result = await agent.run("parent")
     assert (result.cost, result.usage.requests) == (1.5, 6)
     assert (result.turn.usage.cost, result.turn.child_usage.cost) == (0.5, 1.0)
+
+
+async def test_the_cost_of_children_is_still_known_after_a_resume_and_in_a_snapshot(
+    tmp_path: Path,
+):
+    used = Usage(10, 1, requests=1, cost=0.25)
+    model = by_prompt(
+        parent=[Say(calls=[task("child")], usage=used), Say("ok", usage=used)],
+        child=[Say(calls=[task("grandchild")], usage=used), Say("b", usage=used)],
+        grandchild=[Say("a", usage=used)],
+    )
+    agent = Agent(model, subagents=[])
+    driver = agent.start(store=Journal.create(tmp_path / "s"))
+    driver.submit("parent")
+    assert isinstance(await driver.next(), AfterToolResult)
+    middle = DriverSnapshot.from_json(driver.snapshot().to_json())
+    assert isinstance(await driver.next(), Finished)
+    await driver.aclose()
+    assert (driver.usage.cost, driver.total_usage.cost) == (0.5, 1.25)
+    resumed = resume(tmp_path / "s")
+    again = agent.start(view=resumed.view, store=resumed.journal)
+    assert (again.usage.cost, again.total_usage.cost) == (0.5, 1.25)
+    await again.aclose()
+    copy = Agent(Scripted([Say("ok", usage=used)])).start(snapshot=middle, store=MemoryStore())
+    assert copy.total_usage.cost == 1.0
+    step = await copy.next()
+    assert isinstance(step, Finished)
+    assert (step.result.usage.cost, step.result.child_usage.cost) == (0.5, 0.75)
 
 
 async def test_a_structured_run_counts_its_children_over_all_its_turns():

@@ -344,3 +344,41 @@ async def test_a_missing_entry_is_reported_without_a_line_or_a_size(
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(line for line in lines if b'"n":2,' not in line))
     assert [str(damage) for damage in find_damage(session_dir)] == [f"{path}: entry 2 is missing"]
+
+
+async def test_two_neighbouring_lines_that_changed_places_are_read_by_their_numbers(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    script: list[Any] = [Say(calls=[("pay", {"n": 1})]), "done", "again"]
+    agent = Agent(Scripted(script), [*make_tools()])
+    driver = agent.start(store=journal)
+    driver.submit("first")
+    await finish(driver)
+    session_dir = journal.session_dir
+    resumed = resume(session_dir)
+    driver = agent.start(view=resumed.view, store=resumed.journal)
+    driver.submit("second")
+    await finish(driver)
+    path = session_dir / "journal.jsonl"
+    whole, view = path.read_bytes(), load_view(session_dir)
+    lines = whole.splitlines(keepends=True)
+    for first in range(1, len(lines) - 1):
+        swapped = [*lines[:first], lines[first + 1], lines[first], *lines[first + 2 :]]
+        path.write_bytes(b"".join(swapped))
+        assert find_damage(session_dir) == [], first
+        assert load_view(session_dir) == view, first
+
+
+async def test_a_line_that_is_far_from_its_place_is_lost_and_the_others_are_not(
+    library: Library, tmp_path: Path
+) -> None:
+    texts = [f"message {number}" for number in range(100)]
+    entries: list[Entry] = [ItemAdded(to_user_item(text)) for text in texts]
+    session_dir = await write_session(library, tmp_path, entries)
+    path = session_dir / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    [at] = [number for number, line in enumerate(lines) if b'"message 3"' in line]
+    path.write_bytes(b"".join([*lines[:at], *lines[at + 1 :], lines[at]]))
+    assert [damage.problem for damage in find_damage(session_dir)] == ["entry 4 is missing"]
+    assert said(load_view(session_dir).transcript) == [t for t in texts if t != "message 3"]

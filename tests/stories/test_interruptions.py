@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from treadle import Agent, Transcript, tool
+from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ProbeResult, ToolContext
 from treadle.core.errors import LawBroken, Overloaded
 from treadle.core.events import (
+    ChildEvent,
     Event,
     Notified,
     RetryScheduled,
@@ -35,6 +37,7 @@ from treadle.core.transcript import (
     Item,
     ToolCall,
     ToolResultItem,
+    UserItem,
     to_user_item,
 )
 from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan, fold_entries
@@ -484,7 +487,7 @@ async def test_interrupt_while_the_approver_thinks_ends_the_run(from_approver):
     assert (await agent.finish_turn(driver)).text == "again"
 
 
-async def test_a_task_that_is_cancelled_while_the_approver_thinks_is_cancelled():
+async def test_a_run_that_is_cancelled_while_the_approver_thinks_ends_with_a_terminal_event():
     asked = asyncio.Event()
 
     async def approve(approval: PendingApproval) -> bool:
@@ -492,17 +495,68 @@ async def test_a_task_that_is_cancelled_while_the_approver_thinks_is_cancelled()
         await asyncio.Event().wait()
         return True
 
+    observer, store = RecordingObserver(), MemoryStore()
     agent = Agent(
         Scripted([Say(calls=[("record", {})])]),
         [RecordingTool()],
         policy=AsksAlways(),
         approve=approve,
+        observers=[observer],
     )
-    run = asyncio.create_task(agent.run("go"))
+    driver = agent.start(store=store)
+    driver.submit("go")
+    run = asyncio.create_task(agent.finish_turn(driver))
     await asked.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
+    last = observer.events[-1]
+    assert isinstance(last, TurnFinished)
+    assert last.result.reason == "aborted"
+    assert find_violations(driver.transcript) == []
+    assert fold_entries(store.entries).open_turn is None
+    assert isinstance(await driver.next(), AwaitingInput)
+
+
+async def test_a_timeout_around_a_run_that_waits_for_a_childs_approval_ends_parent_and_child():
+    asked, observer, record = asyncio.Event(), RecordingObserver(), RecordingTool()
+
+    async def approve(approval: PendingApproval) -> bool:
+        if approval.call.name == "task":
+            return True
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    def answer(request: ModelRequest) -> Say:
+        first = request.transcript[0]
+        is_child = isinstance(first, UserItem) and first.text == "child"
+        arguments = {"description": "", "prompt": "child"}
+        return Say(calls=[("record", {}) if is_child else ("task", arguments)])
+
+    agent = Agent(
+        Scripted(answer),
+        [record],
+        subagents=[],
+        policy=AsksAlways(),
+        approve=approve,
+        observers=[observer],
+    )
+
+    async def run_with_a_limit() -> None:
+        async with asyncio.timeout(None) as limit:
+            run = asyncio.create_task(agent.run("go"))
+            await asked.wait()
+            limit.reschedule(0)
+            await run
+
+    with pytest.raises(TimeoutError):
+        await run_with_a_limit()
+    ends = [event for event in observer.events if isinstance(event, (TurnFinished, ChildEvent))]
+    childs = [event.child for event in ends if isinstance(event, ChildEvent)]
+    assert isinstance(childs[-1], TurnFinished)
+    assert isinstance(observer.events[-1], TurnFinished)
+    assert record.calls == []
 
 
 async def test_a_call_that_an_earlier_process_may_have_run_is_not_said_to_be_cancelled_before():

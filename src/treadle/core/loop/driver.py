@@ -21,7 +21,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
-from treadle.core.loop.background import BackgroundTasks, TaskReports, cancel_all
+from treadle.core.loop.background import BackgroundTasks, TaskReports
 from treadle.core.loop.child_approvals import OpenRound
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.gates import GateRunner
@@ -68,7 +68,6 @@ class Driver(HostControls):
         self._task_reports = reports = TaskReports(emitter, inbox.put)
         make_tasks = config.task_manager or BackgroundTasks
         self.tasks: TaskManager = make_tasks(reports.report_end)
-        self._open_round: OpenRound | None = None
         self._tool_round = ToolRound(
             config,
             emitter,
@@ -115,10 +114,7 @@ class Driver(HostControls):
                 step = Finished(await self._close_interrupted_turn())
             return step
         except asyncio.CancelledError:
-            try:
-                result = await self._close_interrupted_turn()
-            except asyncio.CancelledError:
-                result = await self._close_interrupted_turn()  # cancelled again: report the end
+            result = await self._close_cancelled_turn()
             if self._interruption.is_only_interruption:
                 return Finished(result)
             raise
@@ -244,9 +240,7 @@ class Driver(HostControls):
         """Stop a round that is open between two steps, or that the step was waiting for."""
         opened, self._open_round = self._open_round, None
         if opened is not None:
-            await cancel_all([opened.work])
-            if opened.work.done() and not opened.work.cancelled():
-                opened.work.exception()  # retrieved, or asyncio would log it
+            await opened.stop()
 
     async def _finish_turn(self, end: TurnEnd) -> TurnResult:
         """Close the turn; the terminal event is the last one of it."""
@@ -313,8 +307,9 @@ class Driver(HostControls):
         self._next_cache = cache  # for the next model call only
 
     def use_model(self, model: Model) -> None:
-        """Use another model from the next request on, also in the middle of a turn. The reply that
-        is being streamed is finished by its own model. The caller closes both."""
+        """Use another model from the next request on, also in the middle of a turn; a retry is a
+        request. The reply that is being streamed is finished by its own model. Child agents use
+        the agent's model. The caller closes both."""
         self._model_caller.choose_model(model)
 
     async def compact(self, focus: str = "") -> bool:

@@ -59,7 +59,7 @@ class ToolRound:
         tasks: TaskManager,
         session: SessionState,
         on_notice: Callable[[NoticeItem], object],
-        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
+        ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._config = config
         self._emitter = emitter
