@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY, UNLISTED, PINNED = (
-    "hidden", "read-only", "socket", "git", "protected", "memory", "unlisted", "pinned"
+HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY, UNLISTED, PINNED, GENERATED = (
+    "hidden", "read-only", "socket", "git", "protected", "memory", "unlisted", "pinned", "generated"
 )  # fmt: skip
 """UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
-that may not be renamed, because another entry is protected by its path."""
+that may not be renamed, because another entry is protected by its path. GENERATED is a folder that
+tools fill; it is no entry itself."""
 
 
 class FoundEntry(NamedTuple):

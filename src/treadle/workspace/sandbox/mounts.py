@@ -67,7 +67,9 @@ def make_mount_options(
         if copies is None or entry.kind not in (GIT, PROTECTED) or _is_pinned(entry, writable):
             options += _make_mount(entry, writable, stand_ins)
         else:
-            options += _make_copy_mount(entry, writable, copies)
+            options += (made := _make_copy_mount(entry, writable, copies))
+            if "--tmpfs" in made:
+                hidden.add(entry.path)
     return options
 
 

@@ -33,6 +33,7 @@ from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.file_denials import FileDenials, HardLinkScanner, NameFilter
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.found_entry import (
+    GENERATED,
     GIT,
     HIDDEN,
     MEMORY,
@@ -47,11 +48,11 @@ from treadle.workspace.sandbox.git_folders import find_hook_folders
 from treadle.workspace.sandbox.mounts import MOUNT_ORDER
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
-    GENERATED_FOLDERS,
     MAX_FOLDERS,
     MakeListable,
     TreeScanner,
     find_entry,
+    list_upwards,
     may_be_entered,
 )
 from treadle.workspace.supervisor.set_aside import open_folder, set_aside
@@ -64,6 +65,9 @@ _NAMES = frozenset(
     )
 )
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
+_UNCHANGEABLE = frozenset({READ_ONLY, PROTECTED})
+_SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
+"""Kinds of folders in which there may be what a deny rule hides."""
 
 _OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
 
@@ -92,8 +96,10 @@ class ProtectedPaths:
         self._name_filter = NameFilter(self._denials, self.root)
         self._hard_links = HardLinkScanner(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
+        has_denials = self._denials != FileDenials()
+        searched = _SEARCHED if has_denials else {MEMORY}
         self._scanner = TreeScanner(
-            self.root, self._classify, with_generated=self._denials != FileDenials()
+            self.root, self._classify, searched=searched, with_generated=has_denials
         )
         extra = dict.fromkeys((*names, *find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
@@ -223,12 +229,14 @@ class ProtectedPaths:
 
     # Details
 
-    def _classify(self, folder: str, entry: os.DirEntry[str]) -> str:
+    def _classify(self, folder: str, entry: os.DirEntry[str], around: str) -> str:
         name, kind = fold_case(entry.name), ""
         if self._name_filter.may_match(name):
             kind = self._denials.classify(f"{folder}/{entry.name}")
+        if kind == READ_ONLY and around in _UNCHANGEABLE:
+            return ""  # the folder around it is read-only
         if not kind and (name in _NAMES or name.endswith(PROTECTED_SUFFIXES)):
-            kind = self._classify_name(folder, name)
+            kind = self._classify_name(folder, name, around)
         if kind:
             return kind
         if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
@@ -240,12 +248,13 @@ class ProtectedPaths:
         except OSError:
             return ""
 
-    def _classify_name(self, folder: str, name: str) -> str:
+    def _classify_name(self, folder: str, name: str, around: str) -> str:
+        if around in _WATCHED:
+            return ""  # it is protected with the folder around it
         if name == GIT_FOLDER:
             return GIT
         if is_read_only_name(folder.rpartition("/")[2], name):
-            below = folder[len(self.root) :].split("/")
-            return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
+            return "" if around == GENERATED else PROTECTED
         return MEMORY if name in MEMORY_FILES else ""
 
     def _find_denied_behind_symlinks(self) -> list[FoundEntry]:
@@ -259,15 +268,17 @@ class ProtectedPaths:
                         self._targets[target] = kind
         return [entry for path, kind in self._targets.items() for entry in find_entry(path, kind)]
 
-    def _list_pins(self, found: Iterable[FoundEntry]) -> list[str]:
+    def _list_pins(self, found: Sequence[FoundEntry]) -> list[str]:
         """The folders that may not be renamed: a protected path is not known under another."""
+        unchangeable = {entry.path for entry in found if entry.kind in _UNCHANGEABLE}
         pins: dict[str, None] = {}
         for entry in found:
             folder = entry.path.rpartition("/")[0]
             if folder.startswith(f"{self.root}/") and self._is_known_by_folder(folder, entry):
-                while folder != self.root:
-                    pins[folder] = None
-                    folder = folder.rpartition("/")[0]
+                above = list(list_upwards(folder, self.root))
+                held = [at for at, path in enumerate(above) if path in unchangeable]
+                # A pin is writable, so there is none in a folder that is read-only.
+                pins |= dict.fromkeys(above[held[-1] + 1 :] if held else above)
         return list(pins)
 
     def _is_known_by_folder(self, folder: str, entry: FoundEntry) -> bool:
