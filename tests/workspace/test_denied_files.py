@@ -316,8 +316,8 @@ async def test_with_more_files_than_can_be_hidden_there_is_no_sandbox_and_a_reas
 async def test_rules_hold_in_folders_that_are_protected_themselves(
     folder: Path, with_background: bool
 ) -> None:
-    subprocess.run(["git", "init", "-q", "sub/r"], cwd=folder, check=True)
-    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+    for place in (".", "sub/r"):
+        subprocess.run(["git", "init", "-q", place], cwd=folder, check=True)  # noqa: ASYNC221
     names = (
         ".devcontainer/.env", ".docker/dev/.env", ".vscode/.env", "web/.claude/.env", ".git/my.key",
         "sub/r/.git/x.key", ".kube/prod/a.key", ".vscode/in/secrets.json", "infra/.env",

@@ -68,7 +68,7 @@ class TreeScanner:
         self._folders: dict[str, _Folder] = {}
         self._racy: set[str] = set()
         self._unvisited: list[str] = []
-        self._blocked: list[FoundEntry] = []
+        self._blocked: dict[str, FoundEntry] = {}
 
     @property
     def is_cut(self) -> bool:
@@ -76,8 +76,8 @@ class TreeScanner:
 
     def scan(self, make_listable: MakeListable | None = None) -> list[FoundEntry]:
         """The entries of interest that exist now."""
-        self._blocked = []
-        waiting, self._unvisited = self._unvisited, []
+        waiting, self._unvisited = [*self._unvisited, *self._blocked], []
+        self._blocked = {}
         for path in self._find_changed():
             if path in self._folders:  # or a folder above it is gone
                 waiting += self._visit(path, make_listable)
@@ -90,7 +90,8 @@ class TreeScanner:
                 self._unvisited.append(path)
         found = [entry for folder in self._folders.values() for entry in folder.found]
         known = {entry.path for entry in found if entry.kind == UNLISTED}
-        return found + [entry for entry in self._blocked if entry.path not in known]
+        blocked = {entry.path: entry for entry in self._blocked.values()}
+        return found + [entry for path, entry in blocked.items() if path not in known]
 
     def _find_changed(self) -> list[str]:
         """The folders to list again. With 50,000 folders this loop is what a scan costs."""
@@ -144,7 +145,7 @@ class TreeScanner:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self._blocked.append(make_unlisted(path, too_long=error.errno == errno.ENAMETOOLONG))
+            self._blocked[path] = make_unlisted(path, too_long=error.errno == errno.ENAMETOOLONG)
             return None
 
     def _list(self, path: str, state: tuple[int, int, int]) -> _Folder:
