@@ -16,9 +16,16 @@ tools fill; it is no entry itself."""
 
 
 class FoundEntry(NamedTuple):
-    """An entry of a scanned folder. `parent` and `inode` tell whether it is still the same one."""
+    """An entry of a scanned folder. `parent` and `inode` tell whether it is still the same one.
+    `is_made`: it appeared since the session began."""
 
     path: str
     kind: str
     inode: int
     parent: tuple[int, int]
+    is_made: bool = False
+
+    @property
+    def identity(self) -> tuple[int, int, str, str]:
+        """What stays the same if a folder above is renamed, and not if the entry is."""
+        return self.parent[0], self.inode, self.kind, self.path.rpartition("/")[2]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from treadle.core.word_set import word_set
+from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.found_entry import GENERATED, UNLISTED, FoundEntry
 
 MAX_FOLDERS = 200_000
@@ -65,6 +66,7 @@ class TreeScanner:
         self._root, self._classify = root, classify
         self._searched, self._around = frozenset(searched), dict[str, str]()
         self._with_generated, self._max_folders = with_generated, max_folders
+        self._opened_ns, self._inodes = time.time_ns(), set[int]()
         self._folders: dict[str, _Folder] = {}
         self._racy: set[str] = set()
         self._unvisited: list[str] = []
@@ -152,6 +154,8 @@ class TreeScanner:
         below: list[str] = []
         found: list[FoundEntry] = []
         around = self._around.get(path, "")
+        if around != GENERATED:
+            self._inodes.add(state[1])
         with os.scandir(path or "/") as entries:
             for entry in entries:
                 if kind := self._classify(path, entry, around):
@@ -160,12 +164,26 @@ class TreeScanner:
                 if kind and kind not in self._searched:
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    kind = kind or (GENERATED if entry.name in GENERATED_FOLDERS else around)
+                    kind = kind or (GENERATED if self._is_generated(path, entry) else around)
                     if kind != GENERATED or self._with_generated:
                         below.append(f"{path}/{entry.name}")
-                        if kind:
-                            self._around[below[-1]] = kind
+                        self._set_around(below[-1], kind)
         return _Folder(state, tuple(below), tuple(found))
+
+    def _set_around(self, path: str, kind: str) -> None:
+        if kind:
+            self._around[path] = kind
+        else:
+            self._around.pop(path, None)
+
+    def _is_generated(self, path: str, entry: os.DirEntry[str]) -> bool:
+        """Whether tools fill it. A folder of the user that a command has renamed stays what it
+        was; a new one may have the inode of one that is gone."""
+        if entry.name not in GENERATED_FOLDERS:
+            return False
+        return entry.inode() not in self._inodes or not is_born_before(
+            f"{path}/{entry.name}", self._opened_ns
+        )
 
 
 def _is_open_to_us(status: os.stat_result) -> bool:
