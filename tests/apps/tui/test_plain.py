@@ -327,3 +327,33 @@ async def test_a_changed_limit_prints_the_conversation_only_once():
         _, out = await run_lines(server, "1", "hi", "/budget 3")
     assert "max_cost: " in out
     assert out.count("Hello.") == 1
+
+
+async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
+    on = PlainTerminal()
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if len(server.requests) > 1:
+            return FakeReply("Made.")
+        on.type("msg A")
+        on.type("/queue")
+        while "Queued messages, 1 to 1: " not in on.shown:
+            on.read()
+        return MAKE
+
+    async with ProviderServer(reply, strict=False) as server:
+        await on.start(server)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("[ask] > ")
+        on.type("make it")
+        await on.sees("I make it.")
+        on.type("1")
+        await on.sees("What to do with this message? 1 to 2: ")
+        on.type("2")
+        await on.sees("Allow, 1 to 4: ")
+        assert not exists("made.txt")
+        on.type("y")
+        await on.sees("Made.")
+        assert b"msg A" not in server.requests[-1].body
+        await on.close()

@@ -19,6 +19,7 @@ from typing import TextIO
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
+from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.modes import describe_mode
@@ -53,7 +54,7 @@ class PlainFrontend(Frontend):
     hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})  # a line has no initial text
 
     def __init__(self, host: Host, options: TerminalOptions, out: TextIO | None = None) -> None:
-        super().__init__(host, options, question_view=self)
+        super().__init__(host, options, self, DialogLock())
         self._out = out or sys.stdout
         self._unread_lines: deque[str | None] = deque()  # None is the end of input
         self._line_future: asyncio.Future[str | None] | None = None
@@ -298,11 +299,13 @@ class PlainFrontend(Frontend):
     ) -> str | None:
         shown = approval.preview.text if approval.preview is not None else approval.call.raw
         parts = (title, escape_invisible(shown, keep="\n\t"), escape_invisible(approval.reason))
-        self._write("\n" + "".join(f"{part}\n" for part in parts if part))
-        return await self.choose("Allow", options, by_user=False)
+        async with self.dialog_lock.dialog():
+            self._write("\n" + "".join(f"{part}\n" for part in parts if part))
+            return await self._choose_line("Allow", options, False)
 
     async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
-        return await self._ask_line(f"{prompt}\n> ", by_user)
+        async with self.dialog_lock.dialog():
+            return await self._ask_line(f"{prompt}\n> ", by_user)
 
     async def _ask_line(
         self, prompt: str, by_user: bool, is_answer: Callable[[str], bool] = lambda line: False
@@ -364,8 +367,14 @@ class PlainFrontend(Frontend):
         current: str = "",
         by_user: bool = True,
     ) -> str | None:
-        if message:
-            self._write(replace_controls(f"{message}\n\n"))
+        async with self.dialog_lock.dialog():
+            if message:
+                self._write(replace_controls(f"{message}\n\n"))
+            return await self._choose_line(title, options, by_user)
+
+    async def _choose_line(
+        self, title: str, options: Sequence[ChoiceOption], by_user: bool
+    ) -> str | None:
         for number, option in enumerate(options, 1):
             description = f" ({option.description})" if option.description else ""
             key = f" [{option.key}]" if option.key else ""
