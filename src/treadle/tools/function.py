@@ -17,6 +17,7 @@ from typing import (
     Concatenate,
     Generic,
     ParamSpec,
+    Self,
     TypeVar,
     Unpack,
     cast,
@@ -40,11 +41,15 @@ from treadle.tools.function_thread import make_thread_context, run_in_thread
 from treadle.tools.tool_options import ToolOptions, check_name, check_options
 
 if TYPE_CHECKING:
-    from typing import Self
+    import typing_extensions
 
-P = ParamSpec("P")
+    # With defaults, so that `list[FunctionTool]` is a complete type.
+    P = typing_extensions.ParamSpec("P", default=...)
+    R = typing_extensions.TypeVar("R", default=Any)
+else:
+    P = ParamSpec("P")
+    R = TypeVar("R")
 Q = ParamSpec("Q")
-R = TypeVar("R")
 
 # What a one-line summary shows, in this order of preference.
 SUMMARY_KEYS = ("command", "path", "file_path", "pattern", "url", "query", "question")
