@@ -384,6 +384,29 @@ def test_a_collision_can_be_an_error_or_get_a_prefix():
     assert names == ["same", "two_same"]
 
 
+def test_two_tools_of_one_name_are_refused_unless_a_collision_policy_is_chosen():
+    first, second = RecordingTool("same"), RecordingTool("same")
+    with pytest.raises(ConfigError, match=r"two tools are named 'same'; rename one"):
+        Agent(Scripted([]), [first, second])
+    agent = Agent(Scripted([]), [first, second], collision="first_wins")
+    assert list(agent.config.source.tools()) == [first]
+    with pytest.raises(ConfigError, match="collision is 'last_wins'; expected first_wins, error"):
+        Agent(Scripted([]), [first], collision="last_wins")  # type: ignore[arg-type]  # the mistake
+
+
+async def test_a_server_that_brings_a_name_that_is_taken_does_not_end_the_session():
+    source = ChangingSource()
+
+    def grow(given):
+        source.set_tools([RecordingTool("one"), RecordingTool("two")])
+        return "grown"
+
+    model = calling(("one", {}))
+    result = await Agent(model, [RecordingTool("one", grow), source]).run("x")
+    assert result.reason == "end_turn"
+    assert [spec.name for spec in model.requests[1].tools] == ["one", "two"]
+
+
 def test_with_a_prefix_no_tool_is_dropped_however_many_have_the_name():
     tools = [RecordingTool("same") for _ in range(4)]
     sources = [StaticSource([tool, RecordingTool("two_same")], "two") for tool in tools]

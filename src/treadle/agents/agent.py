@@ -89,7 +89,7 @@ class Agent:
         workspace: Workspace | None = None,
         options: ModelOptions | None = None,
         cache: CacheRequest | None = None,
-        collision: CollisionPolicy = "first_wins",
+        collision: CollisionPolicy = "error",
         services: dict[str, Any] | None = None,
         max_result_chars: int = 100_000,
         max_parallel: int = 16,
