@@ -320,7 +320,7 @@ async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
 )
 async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinking(change, is_sure):
     Path("base").write_text("base\n")
-    replies = iter([bash("echo 1 > a"), *change, LAST])
+    replies: Iterator[FakeReply] = iter([bash("echo 1 > a"), *change, LAST])
 
     def reply(request: ReceivedRequest) -> FakeReply:
         if Path("a").exists() and Path("base").read_text() == "base\n":

@@ -342,6 +342,7 @@ async def build_agent(
             options=model_options,
             keep_output=make_output_saver(outputs_dir),
             structured_output=structured_output,
+            collision="first_wins",  # a file of the project must not prevent the start
             caller="terminal" if options.interactive else "headless",
             **({} if is_small else _make_subagent_options(folder, trusted, store, notes)),
         )

@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.hook import AddContext, Block, Change, Permit
-from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.policy import (
+    Allow,
+    Ask,
+    Deny,
+    PermissionRequest,
+    Policy,
+    Verdict,
+    require_approval,
+)
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import NO_ACCESS, Access, ForwardingTool, Tool, ToolSpec
 from treadle.core.errors import ConfigError, error_text
@@ -158,6 +166,11 @@ class CallPreparer:
         return self._check(call, tool, parsed)
 
     async def decide(self, prepared: PreparedCall) -> Verdict:
+        """The verdict on a call: of the policy, and of a tool that needs an approval."""
+        assert prepared.tool is not None, "only calls of known tools are decided"
+        return require_approval(await self._ask_policy(prepared), prepared.tool.spec)
+
+    async def _ask_policy(self, prepared: PreparedCall) -> Verdict:
         """The policy's verdict. A policy that fails denies."""
         if type(self._policy) is AllowAll:
             return Allow()  # without a task
