@@ -31,7 +31,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import ConfigError, LoopError
+from treadle.core.errors import ConfigError, InputBlocked, LoopError
 from treadle.core.events import Caller, TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
@@ -290,10 +290,12 @@ class Agent:
                     await driver.resolve(request, decide)
                 case Finished(result=result):
                     return result
-                case AwaitingInput():
+                case AwaitingInput(blocked=reason):
+                    if reason:
+                        raise InputBlocked(reason)
                     raise LoopError(
-                        "there is nothing to answer: the last turn is finished, or a hook blocked "
-                        "the input; give a prompt"
+                        "there is nothing to answer: the last turn is finished, or the prompt is "
+                        "empty; give a prompt"
                     )
                 case _:
                     pass
