@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def lazy_exports(
     package: str, modules: "Mapping[str, str]"
 ) -> "tuple[Callable[[str], object], Callable[[], list[str]]]":
-    """`__getattr__` and `__dir__` of a package: `modules` says which of its modules has a name."""
+    """`__getattr__` and `__dir__` of a package: `modules` says which of its modules has a name, or
+    which one elsewhere (`treadle.core.errors`)."""
 
     def get_attribute(name: str) -> object:
         module = modules.get(name)
@@ -23,7 +24,8 @@ def lazy_exports(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(f"{package}.{module}"), name)
+        path = module if module.startswith("treadle.") else f"{package}.{module}"
+        value = getattr(import_module(path), name)
         setattr(sys.modules[package], name, value)
         return value
 

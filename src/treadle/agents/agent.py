@@ -25,7 +25,7 @@ from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
-from treadle.core.contracts.policy import Policy
+from treadle.core.contracts.policy import DefaultPolicy, Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import MakeTaskManager
@@ -33,7 +33,7 @@ from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, InputBlocked, LoopError
 from treadle.core.events import Caller, TurnResult
-from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
+from treadle.core.loop.config import Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.session_state import check_one_writer
@@ -69,8 +69,9 @@ class Agent:
     """A model, tools and rules, ready to run.
 
     `approve` decides every call for which the policy returns Ask; without it such a call is denied
-    with a reason for the model. With `subagents`, a list of definitions that may be empty, the
-    model gets the `task` tool and can start children.
+    with a reason for the model. Without a `policy` your own tools run, and built-in tools that
+    change something need `approve` (`DefaultPolicy`). With `subagents`, a list of definitions that
+    may be empty, the model gets the `task` tool and can start children.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Agent:
             instructions=instructions,
             options=options,
             cache=cache or CacheRequest(),
-            policy=policy or AllowAll(),
+            policy=policy or DefaultPolicy(can_ask=approve is not None),
             hooks=tuple(hooks),
             mutators=tuple(mutators),
             gates=(RoundLimit(max_turns), *gates),

@@ -18,7 +18,7 @@ from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
-from treadle.core.contracts.policy import Allow, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.policy import AllowAll, Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
@@ -44,16 +44,6 @@ class RealClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-
-class AllowAll:
-    """Allows every call: the default for a program that brings its own tools."""
-
-    async def decide(self, request: PermissionRequest) -> Verdict:
-        return Allow()
-
-    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
-        return None
 
 
 class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
