@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from treadle.agents.stream import Stream
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
-    from treadle.core.errors import ModelError, ToolError, TreadleError
+    from treadle.core.errors import InputBlocked, ModelError, ToolError, TreadleError
     from treadle.core.events import (
         ApprovalRequired,
         ChildEvent,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         TurnFinished,
     )
     from treadle.core.loop.driver import Driver
+    from treadle.core.loop.recovery import Retry
     from treadle.core.steps import (
         AfterToolResult,
         ApprovalRequest,
@@ -55,10 +56,12 @@ __all__ = [
     "DriverSnapshot",
     "Finished",
     "Image",
+    "InputBlocked",
     "ModelError",
     "ModelOptions",
     "Access",
     "Result",
+    "Retry",
     "RunFailed",
     "Stream",
     "Text",
@@ -94,10 +97,12 @@ __getattr__, __dir__ = lazy_exports(
         "DriverSnapshot": "core.steps",
         "Finished": "core.steps",
         "Image": "core.transcript.content",
+        "InputBlocked": "core.errors",
         "ModelError": "core.errors",
         "ModelOptions": "core.contracts.model",
         "Access": "core.contracts.tool",
         "Result": "agents.result",
+        "Retry": "core.loop.recovery",
         "RunFailed": "core.events",
         "Stream": "agents.stream",
         "Text": "core.transcript.content",

@@ -36,6 +36,7 @@ from treadle.core.events import Caller, TurnResult
 from treadle.core.loop.config import Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.interruption import await_contained
+from treadle.core.loop.recovery import DEFAULT_RETRY, Retry
 from treadle.core.loop.session_state import check_one_writer
 from treadle.core.steps import (
     ApprovalRequest,
@@ -79,6 +80,7 @@ class Agent:
         model: str | Model,
         tools: Sequence[ToolLike] = (),
         *,
+        name: str = "",
         instructions: str | Callable[[], str] = "",
         max_turns: int = 50,
         policy: Policy | None = None,
@@ -90,6 +92,7 @@ class Agent:
         workspace: Workspace | None = None,
         options: ModelOptions | None = None,
         cache: CacheRequest | None = None,
+        retry: Retry | None = None,
         collision: CollisionPolicy = "first_wins",
         services: dict[str, Any] | None = None,
         max_result_chars: int = 100_000,
@@ -106,6 +109,8 @@ class Agent:
         structured_output: StructuredOutput | None = None,
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
+        if not isinstance(name, str):
+            raise ConfigError(f"Agent(name={name!r}): it must be a text")
         if max_turns < 0:
             raise ConfigError(f"max_turns is {max_turns}; it must be 0 or more")
         self._approve = approve
@@ -122,11 +127,13 @@ class Agent:
                 sources.append(StaticSource([structured_output.final_answer], "structured_output"))
                 gates = [*gates, structured_output.final_answer]
         self.config = DriverConfig(
+            name=name,
             model=_resolve_model(model),
             source=Federation(sources, collision) if len(sources) > 1 else self._own_tools,
             instructions=instructions,
             options=options,
             cache=cache or CacheRequest(),
+            retry=_check_retry(retry),
             policy=policy or DefaultPolicy(can_ask=approve is not None),
             hooks=tuple(hooks),
             mutators=tuple(mutators),
@@ -366,6 +373,12 @@ def _make_result(driver: Driver, turn: TurnResult) -> Result:
         raise turn.error
     used = turn.total_usage
     return Result(turn.text, turn.reason, driver.transcript, used, turn, driver.session_id)
+
+
+def _check_retry(retry: Retry | None) -> Retry:
+    if retry is not None and not isinstance(retry, Retry):
+        raise ConfigError(f"Agent(retry={retry!r}): it must be a Retry, such as Retry(attempts=3)")
+    return retry or DEFAULT_RETRY
 
 
 def _resolve_model(model: str | Model) -> Model:

@@ -250,6 +250,7 @@ def make_child_settings(
         "max_turns": min(definition.max_turns, settings["max_turns"]),
         "policy": ReadOnlyPolicy(policy) if definition.mode == "plan" else policy,
         "observers": (),
+        "name": definition.name,
         "role": definition.name,
         "caller": "child",
         "structured_output": None,  # the child answers its parent in text

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access, ToolSpec
+from treadle.core.logger import logger
 from treadle.core.transcript.content import Arguments
 
 
@@ -101,6 +102,7 @@ class DefaultPolicy(BasePolicy):
 
     def __init__(self, *, can_ask: bool) -> None:
         self._can_ask = can_ask
+        self._reported: set[str] = set()  # tools
 
     async def decide(self, request: PermissionRequest) -> Verdict:
         return self.judge(request.tool)
@@ -110,4 +112,8 @@ class DefaultPolicy(BasePolicy):
             return Allow()
         if self._can_ask:
             return Ask("this agent has no policy, and the call may change something")
-        return Deny(NOT_ALLOWED.format(name=tool.name), "headless")
+        reason = NOT_ALLOWED.format(name=tool.name)
+        if tool.name not in self._reported:
+            self._reported.add(tool.name)
+            logger.warning("%s is denied: %s", tool.name, reason)
+        return Deny(reason, "headless")

@@ -23,6 +23,7 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
+from treadle.core.loop.recovery import DEFAULT_RETRY, Retry
 
 
 class Clock(Protocol):
@@ -47,6 +48,7 @@ class RealClock:
 
 
 class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""  # of the agent: in events, logs, telemetry and sessions
     model: Model
     source: ToolSource
     instructions: str | Callable[[], str] = ""
@@ -62,6 +64,7 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller = "library"
     task_manager: MakeTaskManager | None = None  # None: tasks run in this process
     clock: Clock = msgspec.field(default_factory=RealClock)
+    retry: Retry = DEFAULT_RETRY
     services: dict[str, Any] = {}
     save_output: Callable[[str, str], str] | None = None  # (call id, text) -> path
     max_result_chars: int = 100_000

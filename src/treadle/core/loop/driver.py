@@ -83,6 +83,7 @@ class Driver(HostControls):
             config.model,
             emitter,
             config.clock,
+            config.retry,
             is_taken_id=session.has_call_id,
             on_call=self._tool_round.eager.schedule,
             on_quarantine=session.quarantine_part,
@@ -289,7 +290,7 @@ class Driver(HostControls):
         if not self._has_started:
             await self._config.source.open()
             self._has_started = True
-            self._emitter.emit(RunStarted)
+            self._emitter.emit(RunStarted, self._config.name)
             if self._may_resume:
                 items = (*self._session.history, *self._inbox.queued)
                 self._task_reports.report_lost(self.tasks, items)

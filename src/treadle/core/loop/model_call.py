@@ -46,7 +46,7 @@ from treadle.core.events import (
 from treadle.core.loop.config import Clock, DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.recovery import Retry, UseFallback, choose_recovery
+from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import with_unique_ids
@@ -72,6 +72,7 @@ class ModelCaller:
         model: Model,
         emitter: Emitter,
         clock: Clock,
+        retry: Retry,
         *,
         is_taken_id: Callable[[str], bool],
         on_call: Callable[[ToolCall], None],
@@ -83,6 +84,7 @@ class ModelCaller:
         self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
         self._clock = clock
+        self._retry = retry
         self._is_taken_id = is_taken_id
         self._on_call = on_call
         self._on_quarantine = on_quarantine
@@ -150,10 +152,11 @@ class ModelCaller:
             self._failures,
             jitter=self._clock.random(),
             has_fallback=self.model.fallback is not None,
+            retry=self._retry,
         )
         self._failures[type(error)] += 1
         match answer:
-            case Retry(delay=delay):
+            case RetryAfter(delay=delay):
                 self._emitter.emit(RetryScheduled, self._attempts, delay, str(error))
                 await self._clock.sleep(delay)
                 return RetryWithBudget("retry")
