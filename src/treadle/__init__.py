@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from treadle.agents.agent import Agent
     from treadle.agents.result import Result
     from treadle.agents.stream import Stream
+    from treadle.apps.assembly.coding_agent import coding_agent
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
     from treadle.core.errors import InputBlocked, ModelError, ToolError, TreadleError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         AwaitingInput,
         DriverSnapshot,
         Finished,
+        PendingApproval,
     )
     from treadle.core.transcript.content import Document, Image, Text
     from treadle.core.transcript.items import AssistantItem, UserItem
@@ -60,6 +62,7 @@ __all__ = [
     "ModelError",
     "ModelOptions",
     "Access",
+    "PendingApproval",
     "Result",
     "Retry",
     "RunFailed",
@@ -78,6 +81,7 @@ __all__ = [
     "Usage",
     "UserItem",
     "__version__",
+    "coding_agent",
     "tool",
 ]
 
@@ -101,6 +105,7 @@ __getattr__, __dir__ = lazy_exports(
         "ModelError": "core.errors",
         "ModelOptions": "core.contracts.model",
         "Access": "core.contracts.tool",
+        "PendingApproval": "core.steps",
         "Result": "agents.result",
         "Retry": "core.loop.recovery",
         "RunFailed": "core.events",
@@ -119,6 +124,7 @@ __getattr__, __dir__ = lazy_exports(
         "Usage": "core.transcript.usage",
         "UserItem": "core.transcript.items",
         "__version__": "_version",
+        "coding_agent": "apps.assembly.coding_agent",
         "tool": "tools.function",
     },
 )

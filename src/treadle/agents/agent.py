@@ -107,6 +107,7 @@ class Agent:
         caller: Caller = "library",
         task_manager: MakeTaskManager | None = None,
         structured_output: StructuredOutput | None = None,
+        on_start: Callable[[Driver], None] | None = None,
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
         if not isinstance(name, str):
@@ -114,6 +115,7 @@ class Agent:
         if max_turns < 0:
             raise ConfigError(f"max_turns is {max_turns}; it must be 0 or more")
         self._approve = approve
+        self._on_start = on_start
         self._owns_model = isinstance(model, str)
         self._own_tools = Federation(_collect_sources(tools), collision)
         sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
@@ -187,6 +189,8 @@ class Agent:
         driver = Driver(self.config, session_id=session_id, view=view, store=store)
         if transcript is not None or snapshot is not None:
             driver.log_transcript()
+        if self._on_start is not None:
+            self._on_start(driver)
         if input is not None:
             driver.submit(input, metadata=metadata)
         return driver

@@ -254,5 +254,6 @@ def make_child_settings(
         "role": definition.name,
         "caller": "child",
         "structured_output": None,  # the child answers its parent in text
+        "on_start": None,
         **({"model": definition.model} if definition.model else {}),
     }
