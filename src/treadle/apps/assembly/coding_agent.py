@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -475,6 +474,8 @@ def _make_retry(settings: Settings) -> Retry | None:
 def _list_own_tools(tools: Sequence[ToolLike]) -> list[str]:
     """The names of the program's own tools, which are rules that allow them. A name of a built-in
     tool would be a rule for that tool."""
+    if not tools:
+        return []
     from treadle.tools.builtin import ALL_TOOLS
 
     names: list[str] = []
@@ -510,6 +511,8 @@ def _choose_model(settings: Settings) -> tuple[Model, str]:
     if settings.model:
         model = _create_model(settings.model, settings)
         return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: asyncio.run(choose_model(settings))).result()
 

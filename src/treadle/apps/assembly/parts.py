@@ -6,7 +6,6 @@ by coding_agent.py; the hosts use the parts through AgentSession (assemble.py).
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -85,7 +84,9 @@ class AgentParts(msgspec.Struct, frozen=True):
                 await self.small_model.aclose()
         finally:
             await self.workspace.release()
-            if self.is_temporary:
+            if self.is_temporary and self.outputs_dir.exists():
+                import shutil
+
                 shutil.rmtree(self.outputs_dir, ignore_errors=True)
             if self.telemetry is not None:
                 await self.telemetry.aclose()

@@ -6,7 +6,6 @@ Also where its long outputs and the sessions of its subagents are stored. Uses t
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -91,6 +90,8 @@ def get_outputs_dir(store: Store | None) -> Path:
     Without a session it is a temporary one, not made yet.
     """
     if store is None:
+        import tempfile
+
         return Path(tempfile.gettempdir()) / f"treadle-outputs-{os.urandom(8).hex()}"
     return get_session_dir(store) / "outputs"
 
