@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from treadle.agents.result import Result
     from treadle.agents.session import Session
     from treadle.agents.stream import Stream
+    from treadle.apps.assembly.coding_agent import coding_agent
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
     from treadle.core.errors import (
         ConfigError,
+        InputBlocked,
         LoopError,
         ModelError,
         OutputMismatch,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     )
     from treadle.core.loop.config import RunContext
     from treadle.core.loop.driver import Driver
+    from treadle.core.loop.recovery import Retry
     from treadle.core.steps import (
         AfterToolResult,
         Approval,
@@ -77,6 +80,7 @@ __all__ = [
     "DriverSnapshot",
     "Finished",
     "Image",
+    "InputBlocked",
     "LoopError",
     "ModelError",
     "ModelOptions",
@@ -84,6 +88,7 @@ __all__ = [
     "OutputMissing",
     "PendingApproval",
     "Result",
+    "Retry",
     "RunContext",
     "RunFailed",
     "Session",
@@ -104,6 +109,7 @@ __all__ = [
     "Usage",
     "UserItem",
     "__version__",
+    "coding_agent",
     "tool",
 ]
 
@@ -129,6 +135,7 @@ __getattr__, __dir__ = lazy_exports(
         "DriverSnapshot": "core.steps",
         "Finished": "core.steps",
         "Image": "core.transcript.content",
+        "InputBlocked": "core.errors",
         "LoopError": "core.errors",
         "ModelError": "core.errors",
         "ModelOptions": "core.contracts.model",
@@ -136,6 +143,7 @@ __getattr__, __dir__ = lazy_exports(
         "OutputMissing": "core.errors",
         "PendingApproval": "core.steps",
         "Result": "agents.result",
+        "Retry": "core.loop.recovery",
         "RunContext": "core.loop.config",
         "RunFailed": "core.events",
         "Session": "agents.session",
@@ -156,6 +164,7 @@ __getattr__, __dir__ = lazy_exports(
         "Usage": "core.transcript.usage",
         "UserItem": "core.transcript.items",
         "__version__": "_version",
+        "coding_agent": "apps.assembly.coding_agent",
         "tool": "tools.function",
     },
 )

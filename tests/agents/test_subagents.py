@@ -12,10 +12,9 @@ from treadle.agents.agent_files import AgentDefinition, read_agent_file, read_ag
 from treadle.agents.agent_settings import Approver
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
-from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
+from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.errors import AccessDenied, ApprovalPending, ConfigError
 from treadle.core.events import ApprovalRequired, ChildEvent, TextDelta, ToolDetached, TurnFinished
-from treadle.core.loop.config import AllowAll
 from treadle.core.steps import (
     AfterToolResult,
     ApprovalRequest,

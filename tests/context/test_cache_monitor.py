@@ -19,10 +19,9 @@ from treadle.context.cache_monitor import (
 )
 from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
-from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Verdict
+from treadle.core.contracts.policy import Allow, AllowAll, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.events import Notified
-from treadle.core.loop.config import AllowAll
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, to_user_item
 from treadle.core.transcript.entries import HeadRecorded, Intent, fold_entries

@@ -16,10 +16,9 @@ from treadle.context.token_estimator import TokenEstimator, count_chars
 from treadle.core.contracts.hook import Block, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
+from treadle.core.contracts.policy import Allow, AllowAll, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.errors import ContextTooLong, Overloaded
 from treadle.core.events import Notified
-from treadle.core.loop.config import AllowAll
 from treadle.core.steps import ApprovalRequest, Finished
 from treadle.core.transcript import (
     AssistantItem,

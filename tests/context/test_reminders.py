@@ -19,6 +19,7 @@ from treadle.context.reminders import (
     format_changed_files,
 )
 from treadle.core.contracts.model import ModelRequest
+from treadle.core.contracts.policy import AllowAll
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem
@@ -73,7 +74,9 @@ async def test_a_file_that_somebody_else_changed_is_named_once(own_place: Path):
         ]
     )
     reminders = Reminders(changed_files=ChangedFiles(seen))
-    driver = Agent(model, [tools], workspace=workspace, mutators=[reminders]).start()
+    driver = Agent(
+        model, [tools], workspace=workspace, policy=AllowAll(), mutators=[reminders]
+    ).start()
     try:
         await say(driver, "look and edit")
         assert notices(driver.transcript, "changed_files") == []  # its own edit is no news

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.trace import SpanContext, StatusCode
 
-from treadle import Agent, Usage
+from treadle import Agent, Usage, tool
 from treadle.core.errors import AccessDenied, ConfigError, Overloaded
 from treadle.core.transcript import UserItem
 from treadle.models import Pause, Say, Scripted
@@ -27,9 +27,11 @@ USED = Usage(10, 5, cache_read=80, cache_write=10, reasoning=2, requests=1, cost
 class Traced:
     """An agent with spans, and the spans that ended."""
 
-    def __init__(self, model: Any, *tools: Any, **settings: Any) -> None:
+    def __init__(
+        self, model: Any, *tools: Any, provider: TracerProvider | None = None, **settings: Any
+    ) -> None:
         self._kept = InMemorySpanExporter()
-        provider = TracerProvider()
+        provider = provider or TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self._kept))
         self.agent = Agent(
             model, tools, observers=[Telemetry(provider)], clock=ManualClock(), **settings
@@ -131,8 +133,8 @@ async def test_a_child_agents_turn_stands_below_the_call_that_started_it():
 
     traced = Traced(Scripted(answer), RecordingTool(), subagents=[])
     await traced.agent.run("parent")
-    [task], turns = traced.named("execute_tool task"), traced.named("invoke_agent treadle")
-    parent, child = turns
+    [task], [parent] = traced.named("execute_tool task"), traced.named("invoke_agent treadle")
+    [child] = traced.named("invoke_agent general")
     assert is_below(task, parent)
     assert is_below(child, task)
     [record] = traced.named("execute_tool record")
@@ -158,3 +160,62 @@ def test_without_opentelemetry_there_is_one_clear_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ConfigError, match="install opentelemetry-api"):
         Telemetry()
+
+
+# --- spans inside a tool -----------------------------------------------------------------
+
+
+async def test_spans_that_a_tool_opens_are_below_the_span_of_its_call():
+    provider = TracerProvider()
+    tracer = provider.get_tracer("shop")
+
+    @tool
+    async def book() -> str:
+        """Book."""
+        with tracer.start_as_current_span("query"):
+            await asyncio.sleep(0)
+        return "booked"
+
+    @tool
+    def pay() -> str:
+        """Pay, in a thread."""
+        with tracer.start_as_current_span("charge"):
+            return "paid"
+
+    calls: list[tuple[str, dict[str, Any]]] = [("book", {}), ("pay", {}), ("book", {})]
+    traced = Traced(
+        Scripted([Say(calls=calls), "done", "again"]), book, pay, provider=provider, max_parallel=3
+    )
+    with tracer.start_as_current_span("request"):
+        await traced.agent.run("go")
+        await traced.agent.run("go")
+    [request] = traced.named("request")
+    assert {span.name for span in traced.named("invoke_agent treadle")} != set()
+    assert all(is_below(span, request) for span in traced.named("invoke_agent treadle"))
+    books, [paid] = traced.named("execute_tool book"), traced.named("execute_tool pay")
+    [charge] = traced.named("charge")
+    assert is_below(charge, paid)
+    queries = traced.named("query")
+    assert len(queries) == 2
+    assert all(any(is_below(query, call) for call in books) for query in queries)
+    assert queries[0].parent != queries[1].parent
+
+
+async def test_a_span_of_a_tool_ends_with_it_and_the_next_turn_is_not_below_it():
+    traced = Traced(Scripted([Say(calls=[("record", {})]), "done", "more"]), RecordingTool())
+    driver = traced.agent.start(prompt="go")
+    await driver.next()
+    await driver.next()
+    driver.submit("go on")
+    await driver.next()
+    await driver.aclose()
+    first, second = traced.named("invoke_agent treadle")
+    assert first.parent is None
+    assert second.parent is None
+
+
+async def test_the_name_of_an_agent_is_in_its_spans():
+    traced = Traced(Scripted(["done"]), name="booking")
+    await traced.agent.run("go")
+    [turn] = traced.named("invoke_agent booking")
+    assert attributes(turn)["gen_ai.agent.name"] == "booking"

@@ -18,7 +18,7 @@ from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.hook import HookAnswer, HookInput
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
-from treadle.core.contracts.policy import PermissionRequest, Verdict
+from treadle.core.contracts.policy import AllowAll, DefaultPolicy, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import AccessDenied
 from treadle.core.events import (
@@ -29,7 +29,6 @@ from treadle.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from treadle.core.loop.config import AllowAll
 from treadle.core.loop.session_state import LoopState, SessionState
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import (
@@ -83,7 +82,7 @@ async def test_the_same_engine_works_with_any_provider():
 def test_the_defaults_of_an_agent():
     equipment = Agent(Scripted([])).config
     assert list(equipment.source.tools()) == []
-    assert isinstance(equipment.policy, AllowAll)
+    assert isinstance(equipment.policy, DefaultPolicy)
     assert (equipment.hooks, equipment.mutators, equipment.observers) == ((), (), ())
     assert (equipment.instructions, equipment.workspace) == ("", None)
 

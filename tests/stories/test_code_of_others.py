@@ -15,7 +15,7 @@ from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookP
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
+from treadle.core.contracts.policy import AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.events import (
     ApprovalRequired,
@@ -26,7 +26,6 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop import hooks as loop_hooks
-from treadle.core.loop.config import AllowAll
 from treadle.core.session_cache import SessionCache
 from treadle.core.steps import Denial, Finished, PendingApproval
 from treadle.core.transcript import Item, NoticeItem, ToolResultItem

@@ -12,7 +12,7 @@ from treadle import Agent, CacheRequest, Transcript, tool
 from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.policy import Ask
+from treadle.core.contracts.policy import AllowAll, Ask
 from treadle.core.errors import (
     AccessDenied,
     ContextTooLong,
@@ -35,7 +35,6 @@ from treadle.core.events import (
     UsageUpdated,
     WarningRaised,
 )
-from treadle.core.loop.config import AllowAll
 from treadle.core.steps import AfterToolResult, Finished
 from treadle.core.transcript import (
     AssistantItem,

@@ -13,7 +13,7 @@ from treadle.core.contracts.gate import Admit, BaseGate
 from treadle.core.contracts.hook import AddContext, Block, Change, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelEvent, ModelRequest, ModelUsageUpdated
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
+from treadle.core.contracts.policy import Allow, AllowAll, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ProbeResult, ToolContext
 from treadle.core.errors import (
     AccessDenied,
@@ -34,7 +34,6 @@ from treadle.core.events import (
     ToolStarted,
     WarningRaised,
 )
-from treadle.core.loop.config import AllowAll
 from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
 from treadle.core.transcript import (
     AssistantItem,

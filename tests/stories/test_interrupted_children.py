@@ -12,13 +12,13 @@ from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
 from treadle.core.events import ChildEvent, Event, TaskFinished, TurnFinished
-from treadle.core.loop.config import AllowAll
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, Finished
 from treadle.core.transcript import UserItem
 from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.models.scripted import ScriptElement
+from treadle.policy import AllowAll
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool
 

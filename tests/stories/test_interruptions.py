@@ -11,7 +11,7 @@ import pytest
 from treadle import Agent, Transcript, tool
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
+from treadle.core.contracts.policy import AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ProbeResult, ToolContext
 from treadle.core.errors import LawBroken, Overloaded
 from treadle.core.events import (
@@ -28,7 +28,6 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop import tool_runner
-from treadle.core.loop.config import AllowAll
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, PendingApproval
 from treadle.core.transcript import (

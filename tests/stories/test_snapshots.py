@@ -10,9 +10,8 @@ import pytest
 from treadle import Agent, DriverSnapshot, Image
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.model import PartQuarantined
-from treadle.core.contracts.policy import Ask
+from treadle.core.contracts.policy import AllowAll, Ask
 from treadle.core.errors import SessionTooNew, StoreError
-from treadle.core.loop.config import AllowAll
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import Text, ToolResultItem, Usage, UserItem
 from treadle.core.transcript.entries import View, fold_entries, list_entries

@@ -11,10 +11,9 @@ from treadle import Agent, Transcript
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
-from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
+from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.events import WarningRaised
 from treadle.core.loop import interruption
-from treadle.core.loop.config import AllowAll
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Finished, PendingApproval
 from treadle.core.transcript import ToolResultItem

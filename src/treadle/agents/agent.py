@@ -35,15 +35,16 @@ from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
-from treadle.core.contracts.policy import Policy
+from treadle.core.contracts.policy import DefaultPolicy, Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import LoopError
+from treadle.core.errors import InputBlocked, LoopError
 from treadle.core.events import Caller, TurnResult
-from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
+from treadle.core.loop.config import Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.interruption import await_contained
+from treadle.core.loop.recovery import DEFAULT_RETRY, Retry
 from treadle.core.steps import (
     Approval,
     ApprovalRequest,
@@ -77,9 +78,10 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
     `output_type` is what the agent answers with, a type or a JSON schema; `deps_type` is the type
     of what each run gives to the tools as `context.deps`. `approve` decides every call for which
-    the policy returns Ask; without it such a call is denied with a reason for the model. `store` is
-    where `session` keeps its sessions. With `subagents`, a list of definitions that may be empty,
-    the model gets the `task` tool and can start children.
+    the policy returns Ask; without it such a call is denied with a reason for the model. Without a
+    `policy` your own tools run, and built-in tools that change something need `approve`
+    (`DefaultPolicy`). `store` is where `session` keeps its sessions. With `subagents`, a list of
+    definitions that may be empty, the model gets the `task` tool and can start children.
     """
 
     if TYPE_CHECKING:
@@ -121,6 +123,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         *,
         deps_type: object = NoneType,
         output_type: object = str,
+        name: str = "",
         instructions: InstructionsLike = "",
         max_turns: int = 50,
         policy: Policy | None = None,
@@ -132,6 +135,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         workspace: Workspace | None = None,
         options: ModelOptions | None = None,
         cache: CacheRequest | None = None,
+        retry: Retry | None = None,
         collision: CollisionPolicy = "error",
         store: StoreLocation | None = None,
         services: dict[str, Any] | None = None,
@@ -147,10 +151,12 @@ class Agent(AgentRuns[DepsT, OutputT]):
         caller: Caller = "library",
         task_manager: MakeTaskManager | None = None,
         structured_output: StructuredOutput | None = None,
+        on_start: Callable[[Driver], None] | None = None,
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
         check_settings(self._settings)
         self._approve = approve
+        self._on_start = on_start
         self._owns_model = isinstance(model, str)
         self._is_closed = False
         self._deps_type = deps_type
@@ -171,12 +177,14 @@ class Agent(AgentRuns[DepsT, OutputT]):
                 sources.append(StaticSource([structured_output.final_answer], "structured_output"))
                 gates = [*gates, structured_output.final_answer]
         self.config = DriverConfig(
+            name=name,
             model=used_model,
             source=Federation(sources, collision) if len(sources) > 1 else self._own_tools,
             instructions=normalize_instructions(instructions),
             options=options,
             cache=cache or CacheRequest(),
-            policy=policy or AllowAll(),
+            retry=retry or DEFAULT_RETRY,
+            policy=policy or DefaultPolicy(can_ask=approve is not None),
             hooks=tuple(hooks),
             mutators=tuple(mutators),
             gates=(RoundLimit(max_turns), *gates),
@@ -242,10 +250,12 @@ class Agent(AgentRuns[DepsT, OutputT]):
                     await driver.resolve(request, decide)
                 case Finished(result=result):
                     return result
-                case AwaitingInput():
+                case AwaitingInput(blocked=reason):
+                    if reason:
+                        raise InputBlocked(reason)
                     raise LoopError(
-                        "there is nothing to answer: the last turn is finished, or a hook blocked "
-                        "the input; give a prompt"
+                        "there is nothing to answer: the last turn is finished, or the prompt is "
+                        "empty; give a prompt"
                     )
                 case _:
                     pass

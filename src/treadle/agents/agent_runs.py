@@ -57,6 +57,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
     _deps_type: object
     _structured_output: StructuredOutput | None
     _is_closed: bool
+    _on_start: Callable[[Driver], None] | None
 
     @overload
     async def run(
@@ -263,6 +264,8 @@ class AgentRuns(Generic[DepsT, OutputT]):
         driver = Driver(config, session_id=session_id, view=view, store=store)
         if history is not None or snapshot is not None:
             driver.log_transcript()
+        if self._on_start is not None:
+            self._on_start(driver)
         if prompt is not None:
             driver.submit(prompt, metadata=metadata)
         return driver

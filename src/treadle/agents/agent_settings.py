@@ -25,6 +25,8 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
 from treadle.core.loop.config import Clock, MakeInstructions, RunContext
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.recovery import Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.text import suggest
 from treadle.tools.federation import CollisionPolicy, StaticSource
@@ -46,6 +48,7 @@ OpenStore = Callable[[str, str], Awaitable[Store | None]]  # (parent session, ca
 class AgentSettings(TypedDict, total=False):
     """The settings of an agent that are given by name; docs/library.md describes each."""
 
+    name: str
     instructions: InstructionsLike
     max_turns: int
     policy: Policy | None
@@ -57,6 +60,7 @@ class AgentSettings(TypedDict, total=False):
     workspace: Workspace | None
     options: ModelOptions | None
     cache: CacheRequest | None
+    retry: Retry | None
     collision: CollisionPolicy
     store: StoreLocation | None
     services: dict[str, Any] | None
@@ -72,6 +76,7 @@ class AgentSettings(TypedDict, total=False):
     caller: Caller
     task_manager: MakeTaskManager | None
     structured_output: StructuredOutput | None
+    on_start: Callable[[Driver], None] | None
 
 
 class AgentChanges(AgentSettings, total=False):
@@ -103,10 +108,12 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         given = settings[name]
         if given is not None and (isinstance(given, type) or not hasattr(given, method)):
             raise _wrong(name, given, f"an object with the method {method}()")
-    for name, kind in (("options", ModelOptions), ("cache", CacheRequest)):
+    for name, kind in (("options", ModelOptions), ("cache", CacheRequest), ("retry", Retry)):
         if settings[name] is not None and not isinstance(settings[name], kind):
             raise _wrong(name, settings[name], f"a {kind.__name__}")
-    for name in ("approve", "keep_output", "open_store", "task_manager"):
+    if not isinstance(settings["name"], str):
+        raise _wrong("name", settings["name"], "a text")
+    for name in ("approve", "keep_output", "open_store", "task_manager", "on_start"):
         if settings[name] is not None and not callable(settings[name]):
             raise _wrong(name, settings[name], "a function")
     instructions = settings["instructions"]

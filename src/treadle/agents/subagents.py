@@ -252,9 +252,11 @@ def make_child_settings(
         "max_turns": min(definition.max_turns, settings["max_turns"]),
         "policy": ReadOnlyPolicy(policy) if definition.mode == "plan" else policy,
         "observers": (),
+        "name": definition.name,
         "role": definition.name,
         "caller": "child",
         "output_type": str,  # the child answers its parent in text
         "structured_output": None,
+        "on_start": None,
         **({"model": definition.model} if definition.model else {}),
     }

@@ -22,7 +22,7 @@ from treadle.core.text import suggest
 from treadle.core.untrusted_files import read_text
 
 SettingKind = Literal[
-    "text", "effort", "integer", "number", "seconds", "boolean", "choice", "list", "table"
+    "text", "effort", "integer", "count", "number", "seconds", "boolean", "choice", "list", "table"
 ]
 # How a project may change a value: to a smaller number, to an earlier choice, to `false`, or never.
 NarrowingRule = Literal["smaller", "earlier", "off", "never"]
@@ -84,6 +84,18 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_time", "seconds", "limit of the time of a turn (90, 5m, 2h)", (), "smaller"),
     Setting("max_tokens", "integer", "limit of the tokens of a session", (), "smaller"),
     Setting("goal_attempts", "integer", "how often the --until command may fail", (), "smaller"),
+    Setting("retry_attempts", "count", "attempts of one model call, the first included"),
+    Setting("retry_max_wait", "seconds", "longest wait between two attempts (default: 5m)"),
+    Setting("connect_timeout", "seconds", "wait for a connection to the model (default: 15)"),
+    Setting("first_byte_timeout", "seconds", "wait for the headers of a reply (default: 5m)"),
+    Setting(
+        "first_content_timeout",
+        "seconds",
+        "wait for the first content of a reply that sends only pings (default: 10m)",
+    ),
+    Setting("idle_timeout", "seconds", "longest silence inside a reply (default: 2m or 10m)"),
+    Setting("total_timeout", "seconds", "longest time of one reply (default: 1h)"),
+    Setting("telemetry", "boolean", "send spans to an OpenTelemetry collector", (), "off"),
     Setting("server_wait", "seconds", "how long -p waits for MCP servers to start"),
     Setting("append_system_prompt", "text", "text added to the system prompt"),
     Setting("add_dir", "list", "more folders the agent may work in"),
@@ -111,6 +123,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_time: float | None = None
     max_tokens: int | None = None
     goal_attempts: int = 10
+    retry_attempts: int | None = None
+    retry_max_wait: float | None = None
+    connect_timeout: float | None = None
+    first_byte_timeout: float | None = None
+    first_content_timeout: float | None = None
+    idle_timeout: float | None = None
+    total_timeout: float | None = None
+    telemetry: bool = False
     server_wait: float = 10.0
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
@@ -118,6 +138,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     aliases: dict[str, Any] = {}
     origins: dict[str, str] = {}
     notes: tuple[str, ...] = ()
+
+    @property
+    def model_timeouts(self) -> dict[str, float]:
+        """The timeouts of model calls that are set, by the names of `models.Timeouts`."""
+        names = ("connect", "first_byte", "first_content", "idle", "total")
+        values = {name: getattr(self, f"{name}_timeout") for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
     def origin(self, name: str) -> str:
         return self.origins.get(name, "default")
@@ -134,8 +161,10 @@ def load_settings(
     *,
     environ: Mapping[str, str] | None = None,
     is_trusted: Callable[[], bool] | None = None,
+    format_flag: Callable[[str], str] = lambda name: "--" + name.replace("_", "-"),
 ) -> Settings:
-    """Load the settings for a folder. `flags` maps names to values, which are checked as well."""
+    """Load the settings for a folder. `flags` maps names to values, which are checked as well;
+    `format_flag` is how such a name is written in messages."""
     env = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -148,7 +177,7 @@ def load_settings(
     override(_read_file(treadle_home() / "config.toml"))
     _apply_project_file(folder, values, origins, notes, is_trusted)
     override(_read_environment(env, notes))
-    override(_read_flags(flags or {}))
+    override(_read_flags(flags or {}, format_flag))
     return msgspec.convert({**values, "origins": origins, "notes": notes}, Settings, strict=False)
 
 
@@ -253,10 +282,12 @@ def _read_environment(env: Mapping[str, str], notes: list[str]) -> dict[str, tup
     return values
 
 
-def _read_flags(flags: Mapping[str, object]) -> dict[str, tuple[object, str]]:
+def _read_flags(
+    flags: Mapping[str, object], format_flag: Callable[[str], str]
+) -> dict[str, tuple[object, str]]:
     values: dict[str, tuple[object, str]] = {}
     for name, value in flags.items():
-        flag = "--" + name.replace("_", "-")
+        flag = format_flag(name)
         values[name] = (_validate(SETTINGS_BY_NAME[name], value, flag, by_flag=True), flag)
     return values
 
@@ -298,6 +329,7 @@ def _validate(setting: Setting, value: object, where: str, *, by_flag: bool) -> 
 _EXPECTED: Mapping[SettingKind, str] = {
     "effort": "one of {}, or a number of tokens",
     "integer": "a whole number, 0 or more",
+    "count": "a whole number, 1 or more",
     "number": "a number, 0 or more",
     "seconds": "a time above 0, such as 90, 5m or 2h",
     "boolean": "true or false",
@@ -321,6 +353,9 @@ def _convert(setting: Setting, value: object) -> object | None:
         case "integer":
             number = _parse_number(value)
             return int(number) if number is not None and number == int(number) else None
+        case "count":
+            number = _parse_number(value)
+            return int(number) if number and number == int(number) else None
         case "number":
             return _parse_number(value)
         case "seconds":

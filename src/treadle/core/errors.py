@@ -19,6 +19,7 @@
     │   ├── ApprovalPending        next() before every approval is resolved
     │   ├── DriverBusy             next() while another next() runs
     │   └── LawBroken              a mutator returned a transcript that breaks a law
+    ├── InputBlocked               a hook blocked the message; `reason` is the hook's
     ├── ToolError                  raised by a tool: becomes an error result
     │   └── AuthRequired           the server of the tool needs a login by the user
     ├── StoreError                 the session cannot be written or read
@@ -179,6 +180,14 @@ class LawBroken(LoopError):
         super().__init__(f"mutator {mutator} broke the law {law}: {problem}")
         self.mutator = mutator
         self.law = law
+
+
+class InputBlocked(TreadleError):
+    """A hook blocked the message, so there is nothing to answer. `reason` is the hook's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"a hook blocked the message: {reason}")
+        self.reason = reason
 
 
 class ToolError(TreadleError):

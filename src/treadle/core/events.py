@@ -109,13 +109,16 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class RunStarted(Event, frozen=True, tag="run_started"):
-    """A driver started, in a new or a resumed session."""
+    """A driver started, in a new or a resumed session. `agent` is the name of the agent."""
+
+    agent: str = ""
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
     """A turn started with a user message, or an unfinished turn was resumed."""
 
     caller: Caller = "library"
+    agent: str = ""  # its name
 
 
 class MessageQueued(Event, frozen=True, tag="message_queued"):

@@ -29,9 +29,13 @@ UserInput = str | UserItem | UserContent | Sequence[str | UserContent]
 
 
 class AwaitingInput(msgspec.Struct, frozen=True):
-    """There is no input. Calling next() again without input returns this again."""
+    """There is no input. Calling next() again without input returns this again.
+
+    `blocked` is the reason of the hook that blocked the input of this step; "" if none did.
+    """
 
     submit: Callable[[UserInput], str]
+    blocked: str = ""
 
 
 class PendingApproval(msgspec.Struct, frozen=True):

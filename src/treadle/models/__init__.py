@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from treadle.models.anthropic import Anthropic
     from treadle.models.embedded import Embedded
     from treadle.models.fallback import Fallback
+    from treadle.models.http.timeouts import Timeouts
     from treadle.models.openai_chat import OpenAIChat
     from treadle.models.openai_responses import OpenAIResponses
     from treadle.models.recorded import Recorded
@@ -35,6 +36,7 @@ __all__ = [
     "Recorded",
     "Say",
     "Scripted",
+    "Timeouts",
     "model",
 ]
 
@@ -50,6 +52,7 @@ __getattr__, __dir__ = lazy_exports(
         "Recorded": "recorded",
         "Say": "scripted",
         "Scripted": "scripted",
+        "Timeouts": "http.timeouts",
         "model": "registry",
     },
 )

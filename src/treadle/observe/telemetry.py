@@ -45,17 +45,18 @@ class _SessionSpans:
 
 
 class Telemetry(BaseObserver):
-    """The observer. `agent` is the agent's name; without `provider` the global one is used."""
+    """The observer. `agent` is the name of an agent that has none of its own (`Agent(name=...)`);
+    without `provider` the global one is used."""
 
     def __init__(self, provider: TracerProvider | None = None, *, agent: str = "treadle") -> None:
         try:
-            from opentelemetry import trace
+            from opentelemetry import context, trace
         except ImportError as error:
             raise ConfigError(
                 "telemetry needs OpenTelemetry: install opentelemetry-api, and an SDK with an "
                 "exporter to see the spans"
             ) from error
-        self._trace = trace
+        self._trace, self._context = trace, context
         self._tracer: Tracer = trace.get_tracer("treadle", tracer_provider=provider)
         self._agent = agent
         self._sessions: dict[str, _SessionSpans] = {}
@@ -84,7 +85,10 @@ class Telemetry(BaseObserver):
                 session.request.set_attributes(usage_attributes(last))
                 self._end_request(session)
             case events.ToolStarted(call_id=call_id, name=name):
-                self._begin_tool(session, call_id, name)
+                started = self._begin_tool(session, call_id, name)
+                # The context of this event is that of the tool, and of no one else (execute.py):
+                # spans that the tool opens are below this one, and nothing has to be detached.
+                self._context.attach(self._trace.set_span_in_context(started))
             case events.ToolFinished(call_id=call_id, name=name, is_error=failed, result=result):
                 if call_id not in session.tools:  # denied before it began
                     self._begin_tool(session, call_id, name)
@@ -109,14 +113,15 @@ class Telemetry(BaseObserver):
 
     # --- start of spans --------------------------------------------------------------------
 
-    def _begin_turn(self, session: _SessionSpans, event: Event) -> None:
+    def _begin_turn(self, session: _SessionSpans, event: events.TurnStarted) -> None:
+        agent = event.agent or self._agent
         attributes = {
             "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": self._agent,
+            "gen_ai.agent.name": agent,
             "gen_ai.conversation.id": event.session_id,
             "treadle.turn": event.turn_id,
         }
-        name, context = f"invoke_agent {self._agent}", self._child_context(session.parent)
+        name, context = f"invoke_agent {agent}", self._child_context(session.parent)
         session.turn = self._tracer.start_span(name, context, attributes=attributes)
 
     def _begin_request(self, session: _SessionSpans, model: str, attempt: int) -> None:
@@ -133,7 +138,7 @@ class Telemetry(BaseObserver):
             f"chat {name}", context, kind=kind, attributes=attributes
         )
 
-    def _begin_tool(self, session: _SessionSpans, call_id: str, name: str) -> None:
+    def _begin_tool(self, session: _SessionSpans, call_id: str, name: str) -> Span:
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
@@ -143,6 +148,7 @@ class Telemetry(BaseObserver):
         context = self._child_context(session.turn)
         span = self._tracer.start_span(f"execute_tool {name}", context, attributes=attributes)
         session.tools[call_id] = span
+        return span
 
     def _child_context(self, span: Span | None) -> Context | None:
         """The context of a span; without one, the program's current context."""

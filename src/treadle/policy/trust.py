@@ -101,6 +101,18 @@ class TrustStore:
         write_private_file(self.file, content + b"\n")
 
 
+class TemporaryTrust(TrustStore):
+    """Trust that is never saved: that of a program, for as long as it runs."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._data = _TrustFile()
+        if folder is not None:
+            self.trust(folder)
+
+    def _save(self) -> None:
+        return
+
+
 def hash_definition(definition: Mapping[str, Any]) -> str:
     """The hash of a definition, independent of the order of its keys."""
     return hashlib.sha256(msgspec.json.encode(definition, order="deterministic")).hexdigest()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from treadle.core.errors import (
     AccessDenied,
     BadRequest,
+    ConfigError,
     ContextTooLong,
     EmptyReply,
     ModelError,
@@ -18,7 +21,14 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
-from treadle.core.loop.recovery import RaiseError, Retry, UseFallback, choose_recovery, may_compact
+from treadle.core.loop.recovery import (
+    RaiseError,
+    Retry,
+    RetryAfter,
+    UseFallback,
+    choose_recovery,
+    may_compact,
+)
 
 RETRIED = [
     (RateLimited, 5),
@@ -37,7 +47,7 @@ def test_transient_errors_are_retried_so_often_and_no_more(kind: type[ModelError
         choose_recovery(error, {kind: before}, jitter=0.0, has_fallback=False)
         for before in range(times + 1)
     ]
-    assert all(isinstance(answer, Retry) for answer in answers[:times])
+    assert all(isinstance(answer, RetryAfter) for answer in answers[:times])
     assert answers[times] == RaiseError()
 
 
@@ -66,7 +76,7 @@ def test_backoff_doubles_with_jitter_up_to_a_limit():
         choose_recovery(RateLimited("x"), {RateLimited: n}, jitter=0.5, has_fallback=False)
         for n in range(5)
     ]
-    assert delays == [Retry(1.5), Retry(2.5), Retry(4.5), Retry(8.5), Retry(16.5)]
+    assert delays == [RetryAfter(seconds) for seconds in (1.5, 2.5, 4.5, 8.5, 16.5)]
 
 
 @pytest.mark.parametrize(
@@ -74,16 +84,60 @@ def test_backoff_doubles_with_jitter_up_to_a_limit():
 )
 def test_fault_30_the_providers_word_is_honoured_and_capped(said: float | None, waited: float):
     error = RateLimited("x", retry_after=said)
-    assert choose_recovery(error, {}, jitter=0.5, has_fallback=False) == Retry(waited)
+    assert choose_recovery(error, {}, jitter=0.5, has_fallback=False) == RetryAfter(waited)
 
 
 def test_each_class_has_a_budget_of_its_own():
     spent = {RateLimited: 5, Overloaded: 1}
     assert choose_recovery(RateLimited("x"), spent, jitter=0.0, has_fallback=False) == RaiseError()
-    assert choose_recovery(Overloaded("x"), spent, jitter=0.0, has_fallback=False) == Retry(2.0)
+    assert choose_recovery(Overloaded("x"), spent, jitter=0.0, has_fallback=False) == RetryAfter(
+        2.0
+    )
 
 
 def test_only_a_context_that_is_too_long_is_worth_compacting():
     assert may_compact(ContextTooLong("x"))
     assert not may_compact(BadRequest("x"))
     assert choose_recovery(ContextTooLong("x"), {}, jitter=0.0, has_fallback=True) == RaiseError()
+
+
+# --- settings of an agent ----------------------------------------------------------------
+
+
+def test_an_agent_may_set_how_many_attempts_one_call_has_whatever_fails():
+    twice = Retry(attempts=2)
+    for kind in (RateLimited, Overloaded):
+        first = choose_recovery(kind("x"), {}, jitter=0.0, has_fallback=False, retry=twice)
+        assert first == RetryAfter(1.0)
+        last = choose_recovery(
+            kind("x"), {Overloaded: 1}, jitter=0.0, has_fallback=False, retry=twice
+        )
+        assert last == RaiseError()
+
+
+def test_an_agent_may_set_the_longest_wait():
+    error = RateLimited("x", retry_after=120.0)
+    patient = choose_recovery(error, {}, jitter=0.0, has_fallback=False, retry=Retry(max_wait=600))
+    hasty = choose_recovery(error, {}, jitter=0.0, has_fallback=False, retry=Retry(max_wait=2))
+    assert (patient, hasty) == (RetryAfter(120.0), RetryAfter(2.0))
+
+
+def test_an_agent_may_do_without_its_fallback():
+    only = Retry(attempts=1, fallback=False)
+    error = Overloaded("x")
+    assert choose_recovery(error, {}, jitter=0.0, has_fallback=True, retry=only) == RaiseError()
+
+
+def test_what_can_never_succeed_is_not_repeated_with_any_setting():
+    many = Retry(attempts=99)
+    error = BadRequest("x")
+    assert choose_recovery(error, {}, jitter=0.0, has_fallback=True, retry=many) == RaiseError()
+
+
+@pytest.mark.parametrize(
+    "given", [{"attempts": 0}, {"attempts": 1.5}, {"attempts": True}, {"attempts": "3"},
+              {"max_wait": -1}, {"max_wait": "20"}, {"max_wait": float("nan")}, {"fallback": 1}],
+)  # fmt: skip
+def test_a_wrong_value_is_named(given: dict[str, Any]):
+    with pytest.raises(ConfigError, match=rf"Retry\({next(iter(given))}="):
+        Retry(**given)

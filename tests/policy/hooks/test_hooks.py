@@ -335,7 +335,10 @@ async def test_a_message_is_shown_and_a_halt_is_asked_for(own_place: Path):
     output = json.dumps({"continue": False, "stopReason": "enough", "systemMessage": "look"})
     command = HookConfig("PostToolUse", f"echo '{output}'")
     async with hooked(
-        own_place, command, notify=told_person.append, end_turn=halted.append
+        own_place,
+        command,
+        notify=told_person.append,
+        end_turn=lambda session, reason: halted.append(reason),
     ) as hooks:
         await Agent(calling(), [RecordingTool()], hooks=hooks).run("x")
     assert (told_person, halted) == (["look"], ["enough"])

@@ -11,6 +11,7 @@ import msgspec
 
 from tests.workspace.helpers import opened
 from treadle import Agent
+from treadle.core.contracts.policy import AllowAll
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.tools.builtin import STANDARD_TOOLS, BuiltinSource, builtin_tools
@@ -27,7 +28,7 @@ class Hands:
         self.workspace = workspace
         self.root = workspace.root
         self.tools = tools
-        self._agent = agent
+        self._agent = {"policy": AllowAll(), **agent}
 
     async def do(self, *rounds: Call | Sequence[Call]) -> list[ToolResultItem]:
         """Each round one call or several at once; the answers in the order of the calls."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle import Agent
+from treadle.core.contracts.policy import AllowAll
 from treadle.core.transcript.items import Item, ToolResultItem, to_user_item
 from treadle.models import Say, Scripted
 from treadle.tools.builtin import UserQuestion
@@ -77,7 +78,8 @@ async def test_earlier_history_is_found_by_words_and_by_id(folder: Path) -> None
             ]
         )
         messages: list[Item] = [*earlier]
-        messages = list((await Agent(model, [agent.tools]).run(history=messages)).transcript)
+        agent_of_test = Agent(model, [agent.tools], policy=AllowAll())
+        messages = list((await agent_of_test.run(history=messages)).transcript)
     items = [item for item in messages if isinstance(item, ToolResultItem)]
     _, port, zebra, whole, nothing, unknown, neither = items
     assert plain(port).startswith("[1 of ")

@@ -11,7 +11,7 @@ import pytest
 from tests.tools.builtin.helpers import failed, hands, plain
 from tests.workspace.helpers import BOTH, alive, gone, marker, seen
 from treadle import Agent
-from treadle.core.contracts.policy import Allow, PermissionRequest, Verdict
+from treadle.core.contracts.policy import Allow, AllowAll, PermissionRequest, Verdict
 from treadle.core.events import TaskFinished, ToolDetached, ToolProgress
 from treadle.core.loop import tool_runner
 from treadle.core.steps import AfterToolResult, Finished
@@ -209,6 +209,7 @@ async def test_a_background_command_is_a_task_that_can_be_read_and_ended(folder:
                 "done",
             ),
             [agent.tools],
+            policy=AllowAll(),
         ).start(prompt="go")
         outputs = agent.workspace.outputs_dir
         while not isinstance(step := await _next(driver, ready, outputs), Finished):
@@ -248,7 +249,9 @@ async def test_the_end_of_a_background_command_is_reported(folder: Path) -> None
             "waiting",
             "seen",
         ]
-        driver = Agent(Scripted(script), [agent.tools], observers=[witness]).start(prompt="go")
+        driver = Agent(
+            Scripted(script), [agent.tools], policy=AllowAll(), observers=[witness]
+        ).start(prompt="go")
         while not witness.events_of(TaskFinished):
             await driver.next()
             await asyncio.sleep(0.005)
@@ -269,6 +272,7 @@ async def test_fault_61_background_commands_end_with_the_session(
         driver = Agent(
             Scripted([Say(calls=[bash(daemon, run_in_background=True)]), [ready, "done"]]),
             [agent.tools],
+            policy=AllowAll(),
         ).start(prompt="go")
         while not isinstance(await _next(driver, ready, agent.workspace.outputs_dir), Finished):
             pass
@@ -402,9 +406,9 @@ async def test_an_interrupted_command_keeps_what_it_printed(
     async with hands(folder, sandbox=sandbox) as agent:
         call = bash(f"seq 3; echo last; exec sleep {mark}")
         witness = RecordingObserver()
-        driver = Agent(Scripted([Say(calls=[call])]), [agent.tools], observers=[witness]).start(
-            prompt="go"
-        )
+        driver = Agent(
+            Scripted([Say(calls=[call])]), [agent.tools], policy=AllowAll(), observers=[witness]
+        ).start(prompt="go")
         work = asyncio.ensure_future(driver.next())
         await seen(mark)
         while waits and not witness.events_of(ToolProgress):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle import Agent
+from treadle.core.contracts.policy import AllowAll
 from treadle.core.transcript.entries import Intent, fold_entries
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted
@@ -522,7 +523,7 @@ async def test_an_edit_in_doubt_is_concluded_from_its_evidence(
     workspace = await LocalWorkspace.open(folder)
     store = MemoryStore()
     try:
-        agent = Agent(Scripted(script), [builtin_tools(workspace)])
+        agent = Agent(Scripted(script), [builtin_tools(workspace)], policy=AllowAll())
         await agent.run("go", session=store)
         cut = next(
             n for n, e in enumerate(store.durable) if isinstance(e, Intent) and e.tool == "write"
@@ -530,7 +531,7 @@ async def test_an_edit_in_doubt_is_concluded_from_its_evidence(
         if not was_done:
             path.write_text(CODE)
         view = fold_entries(store.durable[: cut + 1])
-        again = Agent(Scripted(["done"]), [builtin_tools(workspace)])
+        again = Agent(Scripted(["done"]), [builtin_tools(workspace)], policy=AllowAll())
         driver = again.start(view=view, store=MemoryStore())
         result = await again._drive(driver, again._ask_approver)
         last = [item for item in driver.transcript if isinstance(item, ToolResultItem)][-1]

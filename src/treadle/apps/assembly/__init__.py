@@ -1,7 +1,10 @@
 """Builds an agent from settings and a folder. The only package that knows all parts.
 
-    assemble          `build_agent`: settings and options in, an AgentSession out
+    coding_agent      `coding_agent`: a folder and arguments in, an Agent out (start here)
+    assemble          `build_agent`: the same with a session on disk, for the hosts
 
+    parts        what the agent owns             host_session      what a host adds to it
+    telemetry    spans to a collector
     rules        permission rules and trust      extensions        hooks, MCP servers, skills
     servers      the MCP servers                 hook_environment  environment of user programs
     sessions     opens or resumes a session      limits            gates: tokens, time, cost
@@ -12,6 +15,7 @@
 Used by apps/services and by the hosts.
 """
 
-from treadle.apps.assembly.assemble import AgentSession, SessionOptions, build_agent
+from treadle.apps.assembly.assemble import AgentSession, build_agent
+from treadle.apps.assembly.host_session import SessionOptions
 
 __all__ = ["SessionOptions", "AgentSession", "build_agent"]

@@ -25,6 +25,7 @@ from treadle.core.untrusted_files import read_text
 if TYPE_CHECKING:
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.policy.hooks import HookConfig, UnapprovedExtension
+    from treadle.policy.trust import TrustStore
     from treadle.tools.skills import Skill
 
 # The files of a folder that are used once it is trusted.
@@ -67,7 +68,9 @@ def list_extension_files(folder: Path) -> list[str]:
     return [name for name in EXTENSION_FILES if (folder / name).exists()]
 
 
-def discover_extensions(folder: Path) -> Extensions:
+def discover_extensions(
+    folder: Path, open_store: Callable[[], TrustStore] = open_trust_store
+) -> Extensions:
     """The extensions of the user and of the folder, as they are now."""
     user_hooks = _read_hook_commands(folder, from_user=True)
     project_hooks = _read_hook_commands(folder, from_user=False)
@@ -81,17 +84,19 @@ def discover_extensions(folder: Path) -> Extensions:
         return Extensions(tuple(user_hooks), user_servers, notes=notes, user_servers=names)
     from treadle.policy.hooks import filter_approved_hooks, filter_approved_servers
 
-    trust = open_trust_store()
+    trust = open_store()
     hooks, new_hooks = filter_approved_hooks(trust, folder, project_hooks)
     approved, new_servers = filter_approved_servers(trust, folder, project_servers)
     servers = {**approved, **user_servers}  # the user's server wins over one of the same name
     return Extensions((*user_hooks, *hooks), servers, (*new_hooks, *new_servers), notes, names)
 
 
-def approve_extensions(folder: Path) -> list[str]:
+def approve_extensions(
+    folder: Path, open_store: Callable[[], TrustStore] = open_trust_store
+) -> list[str]:
     """Approve the hooks and servers of the folder as they are now; returns their names.
 
-    Only after the user has seen them.
+    Only after the user has seen them, or for a program that trusts the folder.
     """
     commands = _read_hook_commands(folder, from_user=False)
     servers = _read_servers(folder, from_user=False)
@@ -99,14 +104,16 @@ def approve_extensions(folder: Path) -> list[str]:
         return []
     from treadle.policy.hooks import approve_hooks, approve_server
 
-    trust = open_trust_store()
+    trust = open_store()
     approve_hooks(trust, folder, commands)
     for name, server in servers.items():
         approve_server(trust, folder, name, server)
     return [*(command.name for command in commands), *servers]
 
 
-def make_approval_check(folder: Path) -> Callable[[HookConfig], bool]:
+def make_approval_check(
+    folder: Path, open_store: Callable[[], TrustStore] = open_trust_store
+) -> Callable[[HookConfig], bool]:
     """A check before each run of a hook: a script that changed since its approval may not run."""
 
     def is_approved(command: HookConfig) -> bool:
@@ -114,24 +121,29 @@ def make_approval_check(folder: Path) -> Callable[[HookConfig], bool]:
             return True
         from treadle.policy.hooks import filter_approved_hooks
 
-        return bool(filter_approved_hooks(open_trust_store(), folder, [command])[0])
+        return bool(filter_approved_hooks(open_store(), folder, [command])[0])
 
     return is_approved
 
 
-def start_objections(folder: Path) -> Callable[[str, Mapping[str, Any], bool], str]:
+def start_objections(
+    folder: Path,
+    open_store: Callable[[], TrustStore] = open_trust_store,
+    given: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Callable[[str, Mapping[str, Any], bool], str]:
     """A check before each start of a server: why it may not start, or "".
 
-    Servers run outside the sandbox, so one that a command may have changed is not started.
+    Servers run outside the sandbox, so one that a command may have changed is not started. `given`
+    are servers of the program itself.
     """
-    user_servers = _read_servers(folder, from_user=True)
+    user_servers = {**_read_servers(folder, from_user=True), **(given or {})}
 
     def find_objection(name: str, definition: Mapping[str, Any], again: bool) -> str:
         if user_servers.get(name) == definition:
             return ""
         from treadle.policy.hooks import add_file_hashes, filter_approved_servers
 
-        if not filter_approved_servers(open_trust_store(), folder, {name: definition})[0]:
+        if not filter_approved_servers(open_store(), folder, {name: definition})[0]:
             return CHANGED_SINCE_APPROVAL
         return CHANGE_UNKNOWN if again and "unseen" in add_file_hashes(definition, folder) else ""
 
@@ -192,11 +204,12 @@ def make_hooks(
     workspace: LazyWorkspace,
     folder: Path,
     *,
-    transcript_path: Path,
+    transcript_path: str,
     mode: Callable[[], str],
     notify: Callable[[str], None] | None,
-    end_turn: Callable[[str], None],
+    end_turn: Callable[[str, str], None],
     sandboxed: bool | None,
+    open_store: Callable[[], TrustStore] = open_trust_store,
 ) -> list[Hook]:
     """The commands as hooks of an agent. `sandboxed` is for hooks of the user; hooks of the folder
     always run in the sandbox if there is one."""
@@ -212,11 +225,11 @@ def make_hooks(
         commands,
         workspace.execute,
         folder,
-        transcript_path=str(transcript_path),
+        transcript_path=transcript_path,
         get_mode=mode,
         notify=notify,
         end_turn=end_turn,
-        is_approved=make_approval_check(folder),
+        is_approved=make_approval_check(folder, open_store),
         get_extra_env=get_extra_env,
         sandboxed=sandboxed,
     )

@@ -140,13 +140,20 @@ class LazyWorkspace:
     execute = _forward(lambda local: local.execute, _if_sandboxed)
     spawn = _forward(lambda local: local.spawn)
 
+    async def release(self) -> None:
+        """Close the real workspace; the next use makes another one."""
+        task, self._preload_task = self._preload_task, None
+        local, self._local = self._local, Lazy(self._make_local)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        if local.is_made:
+            await local.get().aclose()
+
     async def aclose(self) -> None:
+        """Close it for good."""
         self._is_closed = True
-        if self._preload_task is not None:
-            self._preload_task.cancel()
-            await asyncio.wait({self._preload_task})
-        if self._local.is_made:
-            await self._local.get().aclose()
+        await self.release()
 
 
 def _consume_exception(task: asyncio.Task[LocalWorkspace]) -> None:

@@ -5,51 +5,48 @@ Limits in tokens and cost count what the session used before it was resumed. Use
 
 from __future__ import annotations
 
+from treadle.apps.assembly.host_session import HostSession
 from treadle.apps.assembly.sessions import load_earlier_usage
 from treadle.apps.settings import Settings
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model
-from treadle.core.contracts.store import Store
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.usage import Usage
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit, TokenBudget
 
 
 def make_gates(
     settings: Settings,
     model: Model,
-    store: Store,
-    view: View | None,
+    host: HostSession | None,
     notes: list[str],
-    *,
-    interactive: bool,
-    suspend: bool,
 ) -> tuple[list[Gate], SharedBudget | None]:
     """The gates, and the budget that subagents share if there is one."""
     limits: list[Gate] = []
-    earlier = load_earlier_usage(store, view)
+    earlier = load_earlier_usage(host.store, host.view) if host is not None else Usage()
     if settings.max_tokens is not None:
         tokens = TokenBudget(settings.max_tokens)
         tokens.add_earlier(earlier)
         limits.append(tokens)
     if settings.max_time is not None:
         limits.append(TimeLimit(settings.max_time))
-    cost = _make_cost_budget(settings, model, notes, interactive)
+    cost = _make_cost_budget(settings, model, notes, host)
     if cost is not None:
         cost.add_earlier(earlier, model.card)
         limits.append(cost)
-    if suspend:
+    if host is not None and host.options.suspend:
         from treadle.apps.assembly.suspend import SuspendOnBudget
 
-        limits = [SuspendOnBudget(limit, store.session_id) for limit in limits]
+        limits = [SuspendOnBudget(limit, host.store.session_id) for limit in limits]
     return [RepetitionGuard(), *limits], cost.budget if cost is not None else None
 
 
 def _make_cost_budget(
-    settings: Settings, model: Model, notes: list[str], interactive: bool
+    settings: Settings, model: Model, notes: list[str], host: HostSession | None
 ) -> CostBudget | None:
-    """The default limit does not apply to an interactive host, nor to a model without a price."""
+    """The default limit is for one run of `treadle -p`, with a model that has a price."""
     is_default = settings.origin("max_cost") == "default"
-    if settings.max_cost is None or (interactive and is_default):
+    is_one_run = host is not None and not host.options.interactive
+    if settings.max_cost is None or (is_default and not is_one_run):
         return None
     assumed_price = None
     if model.card.input_price is None or model.card.output_price is None:

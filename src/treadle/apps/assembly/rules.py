@@ -7,7 +7,7 @@ call. Used by assemble.py, extensions.py, services and the hosts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +41,28 @@ def is_trust_declined(folder: Path) -> bool:
     return trust_file().exists() and open_trust_store().is_declined(folder)
 
 
+class FolderTrust(NamedTuple):
+    """Whether a folder is trusted; `open_store` opens the store that says what is approved."""
+
+    is_trusted: bool
+    open_store: Callable[[], TrustStore]
+
+
+def choose_trust(folder: Path, trust: bool | None) -> FolderTrust:
+    """The trust of a folder: the user's decision, or, if `trust` is given, that of the program.
+
+    A program that trusts a folder accepts its allow rules; what it decides is not saved.
+    """
+    if trust is None:
+        return FolderTrust(is_trusted(folder), open_trust_store)
+    from treadle.policy.trust import TemporaryTrust
+
+    store = TemporaryTrust(folder if trust else None)
+    if trust:
+        store.accept_rules(folder, read_project_rules(folder))
+    return FolderTrust(trust, lambda: store)
+
+
 class RulesFile(NamedTuple):
     """A settings file that may hold rules; `scope` is its name for the user."""
 
@@ -59,14 +81,24 @@ def list_rules_files(folder: Path) -> list[RulesFile]:
 
 
 def load_rules(
-    folder: Path, allow: Sequence[str] = (), deny: Sequence[str] = ()
+    folder: Path,
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    *,
+    format_origin: Callable[[str], str] = "--{}".format,
+    open_store: Callable[[], TrustStore] = open_trust_store,
 ) -> tuple[Callable[[], RuleSet], list[str]]:
-    """A function that returns the rules, and notes on rules that are not in force."""
+    """A function that returns the rules, and notes on rules that are not in force.
+
+    `format_origin` names the flag or the argument that has a rule which is not in a file.
+    """
     files = [file for file in list_rules_files(folder) if file.path.exists()]
-    if not files and not allow and not deny:
+    if not files and not allow and not deny and not ask:
         return _make_empty_rules, []
-    rules, notes = _read_rules(folder, files)
-    rules = rules + _parse_flag_rules(folder, allow, deny)
+    rules, notes = _read_rules(folder, files, open_store)
+    given = {"allow": allow, "deny": deny, "ask": ask}
+    rules = rules + _parse_given_rules(folder, given, format_origin)
     return (lambda: rules), notes
 
 
@@ -76,14 +108,16 @@ def _make_empty_rules() -> RuleSet:
     return RuleSet()
 
 
-def _read_rules(folder: Path, files: Sequence[RulesFile]) -> tuple[RuleSet, list[str]]:
+def _read_rules(
+    folder: Path, files: Sequence[RulesFile], open_store: Callable[[], TrustStore]
+) -> tuple[RuleSet, list[str]]:
     from treadle.policy.trust import filter_project_rules
 
     notes = list[str]()
     user = _read_files(folder, [file for file in files if file.is_user])
     project = _read_files(folder, [file for file in files if not file.is_user])
     # The project's files are accepted together: there is one hash for all their allow rules.
-    accepted = open_trust_store().has_accepted_rules(folder, project)
+    accepted = open_store().has_accepted_rules(folder, project)
     if project.allow and not accepted:
         which = f"{plural(len(project.allow), 'allow rule')} of {folder / '.treadle'}"
         are = "is" if len(project.allow) == 1 else "are"
@@ -107,17 +141,20 @@ def _read_files(folder: Path, files: Sequence[RulesFile]) -> RuleSet:
     return rules
 
 
-def _parse_flag_rules(folder: Path, allow: Sequence[str], deny: Sequence[str]) -> RuleSet:
+def _parse_given_rules(
+    folder: Path, given: Mapping[str, Sequence[str]], format_origin: Callable[[str], str]
+) -> RuleSet:
     from treadle.policy.ruleset.rules import InvalidRule, RuleSet
     from treadle.policy.ruleset.rules_file import parse_rules
 
     rules = RuleSet()
     root, home = os.path.realpath(folder), str(Path.home())
-    for flag, texts in (("allow", allow), ("deny", deny)):
+    for name, texts in given.items():
+        scope = format_origin(name)
         try:
-            rules += parse_rules({flag: list(texts)}, root=root, home=home, scope=f"--{flag}")
+            rules += parse_rules({name: list(texts)}, root=root, home=home, scope=scope)
         except InvalidRule as error:
-            raise ConfigError(f"--{flag}: {error}") from error
+            raise ConfigError(f"{scope}: {error}") from error
     return rules
 
 
@@ -134,7 +171,9 @@ def make_file_denials(rules: RuleSet) -> FileDenials:
     )
 
 
-def make_rule_saver(folder: Path) -> Callable[[tuple[str, ...]], None]:
+def make_rule_saver(
+    folder: Path, open_store: Callable[[], TrustStore] = open_trust_store
+) -> Callable[[tuple[str, ...]], None]:
     """A function that saves "always allow" rules for this user in this project.
 
     Accepted project rules stay accepted; rules that were not accepted stay so.
@@ -143,7 +182,7 @@ def make_rule_saver(folder: Path) -> Callable[[tuple[str, ...]], None]:
     def save(rules: tuple[str, ...]) -> None:
         from treadle.policy.ruleset.rules_file import save_rules
 
-        trust = open_trust_store()
+        trust = open_store()
         accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
         file = folder / ".treadle" / "settings.local.json"
         root, home = os.path.realpath(folder), str(Path.home())

@@ -85,6 +85,7 @@ def make_servers(
     startup_wait: float,
     notes: list[str],
     notify: Notify | None,
+    objection: Callable[[str, Mapping[str, Any], bool], str] | None = None,
 ) -> McpServers:
     """The servers as a source; an invalid definition is noted and skipped.
 
@@ -92,7 +93,7 @@ def make_servers(
     the names from the user's own settings; `trusted` is about the folder.
     """
     problems, root = ServerProblems(notify), workspace.root
-    objection = start_objections(root)
+    objection = objection or start_objections(root)
     servers: list[McpServer] = []
     owners: dict[str, str] = {}  # the servers by the name that their tools have
     # The user's own first: a server of the folder must not take the place of one of them.

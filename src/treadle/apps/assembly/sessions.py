@@ -52,9 +52,9 @@ def open_session(
     return resumed.journal, resumed.view, resumed.warnings
 
 
-def load_earlier_usage(store: Store, view: View | None) -> Usage:
+def load_earlier_usage(store: Store | None, view: View | None) -> Usage:
     """What a resumed session and its subagents used before; a fork starts at zero."""
-    if view is None:
+    if view is None or store is None:
         return Usage()
     from treadle.sessions.children import ChildSessions
     from treadle.sessions.index import summarize_session
@@ -84,8 +84,15 @@ def _count_idle_seconds(store: Store) -> float:
     return time.time() - max([file.stat().st_mtime for file in files], default=0.0)
 
 
-def get_outputs_dir(store: Store) -> Path:
-    """The folder for the full text of truncated outputs, which the model can read."""
+def get_outputs_dir(store: Store | None) -> Path:
+    """The folder for the full text of truncated outputs, which the model can read.
+
+    Without a session it is a temporary one, not made yet.
+    """
+    if store is None:
+        import tempfile
+
+        return Path(tempfile.gettempdir()) / f"treadle-outputs-{os.urandom(8).hex()}"
     return get_session_dir(store) / "outputs"
 
 

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access, ToolSpec
+from treadle.core.logger import logger
 from treadle.core.transcript.content import Arguments
 
 
@@ -83,3 +84,43 @@ class BasePolicy:
 
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         return None
+
+
+class AllowAll(BasePolicy):
+    """Allows every call."""
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Allow()
+
+
+NOT_ALLOWED = (
+    "this agent has no policy, and {name} changes files or runs commands. The program that made "
+    "the agent can allow it: Agent(policy=...) with rules or AllowAll(), Agent(approve=...) with a "
+    "function that decides, or treadle.coding_agent(folder, permission_mode=...)"
+)
+
+
+class DefaultPolicy(BasePolicy):
+    """The policy of an agent that was given none: the program's own tools run.
+
+    A tool that needs a policy (`ToolSpec.needs_policy`), as the built-in ones that change
+    something do, runs if the approver says so, and is denied without an approver.
+    """
+
+    def __init__(self, *, can_ask: bool) -> None:
+        self._can_ask = can_ask
+        self._reported: set[str] = set()  # tools
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return self.judge(request.tool)
+
+    def judge(self, tool: ToolSpec) -> Verdict:
+        if not tool.needs_policy:
+            return Allow()
+        if self._can_ask:
+            return Ask("this agent has no policy, and the call may change something")
+        reason = NOT_ALLOWED.format(name=tool.name)
+        if tool.name not in self._reported:
+            self._reported.add(tool.name)
+            logger.warning("%s is denied: %s", tool.name, reason)
+        return Deny(reason, "headless")

@@ -37,6 +37,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     eager       a pure call may start while the reply that contains it still streams
     asks_host   the call may need decisions of the host while it runs: `context.ask_host()`
     needs_approval  the user decides on every call, even if the policy allows it
+    needs_policy    an agent without a policy runs it only if its approver agrees
     """
 
     name: str
@@ -52,6 +53,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     eager: bool = True
     asks_host: bool = False
     needs_approval: bool = False
+    needs_policy: bool = False
 
 
 class FileAccess(msgspec.Struct, frozen=True):

@@ -18,11 +18,12 @@ from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
-from treadle.core.contracts.policy import Allow, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.policy import AllowAll, Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
+from treadle.core.loop.recovery import DEFAULT_RETRY, Retry
 from treadle.core.transcript.items import Metadata
 from treadle.core.type_variables import DepsT
 
@@ -60,17 +61,8 @@ class RealClock:
         await asyncio.sleep(seconds)
 
 
-class AllowAll:
-    """Allows every call: the default for a program that brings its own tools."""
-
-    async def decide(self, request: PermissionRequest) -> Verdict:
-        return Allow()
-
-    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
-        return None
-
-
 class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""  # of the agent: in events, logs, telemetry and sessions
     model: Model
     source: ToolSource
     instructions: str | MakeInstructions = ""
@@ -86,6 +78,7 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller = "library"
     task_manager: MakeTaskManager | None = None  # None: tasks run in this process
     clock: Clock = msgspec.field(default_factory=RealClock)
+    retry: Retry = DEFAULT_RETRY
     services: dict[str, Any] = {}
     save_output: Callable[[str, str], str] | None = None  # (call id, text) -> path
     max_result_chars: int = 100_000

@@ -43,6 +43,7 @@ from treadle.core.loop.tool_round import ToolRound
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, Step
 from treadle.core.transcript import AssistantItem, NoticeItem, ToolCall, ToolResultItem
 from treadle.core.transcript.entries import View
+from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
@@ -82,6 +83,7 @@ class Driver(HostControls):
             config.model,
             emitter,
             config.clock,
+            config.retry,
             is_taken_id=session.has_call_id,
             on_call=self._tool_round.eager.schedule,
             on_quarantine=session.quarantine_part,
@@ -137,8 +139,8 @@ class Driver(HostControls):
                 return request
             if self._open_round is not None:
                 return await self._continue_round(self._open_round)
-            if self._session.state.turn is None and not await self._begin_turn():
-                return AwaitingInput(self.submit)
+            if self._session.state.turn is None and (idle := await self._begin_turn()) is not None:
+                return idle
             match pending(self._session.state.transcript):
                 case RunTools(calls=calls):
                     return await self._run_tools(calls)
@@ -149,26 +151,27 @@ class Driver(HostControls):
             if end is not None:
                 return Finished(await self._finish_turn(end))
 
-    async def _begin_turn(self) -> bool:
+    async def _begin_turn(self) -> AwaitingInput | None:
         """A turn begins with a message, or with what an earlier process left unfinished."""
         move = pending(self._session.state.transcript)
         is_unfinished = isinstance(move, (AskModel, RunTools)) and self._may_resume
         if not is_unfinished and not self._inbox.has_message:
-            return False
+            return AwaitingInput(self.submit)
         self._may_resume = False
         self._session.begin_turn()
         if isinstance(move, RunTools):
-            return True  # messages wait until the calls are answered
-        await self._input_acceptor.accept_queued()
+            return None  # messages wait until the calls are answered
+        refusal = await self._input_acceptor.accept_queued()
         if isinstance(pending(self._session.state.transcript), AskModel):
-            return True
-        await self._finish_turn(TurnEnd("aborted", metadata={"blocked": True}))  # by a hook
-        return False
+            return None
+        blocked: Metadata = {"blocked": True, "detail": refusal}  # by a hook
+        await self._finish_turn(TurnEnd("aborted", metadata=blocked))
+        return AwaitingInput(self.submit, refusal)
 
     async def _call_model(self) -> TurnEnd | None:
         """One model call, at the only place where one is made."""
-        has_refused = await self._input_acceptor.accept_queued()
-        if has_refused and isinstance(pending(self._session.state.transcript), Rest):
+        refusal = await self._input_acceptor.accept_queued()
+        if refusal and isinstance(pending(self._session.state.transcript), Rest):
             return None  # there is no new message to answer
         try:
             self._model_caller.switch_to_chosen_model()
@@ -290,7 +293,7 @@ class Driver(HostControls):
         if not self._has_started:
             await self._config.source.open()
             self._has_started = True
-            self._emitter.emit(RunStarted)
+            self._emitter.emit(RunStarted, self._config.name)
             if self._may_resume:
                 items = (*self._session.history, *self._inbox.queued)
                 self._task_reports.report_lost(self.tasks, items)

@@ -12,14 +12,17 @@ from collections.abc import Callable, Sequence
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import error_message
 from treadle.core.events import Event, WarningRaised
+from treadle.core.logger import logger
+from treadle.core.loop.event_log import LOGGED_EVENTS, log_event
 from treadle.core.transcript.items import Item
 
 
 class Emitter:
     """Adds ids and a sequence number to events, and passes them to the observers."""
 
-    def __init__(self, observers: Sequence[Observer], session_id: str) -> None:
+    def __init__(self, observers: Sequence[Observer], session_id: str, agent: str = "") -> None:
         self._observers = list(observers)
+        self.agent = agent  # its name
         self._failed: set[int] = set()
         self.session_id = session_id
         self.turn_id = ""
@@ -36,6 +39,8 @@ class Emitter:
 
     def emit(self, kind: Callable[..., Event], *details: object) -> None:
         self.seq += 1
+        if kind in LOGGED_EVENTS:
+            log_event(kind, details, self.agent, self.session_id)
         if not self._observers:
             return
         event = kind(self.session_id, self.turn_id, self.seq, *details)
@@ -83,3 +88,4 @@ class Emitter:
         name = type(observer).__name__
         problem = f"{type(error).__name__}: {error_message(error)}"
         self.emit(WarningRaised, f"observer {name} failed: {problem}")
+        logger.debug("where observer %s failed", name, exc_info=error)

@@ -10,6 +10,7 @@ finalized in tool_round.py. How a tool is stopped and timed out is tool_runner.p
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -85,9 +86,11 @@ class CallExecutor:
             if problem is not None:
                 return RunResult(ToolOutput(f"error: {problem}", is_error=True))
         self._started.add(call.id)
-        self._emitter.emit(ToolStarted, call.id, call.name, prepared.summary)
+        # The tool's own context: what an observer sets in it, such as a span, the tool sees.
+        variables = copy_context()
+        variables.run(self._emitter.emit, ToolStarted, call.id, call.name, prepared.summary)
         timeout = tool.spec.timeout or self._config.tool_timeout
-        result = await self._runner.run(tool, prepared.arguments, context, timeout)
+        result = await self._runner.run(tool, prepared.arguments, context, timeout, variables)
         if self._hooks.has("post_tool_use"):
             return await self._run_post_hooks(prepared, result)
         return result

@@ -57,7 +57,7 @@ class HostControls:
     ) -> None:
         self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
         self._interruption = Interruption()
-        self._emitter = emitter = Emitter(config.observers, self.session_id)
+        self._emitter = emitter = Emitter(config.observers, self.session_id, config.name)
         self._log = DurableLog(store)
         self._session = SessionState(view, emitter, self._log, config.caller)
         self._inbox = Inbox(view.queued, self._log.write)

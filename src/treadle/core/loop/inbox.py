@@ -108,9 +108,9 @@ class InputAcceptor:
         self._session = session
         self._emitter = emitter
 
-    async def accept_queued(self) -> bool:
-        """Append every waiting item in order; whether a hook refused one."""
-        has_refused = False
+    async def accept_queued(self) -> str:
+        """Append every waiting item in order; why a hook refused the last that it refused."""
+        last_refusal = ""
         while (waiting := self._inbox.first) is not None:
             item = waiting.item
             refusal: str | None = None
@@ -121,7 +121,7 @@ class InputAcceptor:
                     continue  # withdrawn meanwhile
             if refusal is not None:
                 self._inbox.drop_first()
-                has_refused = True
+                last_refusal = refusal
                 self._emitter.emit(WarningRaised, f"a hook refused the message: {refusal}")
                 self._emitter.emit(MessageDropped, waiting.id, "refused")
                 continue
@@ -131,7 +131,7 @@ class InputAcceptor:
                 self._emitter.emit(InputAccepted, item, waiting.id)
             for text in added:
                 self._session.append(NoticeItem(text, kind="hook"))
-        return has_refused
+        return last_refusal
 
     async def _run_prompt_hooks(self, item: UserItem) -> tuple[str | None, list[str]]:
         added: list[str] = []

@@ -48,7 +48,7 @@ from treadle.core.loop.background import cancel_all
 from treadle.core.loop.config import Clock, DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.recovery import Retry, UseFallback, choose_recovery
+from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import with_unique_ids
@@ -74,6 +74,7 @@ class ModelCaller:
         model: Model,
         emitter: Emitter,
         clock: Clock,
+        retry: Retry,
         *,
         is_taken_id: Callable[[str], bool],
         on_call: Callable[[ToolCall], None],
@@ -86,6 +87,7 @@ class ModelCaller:
         self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
         self._clock = clock
+        self._retry = retry
         self._is_taken_id = is_taken_id
         self._on_call = on_call
         self._on_quarantine = on_quarantine
@@ -163,10 +165,11 @@ class ModelCaller:
             self._failures,
             jitter=self._clock.random(),
             has_fallback=self.model.fallback is not None,
+            retry=self._retry,
         )
         self._failures[type(error)] += 1
         match answer:
-            case Retry(delay=delay):
+            case RetryAfter(delay=delay):
                 self._emitter.emit(RetryScheduled, self._attempts, delay, str(error))
                 await self._wait_for_retry(delay)
                 return RetryWithBudget("retry")

@@ -16,7 +16,9 @@ import msgspec
 from treadle.core.contracts.hook import AddContext, Block, Change, Permit
 from treadle.core.contracts.policy import (
     Allow,
+    AllowAll,
     Ask,
+    DefaultPolicy,
     Deny,
     PermissionRequest,
     Policy,
@@ -27,7 +29,6 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import NO_ACCESS, Access, ForwardingTool, Tool, ToolSpec
 from treadle.core.errors import ConfigError, error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
-from treadle.core.loop.config import AllowAll
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.interruption import await_contained
@@ -174,6 +175,8 @@ class CallPreparer:
         """The policy's verdict. A policy that fails denies."""
         if type(self._policy) is AllowAll:
             return Allow()  # without a task
+        if type(self._policy) is DefaultPolicy and prepared.tool is not None:
+            return self._policy.judge(prepared.tool.spec)
         try:
             work = self._policy.decide(self._permission_request(prepared))
             return await await_contained(work, "the policy", self._emitter)

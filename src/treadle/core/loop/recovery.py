@@ -12,7 +12,8 @@
     ContextTooLong surfaces too; the driver makes the view smaller, once a round, and asks anew.
 
 When the retries of a class are used up, the next fallback model is asked; without one the
-error surfaces. Each class has a budget of its own. Asking and the driver carry verdicts out.
+error surfaces. Each class has a budget of its own. `Retry` changes the numbers for an agent. Asking
+and the driver carry verdicts out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import msgspec
 from treadle.core.errors import (
     AccessDenied,
     CacheUnsupported,
+    ConfigError,
     ContextTooLong,
     ModelError,
     Overloaded,
@@ -59,7 +61,41 @@ FALLBACK_ERRORS = (
 )
 
 
-class Retry(msgspec.Struct, frozen=True):
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a failed model call is repeated; `Agent(retry=Retry(attempts=3, max_wait=20))`.
+
+    attempts   of one call with one model, the first included: 1 repeats nothing. None, the default:
+               6 if the provider limits the rate, 2 if it is silent for minutes, otherwise 4
+    max_wait   seconds between two attempts at most, also if the provider asks for more. Without
+               a time of the provider it is 1 second, doubled each time, and at most 60
+    fallback   whether the fallback model, if there is one, is asked after the last attempt
+
+    Only errors that may pass are repeated: rate limits, overload, broken connections and streams.
+    """
+
+    attempts: int | None = None
+    max_wait: float = MAX_WAIT
+    fallback: bool = True
+
+    def __post_init__(self) -> None:
+        attempts: object = self.attempts
+        is_count = isinstance(attempts, int) and not isinstance(attempts, bool)
+        if attempts is not None and not (is_count and self.attempts and self.attempts > 0):
+            raise ConfigError(
+                f"Retry(attempts={attempts!r}): it must be a whole number, 1 or more, or None"
+            )
+        wait: object = self.max_wait
+        is_number = isinstance(wait, (int, float)) and not isinstance(wait, bool)
+        if not is_number or not 0 <= self.max_wait < float("inf"):
+            raise ConfigError(f"Retry(max_wait={wait!r}): it must be seconds, 0 or more")
+        if not isinstance(self.fallback, bool):
+            raise ConfigError(f"Retry(fallback={self.fallback!r}): it must be True or False")
+
+
+DEFAULT_RETRY = Retry()
+
+
+class RetryAfter(msgspec.Struct, frozen=True):
     """Call the same model again after `delay` seconds."""
 
     delay: float
@@ -73,7 +109,7 @@ class RaiseError(msgspec.Struct, frozen=True):
     """Raise the error: the turn ends."""
 
 
-RecoveryAction = Retry | UseFallback | RaiseError
+RecoveryAction = RetryAfter | UseFallback | RaiseError
 
 
 def choose_recovery(
@@ -82,15 +118,22 @@ def choose_recovery(
     *,
     jitter: float,
     has_fallback: bool,
+    retry: Retry = DEFAULT_RETRY,
 ) -> RecoveryAction:
     """`failures` counts the earlier errors of this call by class; `jitter` is in [0, 1)."""
-    allowed = RETRIES.get(type(error), 0)
     before = failures.get(type(error), 0)
-    if before < allowed:
-        return Retry(_delay(error, before, jitter))
-    if has_fallback and isinstance(error, FALLBACK_ERRORS):
+    if _may_retry(error, failures, retry):
+        return RetryAfter(min(_delay(error, before, jitter), retry.max_wait))
+    if has_fallback and retry.fallback and isinstance(error, FALLBACK_ERRORS):
         return UseFallback()
     return RaiseError()
+
+
+def _may_retry(error: ModelError, failures: Mapping[type[ModelError], int], retry: Retry) -> bool:
+    allowed = RETRIES.get(type(error), 0)
+    if retry.attempts is None or not allowed:
+        return failures.get(type(error), 0) < allowed
+    return sum(failures.values()) + 1 < retry.attempts
 
 
 def may_compact(error: ModelError) -> bool:
@@ -100,5 +143,5 @@ def may_compact(error: ModelError) -> bool:
 
 def _delay(error: ModelError, failures: int, jitter: float) -> float:
     if error.retry_after is not None and error.retry_after >= 0:
-        return min(error.retry_after, MAX_WAIT)
+        return error.retry_after
     return min(BASE_DELAY * float(2**failures) + jitter, MAX_BACKOFF)

@@ -187,7 +187,7 @@ class SessionState:
         self._turn_items = []
         if resumed is None:
             turn = TurnState(turn_id, metadata=_find_unanswered_metadata(state.transcript))
-            self._log.write(TurnBegan(turn_id))
+            self._log.write(TurnBegan(turn_id, self._emitter.agent))
         else:
             turn = TurnState(
                 turn_id,
@@ -202,7 +202,7 @@ class SessionState:
             turn=turn,
             turns=state.turns + (resumed is None),
         )
-        self._emitter.emit(TurnStarted, self._caller)
+        self._emitter.emit(TurnStarted, self._caller, self._emitter.agent)
         self.trace.append(Transition(turn_id, "resumed" if resumed else "began"))
 
     def end_turn(
@@ -234,7 +234,7 @@ class SessionState:
     def resume_turn(self) -> None:
         """The loop failed in the middle of the turn and tries again."""
         if self.state.turn is not None:
-            self._emitter.emit(TurnStarted, self._caller)
+            self._emitter.emit(TurnStarted, self._caller, self._emitter.agent)
             self.trace.append(Transition(self.turn.id, "resumed"))
 
     def make_failed_result(self, error: Exception) -> TurnResult:

@@ -7,6 +7,7 @@ keeps running it is abandoned, and its late result is reported but ignored. Used
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from functools import partial
 
 import msgspec
@@ -44,13 +45,19 @@ class ToolRunner:
         self._late_results: dict[str, RunResult] = {}  # of calls that ended while being stopped
 
     async def run(
-        self, tool: Tool, arguments: Arguments, context: ToolContext, timeout: float | None
+        self,
+        tool: Tool,
+        arguments: Arguments,
+        context: ToolContext,
+        timeout: float | None,
+        variables: Context | None = None,
     ) -> RunResult:
         """The tool's output, whatever it raises. Raises only when we are cancelled ourselves."""
         loop = asyncio.get_running_loop()
         # Awaiting the task directly would forward our cancellation to it.
         done: asyncio.Future[None] = loop.create_future()
-        work = loop.create_task(self._call_tool(tool, arguments, context, done))
+        call = self._call_tool(tool, arguments, context, done)
+        work = loop.create_task(call, context=variables)
         timer = loop.call_later(timeout, mark_done, done) if timeout is not None else None
         try:
             await done

@@ -44,8 +44,9 @@ class InputDropped(
     index: int = 0
 
 
-class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
+class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind", omit_defaults=True):
     turn_id: str
+    agent: str = ""  # the name of the agent
 
 
 class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_defaults=True):

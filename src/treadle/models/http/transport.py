@@ -90,17 +90,18 @@ def other_host_error(address: str, host: str) -> BadRedirect:
     )
 
 
+# A setting of the program has the name of the limit and `_timeout`.
 _TIMEOUT_MESSAGES: dict[TimeoutKind, str] = {
     "connect": "no connection to {address} within {seconds:g} s: check the network, "
     "the proxy and the base URL",
     "first_byte": "{address} accepted the request but did not answer within {seconds:g} s: "
-    "try again, or raise the first_byte limit",
+    "try again, or raise first_byte_timeout",
     "first_content": "{address} keeps the stream alive but sent no content within {seconds:g} s: "
-    "try again, or raise the first_content limit",
+    "try again, or raise first_content_timeout",
     "idle": "the stream from {address} was silent for {seconds:g} s: "
-    "try again, or raise the idle limit",
+    "try again, or raise idle_timeout",
     "total": "the exchange with {address} was not over after {seconds:g} s: "
-    "ask for less in one reply, or raise the total limit",
+    "ask for less in one reply, or raise total_timeout",
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -59,6 +59,11 @@ class HTTPModel:
         self._refused_tools: list[ToolSpec] = []
         if client is None:
             codec.endpoint()  # an invalid base URL is an error here, not at the first request
+
+    def change_timeouts(self, changes: Mapping[str, float]) -> None:
+        """Set some fields of the timeouts, in seconds."""
+        if changes:
+            self._timeouts = msgspec.structs.replace(self._timeouts, **changes)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         request = self._without_refused_tools(request)

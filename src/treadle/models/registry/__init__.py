@@ -47,12 +47,14 @@ def model(
     aliases: Aliases | None = None,
     environ: Mapping[str, str] | None = None,
     client: object | None = None,
+    timeouts: Mapping[str, float] | None = None,
 ) -> Model:
-    """The model of that name. Raises UnknownModel with the nearest known name.
+    """The model of that name. Raises UnknownModel with the nearest known name. `timeouts` are
+    fields of `Timeouts` that differ from those of the provider, in seconds.
 
     It opens no connection: a wrong key or a missing model is an error of the first request.
     """
-    models = create_models(name, aliases, environ, client)
+    models = create_models(name, aliases, environ, client, timeouts)
     if len(models) == 1:
         return models[0]
     from treadle.models.fallback import Fallback

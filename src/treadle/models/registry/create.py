@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,6 +25,9 @@ from treadle.models.registry.providers import (
     find_key,
 )
 
+if TYPE_CHECKING:
+    from treadle.models.provider_base.http_model import HTTPModel
+
 _ANTHROPIC_HOST = "api.anthropic.com"
 
 
@@ -32,17 +36,23 @@ def create_models(
     aliases: Aliases | None = None,
     environ: Mapping[str, str] | None = None,
     client: object | None = None,
+    timeouts: Mapping[str, float] | None = None,
 ) -> list[Model]:
-    """The models of these comma-separated names, at least one."""
+    """The models of these comma-separated names, at least one. `timeouts` are fields of Timeouts;
+    the others keep the values of the provider."""
     names = [part.strip() for part in name.split(",") if part.strip()]
     if not names:
         example = "write PROVIDER/MODEL, such as anthropic/sonnet"
         raise UnknownModel(f"the model name is empty: {example}")
-    return [_create_model(part, aliases or {}, environ, client) for part in names]
+    return [_create_model(part, aliases or {}, environ, client, timeouts or {}) for part in names]
 
 
 def _create_model(
-    name: str, aliases: Aliases, environ: Mapping[str, str] | None, client: object | None
+    name: str,
+    aliases: Aliases,
+    environ: Mapping[str, str] | None,
+    client: object | None,
+    timeouts: Mapping[str, float],
 ) -> Model:
     provider, model_name, alias = resolve_model(name, aliases)
     if provider.kind == "recorded":
@@ -59,7 +69,9 @@ def _create_model(
             "`treadle models` lists the models of a local server",
             provider=provider.name,
         )
-    return _create_http_model(provider, model_name, alias, environ, client)
+    model = _create_http_model(provider, model_name, alias, environ, client)
+    model.change_timeouts(timeouts)
+    return model
 
 
 def _create_http_model(
@@ -68,7 +80,7 @@ def _create_http_model(
     alias: Alias | None,
     environ: Mapping[str, str] | None,
     client: object | None,
-) -> Model:
+) -> HTTPModel:
     env = os.environ if environ is None else environ
     key, url = _find_key_and_url(provider, alias, environ)
     card = _build_card(provider, model_name, alias, env)

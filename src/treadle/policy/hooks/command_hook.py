@@ -58,7 +58,7 @@ class CommandHookContext(msgspec.Struct, frozen=True):
     transcript_path: str
     get_mode: Callable[[], str]
     notify: Callable[[str], None]
-    end_turn: Callable[[str], None]
+    end_turn: Callable[[str, str], None]
     is_approved: Callable[[HookConfig], bool]
     get_extra_env: Callable[[HookConfig], Mapping[str, str]]
     sandboxed: bool | None
@@ -74,17 +74,17 @@ def make_command_hooks(
     transcript_path: str = "",
     get_mode: Callable[[], str] = lambda: "default",
     notify: Callable[[str], None] | None = None,
-    end_turn: Callable[[str], None] = lambda _: None,
+    end_turn: Callable[[str, str], None] = lambda session_id, reason: None,
     is_approved: Callable[[HookConfig], bool] = lambda _: True,
     get_extra_env: Callable[[HookConfig], Mapping[str, str]] = lambda _: {},
     sandboxed: bool | None = False,
 ) -> list[Hook]:
     """The commands as hooks for an agent, in their order.
 
-    `notify` shows a line to the user; `end_turn` ends the turn with a reason. `is_approved` is
-    called before each run: whether the command is still the approved one. `sandboxed` is for the
-    user's own commands: False runs them outside of the sandbox; a project's commands always run
-    inside if there is one.
+    `notify` shows a line to the user; `end_turn`, given a session id, ends its turn with a reason.
+    `is_approved` is called before each run: whether the command is still the approved one.
+    `sandboxed` is for the user's own commands: False runs them outside of the sandbox; a project's
+    commands always run inside if there is one.
     """
     notify = notify or (lambda _: None)
     deferred, stops = DeferredContext(commands), Counter[tuple[str, str]]()
@@ -118,7 +118,7 @@ class CommandHook:
         if reply.user_message:
             self._context.notify(reply.user_message)
         if reply.end_turn_reason is not None:
-            self._context.end_turn(reply.end_turn_reason)
+            self._context.end_turn(hook_input.session_id, reply.end_turn_reason)
         if reply.extra_context:
             self._context.deferred.add(hook_input, reply.extra_context)
         if isinstance(reply.answer, Block):

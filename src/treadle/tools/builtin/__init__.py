@@ -44,8 +44,8 @@ from treadle.tools.builtin.web.web_fetch import WebFetchTool
 from treadle.tools.federation import StaticSource
 
 __all__ = [
-    "builtin_tools", "BuiltinSource", "STANDARD_TOOLS", "SMALL_TOOLS", "READ_ONLY_TOOLS",
-    "UserQuestion", "QuestionChoice", "FetchPage", "HttpFetcher", "FetchedPage",
+    "builtin_tools", "BuiltinSource", "ALL_TOOLS", "STANDARD_TOOLS", "SMALL_TOOLS",
+    "READ_ONLY_TOOLS", "UserQuestion", "QuestionChoice", "FetchPage", "HttpFetcher", "FetchedPage",
 ]  # fmt: skip
 
 _TOOL_CLASSES: tuple[type[BuiltinTool[Any]], ...] = (
@@ -59,6 +59,8 @@ STANDARD_TOOLS: tuple[str, ...] = (
 )  # fmt: skip
 """All but apply_patch, which is for models that were trained on it: name it, too, or instead of
 edit."""
+
+ALL_TOOLS: frozenset[str] = frozenset(tool.name for tool in _TOOL_CLASSES)
 
 SMALL_TOOLS: tuple[str, ...] = ("ls", "read", "grep", "edit", "write", "bash")
 """Few enough for a small model."""

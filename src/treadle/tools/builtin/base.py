@@ -42,6 +42,7 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     name, arguments_type   its name; the Struct of its arguments
     argument_aliases       other names that models use for arguments
     is_recursive           it reads everything beneath the paths that it reads
+    needs_policy           it changes files or runs commands: see `ToolSpec.needs_policy`
     """
 
     name: ClassVar[str]
@@ -52,6 +53,7 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     timeout: ClassVar[float | None] = None
     detachable: ClassVar[bool] = False
     is_recursive: ClassVar[bool] = False
+    needs_policy: ClassVar[bool] = False
     max_result_chars: ClassVar[int] = DEFAULT_RESULT_CHARS
 
     def __init__(self, sessions: ToolSessions) -> None:
@@ -165,6 +167,7 @@ def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
         timeout=tool_class.timeout,
         detachable=tool_class.detachable,
         max_result_chars=tool_class.max_result_chars,
+        needs_policy=tool_class.needs_policy,
     )
 
 

@@ -58,6 +58,7 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
     """
 
     effect = "verifiable"
+    needs_policy = True
     needs_whole_file: ClassVar[bool] = False
 
     async def plan(self, args: ArgumentsT, site: CallSite) -> list[PlannedChange]:

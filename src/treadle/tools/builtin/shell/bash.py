@@ -52,6 +52,7 @@ class BashTool(BuiltinTool[BashArguments]):
     name = "bash"
     arguments_type = BashArguments
     effect = "irreversible"
+    needs_policy = True
     concurrent = False  # what a command reads and writes is not known: it runs alone
     detachable = True
     timeout = 30 * 24 * 3600.0  # `run` has its own limit; a background command may have none

@@ -1,0 +1,680 @@
+"""`treadle.coding_agent`: the agent that the command line runs, for a program.
+
+    async with treadle.coding_agent("path/to/folder", permission_mode="auto") as agent:
+        result = await agent.run("Why does the test fail?")
+
+`coding_agent` checks its arguments and makes the settings of them; `_assemble` reads top-down:
+rules, model and limits, then tools, prompt, hooks and mutators, then the Agent. Each part is loaded
+only if it is configured. The hosts use the same function (assemble.py), with a HostSession.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from treadle.agents.agent_settings import Approver, ToolLike
+from treadle.apps.assembly.checkpoints import TurnCheckpoints
+from treadle.apps.assembly.extensions import (
+    HOOKS_SANDBOXED,
+    Extensions,
+    approve_extensions,
+    discover_extensions,
+    load_skills,
+    make_hooks,
+    start_objections,
+)
+from treadle.apps.assembly.host_session import HostSession
+from treadle.apps.assembly.lazy import LazyPolicy, LazyReminders, LazyWorkspace
+from treadle.apps.assembly.limits import make_gates
+from treadle.apps.assembly.parts import AgentParts, CodingAgent, RunningDrivers
+from treadle.apps.assembly.prompt import build_system_prompt
+from treadle.apps.assembly.redaction import (
+    RedactingModel,
+    find_environment_secrets,
+    redact,
+    redact_hooks,
+    redact_source,
+)
+from treadle.apps.assembly.rules import (
+    FolderTrust,
+    choose_trust,
+    load_rules,
+    make_file_denials,
+    make_rule_saver,
+)
+from treadle.apps.assembly.sessions import (
+    create_child_store,
+    get_outputs_dir,
+    get_session_dir,
+    make_head_log,
+    make_output_saver,
+)
+from treadle.apps.settings import (
+    SETTINGS_BY_NAME,
+    Settings,
+    find_missing_folders,
+    format_unknown_setting,
+    load_settings,
+    treadle_home,
+)
+from treadle.context.cache_monitor import CacheMonitor, HeadLog
+from treadle.context.compaction import Compactor
+from treadle.core.contracts.hook import Hook
+from treadle.core.contracts.model import Model, ModelOptions
+from treadle.core.contracts.mutator import Mutator
+from treadle.core.contracts.observer import BaseObserver, Observer
+from treadle.core.contracts.policy import Policy
+from treadle.core.contracts.store import Store
+from treadle.core.errors import ConfigError
+from treadle.core.events import Event, ToolCallBegan
+from treadle.core.logger import logger
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.recovery import Retry
+
+if TYPE_CHECKING:
+    from treadle.agents.structured_output import StructuredOutput
+    from treadle.apps.assembly.servers import McpServers
+    from treadle.policy.modes import PermissionMode
+    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.tools.builtin import BuiltinSource
+    from treadle.workspace.local import WorkspaceOptions
+
+McpDefinitions = Mapping[str, Mapping[str, Any]]
+
+
+def coding_agent(
+    folder: str | os.PathLike[str] = ".",
+    *,
+    model: str | Model | None = None,
+    permission_mode: PermissionMode | None = None,
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    approve: Approver | None = None,
+    tools: Sequence[ToolLike] = (),
+    mcp: McpDefinitions | str | os.PathLike[str] | None = None,
+    instructions: str = "",
+    sandbox: Literal["required", "auto", "off"] | None = None,
+    network: bool | None = None,
+    add_dir: Sequence[str | os.PathLike[str]] = (),
+    max_turns: int | None = None,
+    max_cost: float | None = None,
+    max_tokens: int | None = None,
+    max_time: float | None = None,
+    thinking: str | int | None = None,
+    small_model: str | None = None,
+    retry: Retry | None = None,
+    hooks: Sequence[Hook] = (),
+    observers: Sequence[Observer] = (),
+    trust: bool | None = None,
+    settings: Mapping[str, object] | Settings | None = None,
+    name: str = "",
+    host: HostSession | None = None,
+) -> CodingAgent:
+    """The agent of a folder, as the command line `treadle` runs it.
+
+    model            a name, or a model; by default that of the settings, or of this machine
+    permission_mode  plan, ask (the default), accept-edits, auto or bypass: which calls run without
+                     approval
+    allow, deny, ask rules, such as `Bash(npm test)`; deny wins over ask, ask over allow
+    approve          decides on calls that need approval; without it they are denied, and the model
+                     reads why
+    tools            own tools, besides the built-in ones; they need no approval
+    mcp              MCP servers by name, as under "mcpServers" in .mcp.json, or such a file
+    instructions     text added to the system prompt
+    sandbox, network, add_dir, max_turns, thinking, small_model
+                     as the settings of the same names; None: as the user's settings say
+    max_cost, max_tokens, max_time
+                     limits: of all that this agent does, in USD and in tokens; of a turn, in
+                     seconds
+    trust            True: use the AGENTS.md, rules, hooks, servers, agents and skills of the
+                     folder; False: do not; None: as the user decided with `treadle trust`
+    settings         more settings by their names, see `treadle config`
+
+    Settings of the user, ~/.treadle/config.toml and TREADLE_*, apply where no argument is given.
+    Nothing is written to the user's home. A wrong argument raises ConfigError. Close the agent with
+    `async with` or `aclose`. `host` is for the programs of this package.
+    """
+    place = _check_folder(folder)
+    known_trust = choose_trust(place, _check_type("trust", trust, (bool, type(None)), "a bool"))
+    if trust:
+        approve_extensions(place, known_trust.open_store)
+    rule_lists = {"allow": allow, "deny": deny, "ask": ask}
+    for argument, texts in rule_lists.items():
+        _check_rules(argument, texts)
+    if not isinstance(settings, Settings):
+        flags: dict[str, object | None] = {
+            "model": model if isinstance(model, str) else None,
+            "permission_mode": permission_mode,
+            "sandbox": sandbox,
+            "network": network,
+            "add_dir": [os.fspath(path) for path in add_dir] or None,
+            "max_turns": max_turns,
+            "max_cost": max_cost,
+            "max_tokens": max_tokens,
+            "max_time": max_time,
+            "thinking": thinking,
+            "small_model": small_model,
+        }
+        settings = _load_settings(place, flags, settings, known_trust)
+    given = GivenParts(
+        model=None if isinstance(model, str) else model,
+        approve=approve,
+        tools=tuple(tools),
+        servers=_read_given_servers(mcp),
+        instructions=_check_type("instructions", instructions, str, "a text"),
+        hooks=tuple(hooks),
+        observers=tuple(observers),
+        retry=retry or _make_retry(settings),
+        name=name,
+    )
+    allow = (*allow, *_list_own_tools(given.tools))
+    rules = load_rules(
+        place,
+        allow,
+        deny,
+        ask,
+        format_origin="--{}".format if host is not None else _format_argument,
+        open_store=known_trust.open_store,
+    )
+    return _assemble(place, settings, given, rules, known_trust, host)
+
+
+class GivenParts(msgspec.Struct, frozen=True):
+    """The arguments of `coding_agent` that are no settings."""
+
+    model: Model | None
+    approve: Approver | None
+    tools: tuple[ToolLike, ...]
+    servers: McpDefinitions
+    instructions: str
+    hooks: tuple[Hook, ...]
+    observers: tuple[Observer, ...]
+    retry: Retry | None
+    name: str
+
+
+def _assemble(
+    folder: Path,
+    settings: Settings,
+    given: GivenParts,
+    loaded_rules: tuple[Callable[[], RuleSet], list[str]],
+    trust: FolderTrust,
+    host: HostSession | None,
+) -> CodingAgent:
+    options = host.options if host is not None else None
+    store, view = (host.store, host.view) if host is not None else (None, None)
+    notify = host.notify if host is not None else logger.info
+    warn = (host.warn or host.notify) if host is not None else logger.warning
+    is_interactive = options is not None and options.interactive
+    suspend = options is not None and options.suspend
+    can_ask = is_interactive or suspend  # the user answers now, or when resuming
+    secrets = find_environment_secrets()
+    rules, rule_notes = loaded_rules
+
+    # What can be invalid fails here.
+    folder_notes = _check_added_folders(settings, folder)
+    model, model_note = (given.model, "") if given.model is not None else _choose_model(settings)
+    is_small = _is_small(model)
+    small_model = _create_small_model(settings)
+    telemetry = None
+    if settings.telemetry:
+        from treadle.apps.assembly.telemetry import make_telemetry
+
+        telemetry = make_telemetry()
+    # A resumed session keeps the tools and instructions that it began with: other ones would break
+    # the provider's cache. A notice tells the model that the user can answer now, or cannot.
+    head = view.request_head if view is not None else None
+    began_attended = can_ask if head is None or is_small else not head.is_unattended
+    first_notes = host.notes if host is not None else (model_note,) if model_note else ()
+    notes = [*first_notes[:1], *settings.notes, *folder_notes, *rule_notes, *first_notes[1:]]
+
+    # Workspace and policy
+    outputs_dir = get_outputs_dir(store)
+    workspace = LazyWorkspace(
+        folder,
+        lambda: _make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
+        warn,
+    )
+    policy = LazyPolicy(
+        workspace,
+        rules,
+        mode=settings.permission_mode,
+        interactive=given.approve is not None,
+        added_folders=settings.add_dir,
+        # The results of earlier calls and the user's own skills name files in these folders.
+        readable=(str(outputs_dir), str(treadle_home() / "skills")),
+        save_rules=make_rule_saver(folder, trust.open_store),
+    )
+
+    # Limits
+    gates, shared_budget = make_gates(settings, model, host, notes)
+    effort = settings.thinking
+    model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
+
+    # Tools: built-in and given ones, then MCP servers and skills
+    builtin = _make_builtin_tools(model, workspace, policy, can_ask=began_attended)
+    tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
+    mutators: list[Mutator] = [Compactor(small_model or model)]
+    if settings.tool_summaries and small_model is None:
+        notes.append("tool_summaries has no effect: set small_model, the model that writes them")
+    elif settings.tool_summaries and small_model is not None:
+        from treadle.context.tool_summaries import ToolSummaries
+
+        mutators.append(ToolSummaries(small_model))
+    extensions = discover_extensions(folder, trust.open_store)
+    notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
+    mcp = None
+    if (extensions.servers or given.servers) and is_small:
+        notes.append(f"MCP servers are off: {model.name} can use only a few tools")
+    elif extensions.servers or given.servers:
+        from treadle.tools.late_tools import StableToolList
+
+        wait = 0.0 if is_interactive else settings.server_wait
+        mcp = _make_servers(extensions, given.servers, workspace, trust, wait, notes, notify)
+        # Outermost, so that the loop sees which tool a forwarded call runs.
+        stable_tools = StableToolList(redact_source(mcp, secrets))
+        tools.append(stable_tools)
+        mutators.append(stable_tools)
+    skills_section = ""
+    if not is_small:
+        skills, skill_notes = load_skills(folder, trusted=trust.is_trusted)
+        notes += skill_notes
+        if skills:
+            from treadle.tools.skills import Skills, format_skills_section
+
+            tools.append(redact_source(Skills(skills), secrets))
+            skills_section = format_skills_section(skills)
+
+    # System prompt
+    appended = (settings.append_system_prompt, given.instructions)
+    prompt, memory = build_system_prompt(
+        folder,
+        notes=notes,
+        trusted=trust.is_trusted,
+        attended=began_attended,
+        mode=settings.permission_mode,
+        added_folders=[Path(added) for added in settings.add_dir],
+        tools=builtin.instructions(),
+        skills=skills_section,
+        appended="\n\n".join(text for text in appended if text.strip()),
+        is_small=is_small,
+        secrets=secrets,
+    )
+
+    # Hooks, and what changes the transcript between model calls
+    drivers = RunningDrivers()
+    observers: list[Observer] = [_WorkspacePreloader(workspace), *given.observers]
+    if telemetry is not None:
+        observers.append(telemetry.observer)
+    hooks = [*given.hooks]
+    if extensions.hooks and not trust.is_trusted and settings.sandbox != "off":
+        notes.append(HOOKS_SANDBOXED)
+    if extensions.hooks:
+        observers.append(drivers)
+        journal = get_session_dir(store) / "journal.jsonl" if store is not None else None
+        hooks += make_hooks(
+            extensions.hooks,
+            workspace,
+            folder,
+            transcript_path=str(journal or ""),
+            mode=lambda: policy.mode,
+            notify=notify,
+            end_turn=lambda session, why: drivers.interrupt(session, redact(secrets, why)),
+            # In an untrusted folder the user's hooks may load files of that folder.
+            sandboxed=False if trust.is_trusted and settings.sandbox != "required" else None,
+            open_store=trust.open_store,
+        )
+    if not is_small:
+        reminders = LazyReminders(
+            builtin,
+            folder,
+            memory,
+            lambda: policy.mode,
+            trusted=trust.is_trusted,
+            secrets=secrets,
+            is_attended=can_ask,
+            began_attended=began_attended,
+        )
+        mutators.append(reminders)
+        if not is_interactive:  # at a terminal the user sees the open todos, and decides
+            hooks.append(reminders.stop_hook)
+
+    # What the options of this session add
+    structured_output: StructuredOutput | None = None
+    if options is not None and store is not None:
+        if options.until:
+            from treadle.policy.goal import Goal
+
+            goal = Goal(options.until, workspace, max_attempts=settings.goal_attempts)
+            gates.append(goal)
+            hooks.append(goal)
+        if options.checkpoints or (options.checkpoints is None and not is_interactive):
+            checkpoints = TurnCheckpoints(folder, store, notify)
+            hooks.append(checkpoints.hook)
+            mutators.append(checkpoints)
+            observers.append(checkpoints)
+        if options.output_schema is not None:
+            from treadle.agents.structured_output import StructuredOutput
+
+            structured_output = StructuredOutput(options.output_schema, model)
+
+    def on_start(driver: Driver) -> None:
+        drivers.add(driver)
+        if driver.transcript:
+            builtin.restore_cwd(driver.session_id, driver.transcript)
+
+    head_log = None
+    if store is not None:
+        head_log = make_head_log(store, view, is_unattended=not began_attended)
+    agent = CodingAgent(
+        _wrap_model(model, secrets, head_log, suspend=suspend),
+        tools,
+        name=given.name,
+        instructions=prompt.text,
+        max_turns=settings.max_turns,
+        policy=_wrap_policy(policy, store, suspend=suspend),
+        approve=given.approve,
+        hooks=redact_hooks(hooks, secrets),
+        mutators=mutators,
+        gates=gates,
+        observers=observers,
+        workspace=workspace,
+        options=model_options,
+        retry=given.retry,
+        keep_output=make_output_saver(outputs_dir),
+        structured_output=structured_output,
+        collision="first_wins",  # a file of the project must not prevent the start
+        caller="library" if options is None else "terminal" if is_interactive else "headless",
+        on_start=on_start,
+        **({} if is_small else _make_subagent_options(folder, trust.is_trusted, store, notes)),
+    )
+    agent.parts = AgentParts(
+        workspace=workspace,
+        policy=policy,
+        outputs_dir=outputs_dir,
+        prompt=prompt,
+        notes=tuple(notes),
+        needs_sandbox=settings.sandbox == "required",
+        is_temporary=store is None,
+        shared_budget=shared_budget,
+        structured_output=structured_output,
+        servers=mcp.servers if mcp is not None else (),
+        small_model=small_model,
+        telemetry=telemetry,
+    )
+    if host is None:
+        for note in notes:
+            logger.info("%s", redact(secrets, note))
+    return agent
+
+
+# ------------------------------------------------------------------ arguments
+
+
+def _format_argument(name: str) -> str:
+    return f"coding_agent({name}=...)"
+
+
+def _check_folder(folder: object) -> Path:
+    if not isinstance(folder, (str, os.PathLike)):
+        raise ConfigError(f"coding_agent(folder={folder!r}): it must be a path")
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise ConfigError(f"coding_agent(folder={str(folder)!r}): there is no such folder")
+    return place.resolve()
+
+
+def _check_type(name: str, value: Any, kinds: type | tuple[type, ...], expected: str) -> Any:
+    if not isinstance(value, kinds):
+        raise ConfigError(f"coding_agent({name}={value!r}): it must be {expected}")
+    return value
+
+
+def _check_rules(name: str, texts: object) -> None:
+    is_list = isinstance(texts, Sequence) and not isinstance(texts, str)
+    if not is_list or not all(isinstance(text, str) for text in texts):  # type: ignore[attr-defined]
+        example = f'{name}=["Bash(npm test)"]'
+        raise ConfigError(f"coding_agent({name}={texts!r}): it must be a list of rules: {example}")
+
+
+def _load_settings(
+    folder: Path,
+    arguments: Mapping[str, object | None],
+    more: Mapping[str, object] | None,
+    trust: FolderTrust,
+) -> Settings:
+    """The settings in force. An argument wins over `settings=`, which wins over files."""
+    more = more or {}
+    if not isinstance(more, Mapping):
+        raise ConfigError(f"coding_agent(settings={more!r}): it must be settings by their names")
+    for name in more:
+        if name not in SETTINGS_BY_NAME:
+            raise ConfigError(f"coding_agent(settings=...): {format_unknown_setting(str(name))}")
+    flags = {**more, **{name: one for name, one in arguments.items() if one is not None}}
+    return load_settings(
+        folder, flags, is_trusted=lambda: trust.is_trusted, format_flag=_format_argument
+    )
+
+
+def _make_retry(settings: Settings) -> Retry | None:
+    if settings.retry_attempts is None and settings.retry_max_wait is None:
+        return None
+    retry = Retry(attempts=settings.retry_attempts)
+    if settings.retry_max_wait is not None:
+        retry = msgspec.structs.replace(retry, max_wait=settings.retry_max_wait)
+    return retry
+
+
+def _list_own_tools(tools: Sequence[ToolLike]) -> list[str]:
+    """The names of the program's own tools, which are rules that allow them. A name of a built-in
+    tool would be a rule for that tool."""
+    if not tools:
+        return []
+    from treadle.tools.builtin import ALL_TOOLS
+
+    names: list[str] = []
+    for tool in tools:
+        spec = getattr(tool, "spec", None)
+        name = spec.name if spec is not None else getattr(tool, "__name__", "")
+        if name in ALL_TOOLS:
+            raise ConfigError(
+                f"coding_agent(tools=...): {name!r} is the name of a built-in tool; use another"
+            )
+        if name and not hasattr(tool, "tools"):
+            names.append(name)
+    return names
+
+
+# ------------------------------------------------------------------ model
+
+
+async def choose_model(settings: Settings) -> tuple[Model, str]:
+    """The model of the settings, or the default model of this machine; and a line about it."""
+    from treadle.models.registry.default_model import find_default_model
+
+    if settings.model:
+        return _choose_model(settings)
+    default = await find_default_model()
+    return _create_model(default.model, settings), default.summary
+
+
+def _choose_model(settings: Settings) -> tuple[Model, str]:
+    """The same without `await`: local servers are asked in another thread, for a moment."""
+    from treadle.models.registry.default_model import describe_card
+
+    if settings.model:
+        model = _create_model(settings.model, settings)
+        return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(choose_model(settings))).result()
+
+
+def _create_model(name: str, settings: Settings) -> Model:
+    from treadle.models import registry
+
+    return registry.model(name, aliases=settings.aliases, timeouts=settings.model_timeouts)
+
+
+def _create_small_model(settings: Settings) -> Model | None:
+    return _create_model(settings.small_model, settings) if settings.small_model else None
+
+
+def _is_small(model: Model) -> bool:
+    """Whether the model can handle only a short prompt and a few tools."""
+    return model.name.startswith("embedded")
+
+
+def _wrap_model(
+    model: Model, secrets: tuple[str, ...], head_log: HeadLog | None, *, suspend: bool
+) -> Model:
+    is_small = _is_small(model)
+    if secrets:
+        model = RedactingModel(model, secrets)
+    if not is_small:
+        model = CacheMonitor(model, head_log)
+    if suspend and head_log is not None:
+        from treadle.apps.assembly.suspend import SuspendOnRateLimit
+
+        model = SuspendOnRateLimit(model, head_log.session_id)
+    return model
+
+
+def _wrap_policy(policy: LazyPolicy, store: Store | None, *, suspend: bool) -> Policy:
+    if suspend and store is not None:
+        from treadle.apps.assembly.suspend import SuspendOnQuestion
+
+        return SuspendOnQuestion(policy, store.session_id)
+    return policy
+
+
+# ------------------------------------------------------------------ workspace, tools, subagents
+
+
+def _check_added_folders(settings: Settings, folder: Path) -> list[str]:
+    """Notes on folders that do not exist; one that the caller names is an error."""
+    origin = settings.origin("add_dir")
+    missing = find_missing_folders(settings, folder)
+    if missing and origin in ("--add-dir", _format_argument("add_dir")):
+        raise ConfigError(f"{origin}: there is no folder {missing[0]}")
+    return [f"{origin}: there is no folder {one}" for one in missing]
+
+
+def _make_workspace_options(
+    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...], rules: RuleSet
+) -> WorkspaceOptions:
+    from treadle.workspace.local import WorkspaceOptions
+
+    user_folders = (treadle_home() / "skills", treadle_home() / "hooks")
+    return WorkspaceOptions(
+        extra_roots=tuple(Path(folder, added).expanduser() for added in settings.add_dir),
+        readable=tuple(path for path in user_folders if path.is_dir()),
+        sandbox=settings.sandbox,
+        network=settings.network,
+        denials=make_file_denials(rules),
+        max_memory=settings.command_memory << 20 if settings.command_memory else None,
+        outputs_dir=outputs_dir,
+        secrets=secrets,
+    )
+
+
+class _WorkspacePreloader(BaseObserver):
+    """Opens the workspace while the model still writes its first call."""
+
+    def __init__(self, workspace: LazyWorkspace) -> None:
+        self._workspace = workspace
+
+    def on_event(self, event: Event) -> None:
+        if type(event) is ToolCallBegan:
+            self._workspace.preload()
+
+
+def _make_builtin_tools(
+    model: Model, workspace: LazyWorkspace, policy: LazyPolicy, *, can_ask: bool
+) -> BuiltinSource:
+    """The built-in tools that this model can use; `ask` only if the user can answer."""
+    from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
+
+    names = list(SMALL_TOOLS if _is_small(model) else STANDARD_TOOLS)
+    if not can_ask and "ask" in names:
+        names.remove("ask")
+    if "patch" in model.card.abilities:
+        names.insert(names.index("edit"), "apply_patch")
+    return builtin_tools(
+        workspace,
+        names,
+        native_pdf="documents" in model.card.abilities,
+        get_find_denied=policy.get_find_denied,
+    )
+
+
+def _read_given_servers(mcp: object) -> McpDefinitions:
+    """The servers of the argument `mcp`; ConfigError if one of them is wrong."""
+    if mcp is None:
+        return {}
+    from treadle.tools.mcp.config import load_servers, parse_server_config, parse_servers
+
+    if isinstance(mcp, (str, os.PathLike)):
+        file = Path(mcp).expanduser()
+        if not file.is_file():
+            raise ConfigError(f"coding_agent(mcp={str(mcp)!r}): there is no such file")
+        servers = load_servers(file)
+    elif isinstance(mcp, Mapping):
+        plain = {name: dict(raw) if isinstance(raw, Mapping) else raw for name, raw in mcp.items()}
+        servers = parse_servers({"mcpServers": plain}, "coding_agent(mcp=...)")
+    else:
+        raise ConfigError(
+            f"coding_agent(mcp={mcp!r}): it must be servers by their names, or a file with them"
+        )
+    for name, definition in servers.items():
+        parse_server_config(name, definition)
+    return servers
+
+
+def _make_servers(
+    extensions: Extensions,
+    given: McpDefinitions,
+    workspace: LazyWorkspace,
+    trust: FolderTrust,
+    wait: float,
+    notes: list[str],
+    notify: Callable[[str], None] | None,
+) -> McpServers:
+    from treadle.apps.assembly.servers import make_servers
+
+    return make_servers(
+        {**extensions.servers, **given},
+        workspace,
+        user_servers={*extensions.user_servers, *given},
+        trusted=trust.is_trusted,
+        startup_wait=wait,
+        notes=notes,
+        notify=notify,
+        objection=start_objections(workspace.root, trust.open_store, given),
+    )
+
+
+def _make_subagent_options(
+    folder: Path, trusted: bool, store: Store | None, notes: list[str]
+) -> dict[str, Any]:
+    """Options of the Agent: the agent definitions of the user and of a trusted folder."""
+    from treadle.agents.agent_files import read_agent_files
+
+    folders = [folder, Path.home()] if trusted else [Path.home()]
+    definitions, problems = read_agent_files(folders, home=Path.home())
+    notes.extend(problems)
+    if store is None:
+        return {"subagents": definitions}
+
+    async def open_store(parent_id: str, call_id: str) -> Store:
+        return create_child_store(folder, store, parent_id, call_id)
+
+    return {"subagents": definitions, "open_store": open_store}

@@ -1,0 +1,51 @@
+"""What a host adds to the coding agent: its session, and what it wants of it.
+
+The command line and the terminal run the agent that `coding_agent` makes; a program that uses the
+library has no HostSession. Made by assemble.py, used by coding_agent.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.store import Store
+from treadle.core.transcript.entries import View
+
+
+class SessionOptions(msgspec.Struct, frozen=True):
+    """What a host wants of a session, in addition to the settings.
+
+    `resume` is a session id, "" for the last session of the folder, None for a new one. `until`
+    is a command that has to succeed before a turn may end. The final answer has to match
+    `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
+    With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
+    the files before and after turns; None means only for a host that is not interactive.
+    """
+
+    interactive: bool = False
+    resume: str | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    until: str = ""
+    output_schema: dict[str, Any] | None = None
+    prompt_chars: int = 0
+    suspend: bool = False
+    checkpoints: bool | None = None
+
+
+class HostSession(msgspec.Struct, frozen=True):
+    """The open session of a host. `notes` are lines about it and about the model, for the user.
+
+    `notify` receives lines for the user that are known only later; `warn` those that the user has
+    to see in any case, such as a missing sandbox.
+    """
+
+    store: Store
+    view: View | None
+    options: SessionOptions
+    notes: tuple[str, ...] = ()
+    notify: Callable[[str], None] | None = None
+    warn: Callable[[str], None] | None = None

@@ -1,0 +1,431 @@
+"""`treadle.coding_agent`: the agent of the command line, in a program."""
+# ruff: noqa: ASYNC240 (files are how a test and the agent meet)
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from tests.apps.program import run
+from treadle import Agent, Finished, tool
+from treadle.apps.assembly.parts import CodingAgent
+from treadle.core.errors import ConfigError, UnknownModel
+from treadle.core.transcript.items import ToolResultItem
+from treadle.models import Say, Scripted
+from treadle.policy import AllowAll
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.testing.stores import MemoryStore
+
+MCP_SERVER = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "mcp_server.py")]}
+OFF: dict[str, Any] = {"sandbox": "off"}
+
+
+def calling(name: str, **arguments: Any) -> Scripted:
+    return Scripted([Say(calls=[(name, arguments)]), "done"])
+
+
+def answers(result: treadle.Result) -> list[ToolResultItem]:
+    return [item for item in result.transcript if isinstance(item, ToolResultItem)]
+
+
+def home_files() -> list[str]:
+    home = Path.home()
+    return sorted(str(path.relative_to(home)) for path in home.rglob("*"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "project"
+    place.mkdir()
+    return place
+
+
+# --- one way -----------------------------------------------------------------------------
+
+
+async def test_a_program_and_the_command_line_send_the_same_request(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with ProviderServer([FakeReply("hello")] * 2) as server:
+        ran = await run(server, "-p", "go", "--model", "claude-sonnet-4-5")
+        assert ran.code == 0, ran.err
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+        async with treadle.coding_agent(".", model="claude-sonnet-4-5") as agent:
+            result = await agent.run("go")
+    assert result.text == "hello"
+    first, second = (json.loads(request.body) for request in server.requests)
+    assert second["tools"] == first["tools"]
+    assert second["system"] == first["system"]
+    assert second["messages"] == first["messages"]
+
+
+async def test_it_is_an_agent_that_runs_streams_and_steps(folder: Path):
+    async with treadle.coding_agent(folder, model=Scripted(["one", "two", "three"])) as agent:
+        assert isinstance(agent, Agent)
+        assert (await agent.run("a")).text == "one"
+        async with agent.stream("b") as events:
+            assert [event async for event in events]
+        driver = agent.start(prompt="c")
+        step = await driver.next()
+        assert isinstance(step, Finished)
+        assert step.result.text == "three"
+        await driver.aclose()
+        assert agent.folder == folder
+
+
+def test_it_needs_no_event_loop_to_be_made_and_run_sync_can_be_repeated(folder: Path):
+    (folder / "a.txt").write_text("alpha")
+    script: list[Any] = [Say(calls=[("bash", {"command": "cat a.txt"})]), "one"] * 2
+    agent = treadle.coding_agent(folder, model=Scripted(script), permission_mode="bypass", **OFF)
+    for _ in range(2):
+        result = agent.run_sync("go")
+        assert "alpha" in answers(result)[0].text
+
+
+# --- what is written, what is closed -----------------------------------------------------
+
+
+async def test_nothing_is_written_to_the_home_of_the_user(folder: Path):
+    long = {"command": "seq 1 100000"}
+    model = Scripted([Say(calls=[("bash", long)]), "done"])
+    agent = treadle.coding_agent(folder, model=model, permission_mode="bypass", sandbox="off")
+    async with agent:
+        answer = answers(await agent.run("go"))[0]
+        kept = Path(answer.full_output)
+        assert kept.read_text().endswith("100000\n")
+    assert not kept.exists()
+    assert home_files() == []
+
+
+async def test_closing_it_ends_commands_servers_and_the_model(folder: Path, no_leaks: None):
+    class Closes(Scripted):
+        is_closed = False
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    background = {"command": "sleep 600", "run_in_background": True}
+    model = Closes([Say(calls=[("bash", background)]), "started"])
+    async with treadle.coding_agent(
+        folder, model=model, permission_mode="bypass", mcp={"shop": MCP_SERVER}, **OFF
+    ) as agent:
+        await agent.run("go")
+        names = [one.spec.name for one in agent.config.source.tools()]
+        assert any(name.startswith("mcp__shop__") for name in names)
+    assert model.is_closed
+
+
+async def test_a_required_sandbox_that_is_missing_fails_at_the_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(folder))
+    agent = treadle.coding_agent(folder, model=Scripted([]), sandbox="required")
+    with pytest.raises(treadle.TreadleError, match="sandbox"):
+        async with agent:
+            pass
+    await agent.aclose()
+
+
+# --- permissions -------------------------------------------------------------------------
+
+
+async def test_without_an_approver_a_command_that_needs_approval_is_denied(folder: Path):
+    async with treadle.coding_agent(
+        folder, model=calling("bash", command="touch made"), **OFF
+    ) as agent:
+        [answer] = answers(await agent.run("go"))
+    assert answer.outcome == "denied"
+    assert "approval" in answer.text
+    assert not (folder / "made").exists()
+
+
+async def test_an_approver_is_asked(folder: Path):
+    asked = []
+
+    async def approve(approval: Any) -> bool:
+        asked.append(approval.call.name)
+        return True
+
+    model = calling("bash", command="touch made")
+    async with treadle.coding_agent(folder, model=model, approve=approve, **OFF) as agent:
+        await agent.run("go")
+    assert asked == ["bash"]
+    assert (folder / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runs"),
+    [
+        ({"allow": ["Bash(touch:*)"]}, True),
+        ({"allow": ["Bash(touch:*)"], "deny": ["Bash(touch made)"]}, False),
+        ({"allow": ["Bash(touch:*)"], "ask": ["Bash(touch made)"]}, False),
+        ({"permission_mode": "plan", "allow": ["Bash(touch:*)"]}, False),
+        ({"permission_mode": "bypass"}, True),
+        ({"settings": {"permission_mode": "bypass"}}, True),
+    ],
+)
+async def test_rules_and_the_mode_decide(folder: Path, arguments: dict[str, Any], runs: bool):
+    model = calling("bash", command="touch made")
+    async with treadle.coding_agent(folder, model=model, sandbox="off", **arguments) as agent:
+        await agent.run("go")
+    assert (folder / "made").exists() is runs
+
+
+async def test_the_mode_can_change_while_it_runs(folder: Path):
+    model = Scripted([Say(calls=[("bash", {"command": "touch made"})]), "no"] * 2)
+    async with treadle.coding_agent(folder, model=model, **OFF) as agent:
+        await agent.run("go")
+        assert not (folder / "made").exists()
+        assert agent.permission_mode == "ask"
+        agent.change_permission_mode("bypass")
+        await agent.run("go")
+    assert (folder / "made").exists()
+
+
+async def test_own_tools_run_without_approval(folder: Path):
+    @tool
+    def book_seat(row: int) -> str:
+        """Book a seat."""
+        return f"booked {row}"
+
+    def plain(text: str) -> str:
+        """A function without a decorator."""
+        return text.upper()
+
+    calls: list[Any] = [("book_seat", {"row": 3}), ("plain", {"text": "hi"})]
+    model = Scripted([Say(calls=calls), "done"])
+    async with treadle.coding_agent(folder, model=model, tools=[book_seat, plain]) as agent:
+        texts = [answer.text for answer in answers(await agent.run("go"))]
+    assert texts == ["booked 3", "HI"]
+
+
+async def test_a_deny_rule_holds_for_an_own_tool(folder: Path):
+    @tool
+    def book_seat() -> str:
+        """Book a seat."""
+        return "booked"
+
+    model = calling("book_seat")
+    async with treadle.coding_agent(
+        folder, model=model, tools=[book_seat], deny=["book_seat"]
+    ) as agent:
+        [answer] = answers(await agent.run("go"))
+    assert answer.outcome == "denied"
+
+
+# --- the files of the folder -------------------------------------------------------------
+
+
+def untrusted_files(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("Always answer in verse.")
+    (folder / ".treadle").mkdir()
+    hook = {"hooks": [{"type": "command", "command": "echo ran >> hook.log"}]}
+    (folder / ".treadle" / "settings.json").write_text(
+        json.dumps({"permissions": {"allow": ["Bash(touch:*)"]}, "hooks": {"PostToolUse": [hook]}})
+    )
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": MCP_SERVER}}))
+    agents = folder / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "poet.md").write_text("---\nname: poet\ndescription: writes verse\n---\nWrite verse.")
+
+
+@pytest.mark.parametrize("trust", [None, False, True])
+async def test_files_of_the_folder_count_only_if_it_is_trusted(folder: Path, trust: bool | None):
+    untrusted_files(folder)
+    model = calling("bash", command="touch made")
+    async with treadle.coding_agent(folder, model=model, trust=trust, **OFF) as agent:
+        await agent.run("go")
+        names = [one.spec.name for one in agent.config.source.tools()]
+        notes = "\n".join(agent.notes)
+    first = model.requests[0]
+    [task] = [spec for spec in first.tools if spec.name == "task"]
+    is_trusted = bool(trust)
+    assert ("answer in verse" in first.system) is is_trusted
+    assert any(name.startswith("mcp__shop__") for name in names) is is_trusted
+    assert ("writes verse" in task.description) is is_trusted
+    assert (folder / "made").exists() is is_trusted
+    assert (folder / "hook.log").exists() is is_trusted
+    assert ("AGENTS.md ignored" in notes) is not is_trusted
+    assert home_files() == []
+
+
+async def test_a_folder_that_the_user_trusted_before_is_trusted(folder: Path):
+    (folder / "AGENTS.md").write_text("Always answer in verse.")
+    ran = await run(None, "trust", str(folder))
+    assert ran.code == 0, ran.err
+    model = Scripted(["done"] * 2)
+    async with treadle.coding_agent(folder, model=model) as agent:
+        await agent.run("go")
+    async with treadle.coding_agent(folder, model=model, trust=False) as agent:
+        await agent.run("go")
+    first, second = model.requests
+    assert "answer in verse" in first.system
+    assert "answer in verse" not in second.system
+
+
+async def test_instructions_are_added_to_the_prompt_of_the_program(folder: Path):
+    model = Scripted(["done"])
+    async with treadle.coding_agent(folder, model=model, instructions="Never use tabs.") as agent:
+        await agent.run("go")
+    [request] = model.requests
+    assert "Never use tabs." in request.system
+    assert str(folder) in request.system
+
+
+async def test_the_users_own_settings_apply_where_no_argument_is_given(folder: Path):
+    file = Path.home() / ".treadle" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('permission_mode = "plan"\nmax_turns = 7\n')
+    agent = treadle.coding_agent(folder, model=Scripted([]))
+    assert agent.permission_mode == "plan"
+    agent = treadle.coding_agent(folder, model=Scripted([]), permission_mode="auto")
+    assert agent.permission_mode == "auto"
+
+
+# --- sessions ----------------------------------------------------------------------------
+
+
+async def test_many_sessions_of_one_agent_do_not_mix(folder: Path):
+    (folder / "sub").mkdir()
+    script: list[Any] = [Say(calls=[("bash", {"command": "cd sub"})]), "moved"]
+    model = Scripted([*script, Say(calls=[("bash", {"command": "pwd"})]), "done"])
+    async with treadle.coding_agent(folder, model=model, permission_mode="bypass", **OFF) as agent:
+        await agent.run("go", session=MemoryStore("one"))
+        [answer] = answers(await agent.run("go", session=MemoryStore("two")))
+    assert answer.text.strip() == str(folder)
+
+
+async def test_a_continued_history_goes_on_in_the_folder_of_its_last_command(folder: Path):
+    (folder / "sub").mkdir()
+    script: list[Any] = [Say(calls=[("bash", {"command": "cd sub"})]), "moved"]
+    again: list[Any] = [Say(calls=[("bash", {"command": "pwd"})]), "done"]
+    options: dict[str, Any] = {"permission_mode": "bypass", "sandbox": "off"}
+    async with treadle.coding_agent(folder, model=Scripted(script), **options) as agent:
+        history = (await agent.run("go")).transcript
+    async with treadle.coding_agent(folder, model=Scripted(again), **options) as agent:
+        driver = agent.start(history=history, prompt="where?")
+        while not isinstance(step := await driver.next(), Finished):
+            pass
+        await driver.aclose()
+    last = [item for item in step.result.items if isinstance(item, ToolResultItem)][-1]
+    assert last.text.strip() == str(folder / "sub")
+
+
+async def test_a_hook_that_ends_the_turn_ends_only_the_turn_that_it_is_in(folder: Path):
+    settings = Path.home() / ".treadle" / "settings.json"
+    settings.parent.mkdir()
+    entry = {"hooks": [{"type": "command", "command": "echo '{\"continue\": false}'"}]}
+    settings.write_text(json.dumps({"hooks": {"PostToolUse": [entry]}}))
+    model = Scripted([Say(calls=[("ls", {})]), Say(calls=[("ls", {})])])
+    async with treadle.coding_agent(folder, model=model, trust=True, **OFF) as agent:
+        idle = agent.start()
+        assert (await agent.run("go")).reason == "aborted"
+        with pytest.raises(treadle.OutputMissing) as raised:
+            await agent.run("go", output=int)
+        assert raised.value.reason == "aborted"
+        await idle.aclose()
+
+
+# --- wrong arguments ---------------------------------------------------------------------
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"folder": "no/such/folder"}, r"coding_agent\(folder='no/such/folder'\): there is no such"),
+    ({"folder": 3}, r"coding_agent\(folder=3\): it must be a path"),
+    ({"permission_mode": "yolo"}, r"coding_agent\(permission_mode=...\) cannot be 'yolo'; .* plan"),
+    ({"sandbox": "maybe"}, r"coding_agent\(sandbox=...\) cannot be 'maybe'; .*required, auto, off"),
+    ({"max_cost": -1}, r"coding_agent\(max_cost=...\) cannot be -1"),
+    ({"max_turns": "many"}, r"coding_agent\(max_turns=...\) cannot be 'many'"),
+    ({"allow": ["Bash("]}, r"coding_agent\(allow=...\): 'Bash\(' is not a rule"),
+    ({"deny": ["Frobnicate(x)"]}, r"coding_agent\(deny=...\): 'Frobnicate\(x\)'"),
+    ({"ask": [""]}, r"coding_agent\(ask=...\): '' is not a rule"),
+    ({"allow": "Bash(ls)"}, r"coding_agent\(allow='Bash\(ls\)'\): it must be a list of rules"),
+    ({"mcp": {"shop": {"comand": "x"}}}, r"shop"),
+    ({"mcp": {"shop": 3}}, r"coding_agent\(mcp=...\).*'shop' has to be an object"),
+    ({"mcp": "no-such.json"}, r"coding_agent\(mcp='no-such.json'\): there is no such file"),
+    ({"mcp": 3}, r"coding_agent\(mcp=3\): it must be servers"),
+    ({"add_dir": ["no/such"]}, r"coding_agent\(add_dir=...\): there is no folder no/such"),
+    ({"settings": {"permision_mode": "ask"}}, r"unknown setting 'permision_mode'; did you mean"),
+    ({"settings": 3}, r"coding_agent\(settings=3\)"),
+    ({"instructions": 3}, r"coding_agent\(instructions=3\): it must be a text"),
+    ({"trust": "yes"}, r"coding_agent\(trust='yes'\): it must be a bool"),
+    ({"retry": 3}, r"Agent\(retry=3\): it must be a Retry"),
+    ({"tools": [3]}, r"3 is not a tool"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "problem"), WRONG)
+def test_a_wrong_argument_is_named_at_once(arguments: dict[str, Any], problem: str):
+    with pytest.raises(ConfigError, match=problem):
+        treadle.coding_agent(**{"folder": ".", "model": Scripted([]), **arguments})
+
+
+def test_an_own_tool_with_the_name_of_a_built_in_one_is_refused():
+    def bash(command: str) -> str:
+        """Mine."""
+        return command
+
+    with pytest.raises(ConfigError, match="'bash' is the name of a built-in tool"):
+        treadle.coding_agent(model=Scripted([]), tools=[bash])
+
+
+def test_an_unknown_model_is_an_error_at_once():
+    with pytest.raises(UnknownModel, match="sonett"):
+        treadle.coding_agent(model="sonett")
+
+
+def test_a_copy_with_other_settings_is_an_agent(folder: Path):
+    agent = treadle.coding_agent(folder, model=Scripted([]))
+    assert isinstance(agent, CodingAgent)
+    assert isinstance(agent.replace(policy=AllowAll()), Agent)
+
+
+async def test_the_name_and_the_retries_reach_the_agent(folder: Path):
+    file = Path.home() / ".treadle" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('retry_attempts = 2\nretry_max_wait = "20s"\n')
+    agent = treadle.coding_agent(folder, model=Scripted([]), name="reviewer")
+    assert agent.config.name == "reviewer"
+    assert agent.config.retry == treadle.Retry(attempts=2, max_wait=20.0)
+    own = treadle.Retry(attempts=5)
+    assert treadle.coding_agent(folder, model=Scripted([]), retry=own).config.retry == own
+
+
+async def test_a_budget_holds_for_all_that_the_agent_does(folder: Path):
+    model = Scripted(["one", "two"])
+    async with treadle.coding_agent(folder, model=model, max_tokens=1) as agent:
+        assert (await agent.run("go")).reason == "budget_exceeded"
+    assert model.requests == []
+
+
+async def test_the_program_calls_a_model_of_the_settings(folder: Path, monkeypatch: Any):
+    call = FakeReply(calls=(FakeCall("read", {"file_path": "a.txt"}),))
+    (folder / "a.txt").write_text("alpha")
+    async with ProviderServer([call, FakeReply("It says alpha.")]) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+        async with treadle.coding_agent(folder) as agent:  # the key decides
+            result = await agent.run("What does a.txt say?")
+    assert result.text == "It says alpha."
+    assert "alpha" in server.requests[1].body.decode()
+
+
+# --- the example -------------------------------------------------------------------------
+
+
+def test_the_example_fixes_the_file_and_may_not_delete_it():
+    example = Path(__file__).parents[3] / "examples" / "coding_agent.py"
+    ran = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
+    *_, answer, line = ran.stdout.splitlines()
+    assert answer == "The greeting is right now. I was not allowed to delete the file."
+    assert line == 'print("Hello")'
+    assert "leave the file alone" in ran.stdout
+    assert home_files() == []
