@@ -356,7 +356,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"settings": 3}, r"coding_agent\(settings=3\)"),
     ({"instructions": 3}, r"coding_agent\(instructions=3\): it must be a text"),
     ({"trust": "yes"}, r"coding_agent\(trust='yes'\): it must be a bool"),
-    ({"retry": 3}, r"Agent\(retry=3\): it must be a Retry"),
+    ({"retry": 3}, "retry is 3; expected a Retry"),
     ({"tools": [3]}, r"3 is not a tool"),
 ]
 

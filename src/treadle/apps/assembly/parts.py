@@ -135,13 +135,10 @@ class CodingAgent(Agent):
             await parts.workspace.open()  # fail now, not at the first command
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
+    async def disconnect(self) -> None:
         """Close the model, the MCP servers and the workspace."""
         try:
-            await super().aclose()
+            await super().disconnect()
         finally:
             if self.parts is not None:
                 await self.parts.release()
