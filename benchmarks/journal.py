@@ -76,7 +76,7 @@ async def rounds(effect: EffectClass, store: Store | None) -> float:
         Scripted(reply), [RecordingTool("work", "x" * 2000, effect=effect)], max_turns=10**6
     )
     began = time.perf_counter()
-    await agent.run("go", store=store)
+    await agent.run("go", session=store)
     return (time.perf_counter() - began) / ROUNDS * 1e6
 
 

@@ -46,7 +46,7 @@ async def one_run(rounds: int) -> float:
             pass
     spent = time.process_time() - began
     assert events.result.reason == "end_turn", events.result
-    assert events.result.rounds == rounds
+    assert events.result.turn.rounds == rounds
     return spent
 
 

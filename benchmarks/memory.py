@@ -73,7 +73,7 @@ async def measure(rounds: int, size: int, place: Path) -> Measured:
     measured = Measured(rounds)
     notes = Compactor(Scripted(lambda request: "Notes: all is well.", card=CARD))
     agent = Agent(measured.model, [work], mutators=[notes], max_turns=rounds + 1)
-    result = await agent.run("go", store=journal)
+    result = await agent.run("go", session=journal)
     assert (result.reason, result.turn.rounds) == ("end_turn", rounds), result
     return measured
 

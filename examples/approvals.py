@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from treadle import Agent, ApprovalRequest, Finished, tool
-from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
+from treadle.contracts import Allow, Ask, PermissionRequest, Verdict
 from treadle.models import Say, Scripted
 
 
@@ -36,7 +36,7 @@ async def main() -> None:
             "One is gone, one stays.",
         ]
     )
-    driver = Agent(model, [delete], policy=AskBeforeDeleting()).start(input="Tidy up")
+    driver = Agent(model, [delete], policy=AskBeforeDeleting()).start(prompt="Tidy up")
     while True:
         match await driver.next():
             case ApprovalRequest() as request:

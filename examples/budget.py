@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 
 from treadle import Agent, Usage, tool
-from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.budgets import CostBudget, SharedBudget
+from treadle.contracts import ModelCard, ModelRequest
 from treadle.models import Say, Scripted
-from treadle.policy.budgets import CostBudget, SharedBudget
 
 CARD = ModelCard("priced", max_output=500, input_price=1.0, output_price=10.0)
 ONE_CENT = Usage(input=5_000, output=500, requests=1, cost=0.01)

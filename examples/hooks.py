@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 
 from treadle import Agent, tool
-from treadle.core.contracts.hook import Block, HookAnswer, HookInput
+from treadle.contracts import Block, HookAnswer, HookInput
 from treadle.models import Say, Scripted
-from treadle.policy.hooks import hook
+from treadle.policy import hook
 
 
 @tool

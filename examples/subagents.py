@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from treadle import Agent, UserItem, tool
-from treadle.agents.agent_files import AgentDefinition
-from treadle.core.contracts.model import ModelRequest
+from treadle import Agent, AgentDefinition, UserItem, tool
+from treadle.contracts import ModelRequest
 from treadle.models import Say, Scripted
-from treadle.observe.totals import Totals
+from treadle.observe import Totals
 
 LENGTHS = {"Danube": 2_850, "Rhine": 1_230}
 

@@ -11,12 +11,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from treadle._version import __version__
     from treadle.agents.agent import Agent
+    from treadle.agents.agent_files import AgentDefinition
     from treadle.agents.result import Result
+    from treadle.agents.session import Session
     from treadle.agents.stream import Stream
     from treadle.apps.assembly.coding_agent import coding_agent
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
-    from treadle.core.errors import InputBlocked, ModelError, ToolError, TreadleError
+    from treadle.core.errors import (
+        ConfigError,
+        InputBlocked,
+        LoopError,
+        ModelError,
+        OutputMismatch,
+        OutputMissing,
+        SessionBusy,
+        StoreError,
+        ToolError,
+        TreadleError,
+    )
     from treadle.core.events import (
         ApprovalRequired,
         ChildEvent,
@@ -27,12 +40,16 @@ if TYPE_CHECKING:
         ToolStarted,
         TurnFinished,
     )
+    from treadle.core.loop.config import RunContext
     from treadle.core.loop.driver import Driver
     from treadle.core.loop.recovery import Retry
     from treadle.core.steps import (
         AfterToolResult,
+        Approval,
         ApprovalRequest,
         AwaitingInput,
+        Denial,
+        Doubt,
         DriverSnapshot,
         Finished,
         PendingApproval,
@@ -43,29 +60,40 @@ if TYPE_CHECKING:
     from treadle.core.transcript.usage import Usage
     from treadle.tools.function import tool
 
-
 __all__ = [
+    "Access",
     "AfterToolResult",
     "Agent",
+    "AgentDefinition",
+    "Approval",
     "ApprovalRequest",
     "ApprovalRequired",
     "AssistantItem",
     "AwaitingInput",
     "CacheRequest",
     "ChildEvent",
+    "ConfigError",
+    "Denial",
     "Document",
+    "Doubt",
     "Driver",
     "DriverSnapshot",
     "Finished",
     "Image",
     "InputBlocked",
+    "LoopError",
     "ModelError",
     "ModelOptions",
-    "Access",
+    "OutputMismatch",
+    "OutputMissing",
     "PendingApproval",
     "Result",
     "Retry",
+    "RunContext",
     "RunFailed",
+    "Session",
+    "SessionBusy",
+    "StoreError",
     "Stream",
     "Text",
     "TextDelta",
@@ -88,27 +116,39 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "Access": "core.contracts.tool",
         "AfterToolResult": "core.steps",
         "Agent": "agents.agent",
+        "AgentDefinition": "agents.agent_files",
+        "Approval": "core.steps",
         "ApprovalRequest": "core.steps",
         "ApprovalRequired": "core.events",
         "AssistantItem": "core.transcript.items",
         "AwaitingInput": "core.steps",
         "CacheRequest": "core.contracts.model",
         "ChildEvent": "core.events",
+        "ConfigError": "core.errors",
+        "Denial": "core.steps",
         "Document": "core.transcript.content",
+        "Doubt": "core.steps",
         "Driver": "core.loop.driver",
         "DriverSnapshot": "core.steps",
         "Finished": "core.steps",
         "Image": "core.transcript.content",
         "InputBlocked": "core.errors",
+        "LoopError": "core.errors",
         "ModelError": "core.errors",
         "ModelOptions": "core.contracts.model",
-        "Access": "core.contracts.tool",
+        "OutputMismatch": "core.errors",
+        "OutputMissing": "core.errors",
         "PendingApproval": "core.steps",
         "Result": "agents.result",
         "Retry": "core.loop.recovery",
+        "RunContext": "core.loop.config",
         "RunFailed": "core.events",
+        "Session": "agents.session",
+        "SessionBusy": "core.errors",
+        "StoreError": "core.errors",
         "Stream": "agents.stream",
         "Text": "core.transcript.content",
         "TextDelta": "core.events",
@@ -128,3 +168,4 @@ __getattr__, __dir__ = lazy_exports(
         "tool": "tools.function",
     },
 )
+del TYPE_CHECKING

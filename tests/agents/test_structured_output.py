@@ -144,7 +144,7 @@ async def test_a_finished_structured_session_that_is_resumed_asks_the_model_noth
     store = MemoryStore()
     model = Scripted([Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])])
     agent = Agent(model)
-    await agent.run("Weather?", output=Weather, store=store)
+    await agent.run("Weather?", output=Weather, session=store)
     driver = agent.start(view=fold_entries(await store.load()))
     assert isinstance(await driver.next(), AwaitingInput)
     assert len(model.requests) == 1
@@ -153,7 +153,7 @@ async def test_a_finished_structured_session_that_is_resumed_asks_the_model_noth
 async def test_an_answer_that_was_given_before_a_crash_is_not_asked_for_again():
     store = MemoryStore()
     model = Scripted([Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])])
-    await Agent(model).run("Weather?", output=Weather, store=store)
+    await Agent(model).run("Weather?", output=Weather, session=store)
     given = next(n for n, entry in enumerate(store.durable) if _is_result(entry))
     output = StructuredOutput(Weather, model)
     agent = Agent(model, structured_output=output)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, Usage
-from treadle.agents.agent import Approver
 from treadle.agents.agent_files import AgentDefinition, read_agent_file, read_agent_files
+from treadle.agents.agent_settings import Approver
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
@@ -19,6 +19,7 @@ from treadle.core.steps import (
     AfterToolResult,
     ApprovalRequest,
     AwaitingInput,
+    DriverSnapshot,
     Finished,
     PendingApproval,
 )
@@ -26,6 +27,7 @@ from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem, Transc
 from treadle.core.transcript.entries import ItemAdded
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import CostBudget, SharedBudget
+from treadle.sessions import Journal, resume
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
@@ -109,7 +111,7 @@ async def test_fault_77_a_child_that_dies_is_an_error_result_and_its_session_is_
 async def test_interrupting_the_parent_stops_the_child():
     pause = Pause()
     model = by_prompt(parent=[Say(calls=[task("child")])], child=[[pause, "never"]])
-    driver = Agent(model, subagents=[]).start(input="parent")
+    driver = Agent(model, subagents=[]).start(prompt="parent")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -126,7 +128,7 @@ async def test_a_child_in_the_background_reports_later():
         parent=[Say(calls=[task("child", run_in_background=True)]), "Started.", "It is done."],
         child=[[pause, "the report"]],
     )
-    driver = Agent(model, subagents=[], observers=[witness]).start(input="parent")
+    driver = Agent(model, subagents=[], observers=[witness]).start(prompt="parent")
     await driver.next()
     assert len(witness.events_of(ToolDetached)) == 1
     await driver.next()
@@ -307,7 +309,7 @@ async def test_the_model_of_a_child_is_closed_with_it(monkeypatch: pytest.Monkey
         made.append(Scripted(["done"], name=model))
         return made[-1]
 
-    monkeypatch.setattr(agents, "_resolve_model", named)
+    monkeypatch.setattr(agents, "resolve_model", named)
     kinds = [AgentDefinition("other", "other", "Think.", model="other/model")]
     model = by_prompt(parent=[Say(calls=[task("child", subagent_type="other")]), "ok"])
     result = await Agent(model, subagents=kinds).run("parent")
@@ -364,7 +366,7 @@ async def test_a_background_child_is_stopped_when_the_parent_is_closed(no_leaks:
         stores.append(MemoryStore(call_id))
         return stores[-1]
 
-    driver = Agent(model, subagents=[], open_store=open_store).start(input="parent")
+    driver = Agent(model, subagents=[], open_store=open_store).start(prompt="parent")
     await driver.next()
     await driver.next()
     await pause.reached.wait()
@@ -385,6 +387,34 @@ async def test_the_cost_and_usage_of_a_run_include_its_children_and_theirs():
     result = await agent.run("parent")
     assert (result.cost, result.usage.requests) == (1.5, 6)
     assert (result.turn.usage.cost, result.turn.child_usage.cost) == (0.5, 1.0)
+
+
+async def test_the_cost_of_children_is_still_known_after_a_resume_and_in_a_snapshot(
+    tmp_path: Path,
+):
+    used = Usage(10, 1, requests=1, cost=0.25)
+    model = by_prompt(
+        parent=[Say(calls=[task("child")], usage=used), Say("ok", usage=used)],
+        child=[Say(calls=[task("grandchild")], usage=used), Say("b", usage=used)],
+        grandchild=[Say("a", usage=used)],
+    )
+    agent = Agent(model, subagents=[])
+    driver = agent.start(store=Journal.create(tmp_path / "s"))
+    driver.submit("parent")
+    assert isinstance(await driver.next(), AfterToolResult)
+    middle = DriverSnapshot.from_json(driver.snapshot().to_json())
+    assert isinstance(await driver.next(), Finished)
+    await driver.aclose()
+    assert (driver.usage.cost, driver.total_usage.cost) == (0.5, 1.25)
+    resumed = resume(tmp_path / "s")
+    again = agent.start(view=resumed.view, store=resumed.journal)
+    assert (again.usage.cost, again.total_usage.cost) == (0.5, 1.25)
+    await again.aclose()
+    copy = Agent(Scripted([Say("ok", usage=used)])).start(snapshot=middle, store=MemoryStore())
+    assert copy.total_usage.cost == 1.0
+    step = await copy.next()
+    assert isinstance(step, Finished)
+    assert (step.result.usage.cost, step.result.child_usage.cost) == (0.5, 0.75)
 
 
 async def test_a_structured_run_counts_its_children_over_all_its_turns():
@@ -430,7 +460,7 @@ async def test_the_reader_of_a_stream_decides_on_the_calls_of_a_child():
 
 async def test_next_returns_the_approvals_of_a_child():
     agent, record = with_a_careful_child()
-    driver = agent.start(input="parent")
+    driver = agent.start(prompt="parent")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     assert [call.arguments for call in request.calls] == [{"n": 1}, {"n": 2}]
@@ -453,7 +483,7 @@ async def test_the_approvals_of_a_grandchild_come_up_too():
         child=[Say(calls=[task("grandchild")]), "b"],
         grandchild=[Say(calls=[("record", {})]), "a"],
     )
-    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(prompt="parent")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve_all()
@@ -472,7 +502,7 @@ async def test_two_children_that_use_the_same_call_id_are_not_mixed_up():
         one=[calls("one"), "1"],
         two=[calls("two"), "2"],
     )
-    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(prompt="parent")
     first = await driver.next()
     assert isinstance(first, ApprovalRequest)
     first.deny_all()
@@ -485,7 +515,7 @@ async def test_two_children_that_use_the_same_call_id_are_not_mixed_up():
 
 async def test_interrupting_while_a_child_waits_for_an_approval_ends_both():
     agent, record = with_a_careful_child()
-    driver = agent.start(input="parent")
+    driver = agent.start(prompt="parent")
     assert isinstance(await driver.next(), ApprovalRequest)
     driver.interrupt()
     step = await driver.next()
@@ -508,7 +538,7 @@ async def test_leaving_a_stream_while_a_child_waits_for_an_approval_ends_both():
 
 async def test_a_driver_that_is_closed_while_a_child_waits_leaves_nothing_running(no_leaks: object):
     agent, record = with_a_careful_child()
-    driver = agent.start(input="parent")
+    driver = agent.start(prompt="parent")
     assert isinstance(await driver.next(), ApprovalRequest)
     await driver.aclose()
     assert record.calls == []
@@ -520,7 +550,7 @@ async def test_a_child_in_the_background_can_be_answered_later():
         parent=[Say(calls=[task("child", run_in_background=True)]), "started", "fine"],
         child=[Say(calls=[("record", {})]), "child is done"],
     )
-    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(input="parent")
+    driver = Agent(model, [record], subagents=[], policy=AsksForRecord()).start(prompt="parent")
     steps = []
     while not record.calls:
         match step := await driver.next():

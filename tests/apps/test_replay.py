@@ -74,10 +74,10 @@ def past(own_place: Path) -> None:
     """Five requests: three approved, one denied by the user, one without a user to ask."""
     commands = ["npm test", "npm test -- --watch", "npm run lint", "npm publish", "npm install"]
 
-    def approve(approval: PendingApproval) -> bool | str | Denial:
+    def approve(approval: PendingApproval) -> bool | Denial:
         command = str((approval.call.arguments or {})["command"])
         if "publish" in command:
-            return "never"
+            return Denial("never")
         if "install" in command:
             return Denial("no user", "headless")
         return True
@@ -89,7 +89,7 @@ def past(own_place: Path) -> None:
         policy=AskAlways(),
         approve=approve,
     )
-    asyncio.run(agent.run("go", store=Library().create(Path.cwd())))
+    asyncio.run(agent.run("go", session=Library().create(Path.cwd())))
 
 
 def test_a_rule_is_tested_against_what_was_asked(past, capsys):

@@ -310,6 +310,36 @@ async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
     }
 
 
+@pytest.mark.parametrize(
+    ("change", "is_sure"),
+    [
+        ([bash("echo shell > base")], False),
+        ([FakeReply(calls=(FakeCall("read", {"file_path": "base"}),)), write("base", "it")], True),
+    ],
+    ids=["command", "file tool"],
+)
+async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinking(change, is_sure):
+    Path("base").write_text("base\n")
+    replies = iter([bash("echo 1 > a"), *change, LAST])
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if Path("a").exists() and Path("base").read_text() == "base\n":
+            Path("base").write_text("base\nuser edit\n")
+        return next(replies)
+
+    async with ProviderServer(reply) as server:
+        assert (await run(server, "-p", "go", *FREELY)).code == 0
+    agents = Path("base").read_text()
+    assert "user edit" not in agents
+    ran = await run(None, "undo")
+    assert (ran.code, agents) == (exit_codes.USAGE_ERROR, Path("base").read_text())
+    assert ("changed by the agent, will be restored:\n  ~ base\n" in ran.out) == is_sure
+    ran = await run(None, "undo", "--yes")
+    assert (ran.code, tree()) == (0, {"base": "base\nuser edit\n"})
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"a": "1\n", "base": agents}
+
+
 @pytest.mark.parametrize("goes_on", [False, True])
 async def test_undo_after_kill_9_lists_the_files_and_asks_since_some_may_be_the_users(
     goes_on: bool,
@@ -441,7 +471,9 @@ async def test_undo_asks_only_about_files_that_may_be_the_users():
     agent, doubtful = ran.out.split("changed while the agent's command ran")
     assert "- a\n" in agent
     assert "- b\n" in doubtful
-    assert "~ edited\n" in doubtful
+    assert "~ edited\n" in agent  # undo goes back to the user's version
+    assert (await run(None, "undo", "--yes")).code == 0
+    assert tree() == {"edited": "one\nand mine\n"}
 
 
 async def test_undo_of_what_the_file_tools_changed_asks_nothing_also_with_a_formatter_as_hook():

@@ -56,7 +56,7 @@ async def test_a_host_replaces_the_task_manager_and_the_model_is_told_the_same_w
     release, seen = asyncio.Event(), RecordingObserver()
     slow = RecordingTool(release=release, detach_after=600.0)
     model = Scripted([Say(calls=[("record", {})]), "Waiting.", "It is done."])
-    driver = Agent(model, [slow], task_manager=make).start(input="go")
+    driver = Agent(model, [slow], task_manager=make).start(prompt="go")
     driver.watch(seen)
     assert isinstance(await driver.next(), AfterToolResult)
     await driver.next()

@@ -69,7 +69,7 @@ async def test_a_broken_cache_is_told_once_with_what_it_cost():
     used = Usage(0, 5, cache_write=100_000, requests=1)
     model = CacheMonitor(Scripted([Say("x", usage=used)] * 3, card=card))
     witness, said = RecordingObserver(), ["Be brief."]
-    driver = Agent(model, instructions=lambda: said[0], observers=[witness]).start(input="a")
+    driver = Agent(model, instructions=lambda: said[0], observers=[witness]).start(prompt="a")
     await driver.next()
     said[0] = "Be long."
     for _ in range(2):
@@ -113,7 +113,7 @@ async def test_a_cache_that_another_process_breaks_is_told_with_its_price_and_th
         model = CacheMonitor(Scripted(["x", "y"], card=card), log)
         witness = RecordingObserver()
         agent = Agent(model, observers=[witness], options=ModelOptions(thinking=thinking))
-        driver = agent.start(view=view, store=store, input="a")
+        driver = agent.start(view=view, store=store, prompt="a")
         await driver.next()
         driver.submit("b")
         await driver.next()
@@ -134,7 +134,7 @@ async def test_a_child_agent_does_not_write_its_head_into_the_log_of_its_parent(
     saved: list[HeadRecorded] = []
     task = ("task", {"description": "work", "prompt": "child"})
     model = CacheMonitor(Scripted([Say(calls=[task]), "found", "done"]), HeadLog("s", saved.append))
-    driver = Agent(model, subagents=[]).start(input="go", session_id="s")
+    driver = Agent(model, subagents=[]).start(prompt="go", session_id="s")
     while not isinstance(await driver.next(), Finished):
         pass
     assert [head.tools for head in saved] == [("task",)]
@@ -147,7 +147,7 @@ async def test_a_tool_that_comes_late_is_announced_and_called_without_touching_t
     model = Scripted(
         ["hi", Say(calls=[("use_tool", {"name": "late", "arguments": {"n": 1}})]), "done"]
     )
-    driver = Agent(model, [steady], mutators=[steady]).start(input="a")
+    driver = Agent(model, [steady], mutators=[steady]).start(prompt="a")
     await driver.next()
     source.set_tools([RecordingTool("first"), late])
     driver.submit("b")
@@ -178,7 +178,7 @@ async def test_a_tool_that_comes_late_is_judged_and_told_as_itself():
     calls = [("use_tool", {"name": name, "arguments": {"n": 1}}) for name in ("danger", "fine")]
     model = Scripted(["hi", Say(calls=calls), "done"])
     agent = Agent(model, [steady], mutators=[steady], policy=Careful(), hooks=[Hears()])
-    driver = agent.start(input="a", store=(store := MemoryStore()))
+    driver = agent.start(prompt="a", store=(store := MemoryStore()))
     await driver.next()
     source.set_tools([RecordingTool("first"), danger, fine])
     driver.submit("b")
@@ -194,7 +194,7 @@ async def test_a_tool_that_goes_away_stays_listed_and_says_so():
     source = ChangingSource([RecordingTool("first")])
     steady = StableToolList(source)
     model = Scripted(["hi", Say(calls=[("first", {}), ("use_tool", {"name": "x"})]), "done"])
-    driver = Agent(model, [steady], mutators=[steady]).start(input="a")
+    driver = Agent(model, [steady], mutators=[steady]).start(prompt="a")
     await driver.next()
     source.set_tools([])
     driver.submit("b")

@@ -169,7 +169,7 @@ async def test_the_provider_says_too_long_and_it_is_compacted_once_and_asked_aga
         ]
     history += [AssistantItem((Text("ok"),)), to_user_item("go on")]
     agent = Agent(model, mutators=[Compactor(note_taker())], observers=[witness])
-    driver = agent.start(transcript=history)
+    driver = agent.start(history=history)
     step = await driver.next()
     assert isinstance(step, Finished)
     assert step.result.text == "fine"
@@ -178,7 +178,7 @@ async def test_the_provider_says_too_long_and_it_is_compacted_once_and_asked_aga
 
 async def test_by_hand_with_a_focus():
     notes = note_taker()
-    driver = Agent(StrictProvider(), [work], mutators=[Compactor(notes)]).start(input="go")
+    driver = Agent(StrictProvider(), [work], mutators=[Compactor(notes)]).start(prompt="go")
     for _ in range(4):
         while not isinstance(await driver.next(), Finished):
             pass
@@ -199,7 +199,7 @@ async def test_a_hook_may_forbid_it():
 
     driver = Agent(
         StrictProvider(), [work], mutators=[Compactor(note_taker())], hooks=[Forbids()]
-    ).start(input="go")
+    ).start(prompt="go")
     while not isinstance(await driver.next(), Finished):
         pass
     assert await driver.compact() is False
@@ -340,7 +340,7 @@ async def test_what_the_user_allowed_edited_and_answered_survives_a_compaction()
     work = [Say(calls=[("put", {"n": 1}), ("put", {"n": 2}), ("ask", {"question": "Name?"})])]
     talk = [Say("x" * 2_000) for _ in range(5)]
     agent = Agent(Scripted([*work, *talk]), [put, ask], policy=Asks(), mutators=[Compactor()])
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve(request.calls[0].id)

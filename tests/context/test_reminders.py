@@ -284,7 +284,7 @@ async def test_notices_that_an_older_version_worded_differently_are_not_repeated
     )
     before = [NoticeItem(OLD_MODE, "mode"), NoticeItem(old, "memory")]
     agent = Agent(Scripted(["Hello."] * 3), mutators=[reminders])
-    driver = agent.start(transcript=before)
+    driver = agent.start(history=before)
     for expected in ([], [], ["plan", str(file.path)]):
         await say(driver, "go")
         notices_now = [i for i in driver.transcript[2:] if isinstance(i, NoticeItem)]

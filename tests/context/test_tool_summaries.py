@@ -44,7 +44,7 @@ async def test_a_small_model_sums_up_a_round_while_the_loop_goes_on():
     agent = Agent(
         model, [RecordingTool()], mutators=[ToolSummaries(small)], gates=[CostBudget(budget)]
     )
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     driver.watch(seen)
     assert isinstance(await driver.next(), AfterToolResult)
     step = asyncio.create_task(driver.next())
@@ -67,7 +67,7 @@ async def test_a_summary_that_is_not_ready_is_cancelled_at_the_end_of_the_turn()
     small = Scripted([[pause, "too late"]], card=CARD)
     driver = Agent(
         Scripted([ROUND, ROUND, "done"]), [RecordingTool()], mutators=[ToolSummaries(small)]
-    ).start(input="go")
+    ).start(prompt="go")
     driver.watch(seen)
     await driver.next()
     await pause.reached.wait()

@@ -277,7 +277,7 @@ class FuzzSession:
         await self.close()
         self.journal, self._is_structured = self.library.create(self.folder), True
         try:
-            await self.agent.run("count", output=Answer, store=self.journal)
+            await self.agent.run("count", output=Answer, session=self.journal)
         except (ModelError, LoopError):
             pass  # no answer that fits, a failed model, or a refused message
         self._is_structured = False

@@ -122,7 +122,7 @@ def test_fault_9_a_full_disk_pauses_the_run_before_the_model_and_it_goes_on(quic
         nonlocal is_full
         journal = Journal.create(quick / "s", files=FaultyFiles(plan))
         model = Scripted(["answered"])
-        driver = Agent(model).start(input="hello", store=journal)
+        driver = Agent(model).start(prompt="hello", store=journal)
         for _ in range(3):
             with pytest.raises(StoreFull, match="Free some space"):
                 await driver.next()
@@ -166,7 +166,7 @@ async def test_fault_9_an_effect_beside_a_full_disk_does_not_happen_twice(quick:
     late = Late("late", effect="verifiable", concurrent=True)
     agent = Agent(Scripted([Say(calls=[("slow", {}), ("late", {})]), "done"]), [slow, late])
     journal = Journal.create(quick / "s", files=FaultyFiles(plan))
-    driver = agent.start(input="go", store=journal)
+    driver = agent.start(prompt="go", store=journal)
     with pytest.raises(StoreFull):
         await driver.next()
     is_full = False

@@ -45,7 +45,7 @@ async def test_a_part_that_was_refused_once_is_not_sent_again_also_after_a_resta
         model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
         witness = RecordingObserver()
         agent = Agent(model, observers=[witness])
-        driver = agent.start(input=SHOWN, store=Journal.create(tmp_path / "session"))
+        driver = agent.start(prompt=SHOWN, store=Journal.create(tmp_path / "session"))
         assert isinstance(await driver.next(), Finished)
         refused = [request.body for request in server.requests if b'"image"' in request.body]
         assert len(refused) == len(set(refused)) > 0  # none of them was sent again unchanged
@@ -53,7 +53,7 @@ async def test_a_part_that_was_refused_once_is_not_sent_again_also_after_a_resta
         await driver.aclose()
 
         resumed = resume(tmp_path / "session")
-        again = agent.start(input="and now?", view=resumed.view, store=resumed.journal)
+        again = agent.start(prompt="and now?", view=resumed.view, store=resumed.journal)
         step = await again.next()
         await again.aclose()
         await model.aclose()

@@ -32,7 +32,7 @@ from treadle.sessions import Journal
 async def main():
     place = Path(sys.argv[1])
     pause = Pause()
-    driver = Agent(Scripted([["Working", pause]])).start(input="go", store=Journal.create(place))
+    driver = Agent(Scripted([["Working", pause]])).start(prompt="go", store=Journal.create(place))
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     for text in sys.argv[2:]:
@@ -76,7 +76,7 @@ async def test_what_waits_to_be_heard_survives_a_kill_and_is_heard_once(own_plac
 async def test_a_message_that_was_taken_back_does_not_come_after_a_restart(own_place: Path) -> None:
     place = own_place / "session"
     pause = Pause()
-    driver = Agent(Scripted([["Working", pause]])).start(input="go", store=Journal.create(place))
+    driver = Agent(Scripted([["Working", pause]])).start(prompt="go", store=Journal.create(place))
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     for text in ("one", "two", "three"):
@@ -95,7 +95,7 @@ async def test_a_message_that_was_taken_back_does_not_come_after_a_restart(own_p
 async def test_a_message_that_an_idle_agent_got_is_not_lost_when_it_is_closed(
     tmp_path: Path,
 ) -> None:
-    driver = Agent(Scripted(["never"])).start(input="first", store=Journal.create(tmp_path / "s"))
+    driver = Agent(Scripted(["never"])).start(prompt="first", store=Journal.create(tmp_path / "s"))
     await driver.aclose()
     resumed = resume(tmp_path / "s")
     model = Scripted(["done"])
@@ -111,5 +111,5 @@ async def test_a_message_that_an_idle_agent_got_is_not_lost_when_it_is_closed(
 async def test_a_structured_run_without_an_answer_leaves_no_message_behind(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "s")
     with pytest.raises(OutputMismatch):
-        await Agent(Scripted(["no", "no", "no"])).run("count", output=int, store=journal)
+        await Agent(Scripted(["no", "no", "no"])).run("count", output=int, session=journal)
     assert resume(tmp_path / "s").view.queued == ()

@@ -145,7 +145,7 @@ async def test_a_child_agents_turn_stands_below_the_call_that_started_it():
 async def test_an_interrupted_turn_leaves_no_span_open():
     pause = Pause()
     traced = Traced(Scripted([["Let me ", pause]]))
-    driver = traced.agent.start(input="go")
+    driver = traced.agent.start(prompt="go")
     running = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -203,7 +203,7 @@ async def test_spans_that_a_tool_opens_are_below_the_span_of_its_call():
 
 async def test_a_span_of_a_tool_ends_with_it_and_the_next_turn_is_not_below_it():
     traced = Traced(Scripted([Say(calls=[("record", {})]), "done", "more"]), RecordingTool())
-    driver = traced.agent.start(input="go")
+    driver = traced.agent.start(prompt="go")
     await driver.next()
     await driver.next()
     driver.submit("go on")

@@ -10,7 +10,7 @@ import pytest
 
 from treadle import Usage
 from treadle.core.transcript import to_user_item
-from treadle.core.transcript.entries import Entry, ItemAdded, UsageRecorded
+from treadle.core.transcript.entries import ChildUsageRecorded, Entry, ItemAdded, UsageRecorded
 from treadle.sessions import cost
 from treadle.sessions.cost import (
     CostBucket,
@@ -85,8 +85,12 @@ async def test_what_child_agents_spent_is_their_parents(own_place: Path):
     await written(child, [UsageRecorded("small", PRICED)])
     grandchild = Journal.create(child.session_dir / "children" / "call-2", folder=str(own_place))
     await written(grandchild, [UsageRecorded("small", PRICED)])
+    told: list[Entry] = [
+        ChildUsageRecorded(one.session_id, "small", PRICED) for one in (child, grandchild)
+    ]
+    await written(library.resume(parent.session_id).journal, told)
     [one] = group_costs(read_costs(library), "session")
-    assert (one.key, one.cost) == (parent.session_id, 1.5)
+    assert (one.key, one.cost) == (parent.session_id, 1.5)  # each call once
 
 
 async def test_a_session_that_goes_on_is_read_only_where_it_grew(own_place: Path, monkeypatch):

@@ -98,14 +98,14 @@ async def test_a_damaged_result_does_not_make_a_later_call_of_the_round_run_agai
     assert load_view(place).transcript == driver.transcript
 
 
-async def test_chat_keeps_a_result_that_comes_before_a_missing_one() -> None:
+async def test_a_history_keeps_a_result_that_comes_before_a_missing_one() -> None:
     pay, mail = make_tools()
     messages: list[Any] = [
         to_user_item("pay and mail"),
         AssistantItem((PAY, MAIL), "tool_use"),
         ToolResultItem("c2", "mail", (Text("mailed"),)),
     ]
-    await Agent(Scripted(["done"]), [pay, mail]).chat(messages)
+    messages = list((await Agent(Scripted(["done"]), [pay, mail]).run(history=messages)).transcript)
     assert (pay.calls, mail.calls) == ([{"n": 1}], [])
     assert results(messages) == {"c1": "ok", "c2": "mailed"}
 
@@ -243,7 +243,7 @@ async def test_a_fork_and_a_rewind_of_a_damaged_session_are_lawful(
     last = list_turns(place)[-1].turn_id
     journal, view = fork(library, place, folder=tmp_path, before_turn=last)
     assert find_violations(view.transcript) == []
-    driver = Agent(Scripted(["four"])).start(view=view, store=journal, input="go on")
+    driver = Agent(Scripted(["four"])).start(view=view, store=journal, prompt="go on")
     await finish(driver)
     assert resume(journal.session_dir).view.transcript == driver.transcript
     resumed = resume(place)
@@ -260,7 +260,7 @@ async def test_a_turn_after_a_damaged_one_gets_an_id_of_its_own(
     damage_line(place, lambda line: b'"turn_id":"turn-2"' in line and b'"kind":"turn"' in line)
     resumed = resume(place)
     driver = Agent(Scripted(["four"])).start(
-        view=resumed.view, store=resumed.journal, input="fourth"
+        view=resumed.view, store=resumed.journal, prompt="fourth"
     )
     await finish(driver)
     assert [turn.turn_id for turn in list_turns(place)] == ["turn-1", "turn-3", "turn-4"]
@@ -272,7 +272,7 @@ async def test_a_steered_message_does_not_run_after_a_rewind_to_before_its_turn(
     journal = library.create(tmp_path)
     release_never = RecordingTool("pay", effect="irreversible")
     model = Scripted(["one", Say(calls=[ToolCall("c1", "pay", "{}")])])
-    driver = Agent(model, [release_never]).start(store=journal, input="first")
+    driver = Agent(model, [release_never]).start(store=journal, prompt="first")
     while not isinstance(await driver.next(), Finished):
         pass
     driver.submit("second")
@@ -294,7 +294,7 @@ async def test_a_fork_leaves_waiting_messages_to_its_parent(
     library: Library, tmp_path: Path
 ) -> None:
     journal = library.create(tmp_path)
-    driver = Agent(Scripted(["one", "two"])).start(store=journal, input="first")
+    driver = Agent(Scripted(["one", "two"])).start(store=journal, prompt="first")
     while not isinstance(await driver.next(), Finished):
         pass
     driver.steer("second")  # waits in the log until the next turn takes it
@@ -344,3 +344,41 @@ async def test_a_missing_entry_is_reported_without_a_line_or_a_size(
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(line for line in lines if b'"n":2,' not in line))
     assert [str(damage) for damage in find_damage(session_dir)] == [f"{path}: entry 2 is missing"]
+
+
+async def test_two_neighbouring_lines_that_changed_places_are_read_by_their_numbers(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    script: list[Any] = [Say(calls=[("pay", {"n": 1})]), "done", "again"]
+    agent = Agent(Scripted(script), [*make_tools()])
+    driver = agent.start(store=journal)
+    driver.submit("first")
+    await finish(driver)
+    session_dir = journal.session_dir
+    resumed = resume(session_dir)
+    driver = agent.start(view=resumed.view, store=resumed.journal)
+    driver.submit("second")
+    await finish(driver)
+    path = session_dir / "journal.jsonl"
+    whole, view = path.read_bytes(), load_view(session_dir)
+    lines = whole.splitlines(keepends=True)
+    for first in range(1, len(lines) - 1):
+        swapped = [*lines[:first], lines[first + 1], lines[first], *lines[first + 2 :]]
+        path.write_bytes(b"".join(swapped))
+        assert find_damage(session_dir) == [], first
+        assert load_view(session_dir) == view, first
+
+
+async def test_a_line_that_is_far_from_its_place_is_lost_and_the_others_are_not(
+    library: Library, tmp_path: Path
+) -> None:
+    texts = [f"message {number}" for number in range(100)]
+    entries: list[Entry] = [ItemAdded(to_user_item(text)) for text in texts]
+    session_dir = await write_session(library, tmp_path, entries)
+    path = session_dir / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    [at] = [number for number, line in enumerate(lines) if b'"message 3"' in line]
+    path.write_bytes(b"".join([*lines[:at], *lines[at + 1 :], lines[at]]))
+    assert [damage.problem for damage in find_damage(session_dir)] == ["entry 4 is missing"]
+    assert said(load_view(session_dir).transcript) == [t for t in texts if t != "message 3"]

@@ -25,13 +25,13 @@ async def test_forks_of_forks_share_one_history_and_cost_what_they_add(tmp_path:
     long = RecordingTool(answer=lambda given: f"{given['n']} " * 50_000)  # each of them a blob
     script: list[ScriptElement] = [*(Say(calls=[("record", {"n": n})]) for n in range(10)), "done"]
     journal = library.create(tmp_path)
-    whole = list((await Agent(Scripted(script), [long]).run("begin", store=journal)).transcript)
+    whole = list((await Agent(Scripted(script), [long]).run("begin", session=journal)).transcript)
     place, before = journal.session_dir, occupied(library.root)
     assert before > 900_000
     for number in range(FORKS):
         journal, view = fork(library, place, folder=tmp_path)
         agent = Agent(Scripted([f"reply {number}"]))
-        driver = agent.start(input=f"branch {number}", view=view, store=journal)
+        driver = agent.start(prompt=f"branch {number}", view=view, store=journal)
         await driver.next()
         await driver.aclose()
         place = journal.session_dir

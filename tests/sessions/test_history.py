@@ -155,7 +155,7 @@ async def test_a_replay_goes_through_compaction_steering_and_rewind(
         [RecordingTool(answer="ok")],
         mutators=[Compacting()],  # type: ignore[list-item]
     )
-    driver = agent.start(input="first", store=journal)
+    driver = agent.start(prompt="first", store=journal)
     ended = 0
     while ended < 2:
         match await driver.next():
@@ -189,7 +189,7 @@ async def test_a_turn_that_failed_is_replayed_with_what_followed(
 ) -> None:
     journal = library.create(tmp_path)
     agent = Agent(Scripted([AccessDenied("no key"), "better"]))
-    driver = agent.start(input="first", store=journal)
+    driver = agent.start(prompt="first", store=journal)
     assert isinstance(await driver.next(), Finished)
     driver.submit("second")
     assert isinstance(await driver.next(), Finished)
@@ -268,7 +268,7 @@ async def test_a_round_with_a_long_reply_counts_once_after_a_resume(
         Scripted([Say("x" * 3_000, calls=[("record", {}), ("record", {}), ("record", {})])]),
         [RecordingTool(answer="ok")],
     )
-    driver = agent.start(store=journal, input="go")
+    driver = agent.start(store=journal, prompt="go")
     assert isinstance(await driver.next(), AfterToolResult)
     await driver.aclose()
     progress = load_view(journal.session_dir).turn_progress

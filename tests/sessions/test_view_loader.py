@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import (
     ApprovalDecision,
+    ChildUsageRecorded,
     EarlyResult,
     Entry,
     InputQueued,
@@ -88,6 +89,7 @@ others = st.one_of(
     st.just(ItemAdded(UserItem((Text("waits" * 500),)))),
     st.just(Uncompacted()),
     st.just(UsageRecorded("m", Usage(1, 2))),
+    st.just(ChildUsageRecorded("child", "m", Usage(1, 2))),
     st.just(Suspended("turn-1", "budget", WakeCondition("money"))),
 )
 logs = st.lists(st.one_of(items(), others), max_size=25)

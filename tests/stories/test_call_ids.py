@@ -32,7 +32,7 @@ async def test_two_payments_around_a_compaction_have_two_keys(tmp_path: Path) ->
     same_id = ToolCall("call_0", "pay", "{}")
     script: list[Any] = [Say(calls=[same_id]), Say(calls=[same_id]), Say(calls=[same_id]), "done"]
     agent = Agent(Scripted(script), [pay], mutators=[SummarizeRounds()])
-    driver = agent.start(input="pay", store=Journal.create(tmp_path / "s"))
+    driver = agent.start(prompt="pay", store=Journal.create(tmp_path / "s"))
     await driver.next()
     await driver.aclose()
     resumed = resume(tmp_path / "s")

@@ -155,7 +155,7 @@ async def whole_run(driver: Driver) -> Finished:
 
 async def count_awaits() -> int:
     agent, store = make()
-    driver = agent.start(input="go", store=store)
+    driver = agent.start(prompt="go", store=store)
     loop, awaits = asyncio.get_running_loop(), Awaits()
     loop.set_task_factory(awaits)
     step = await loop.create_task(whole_run(driver))
@@ -180,7 +180,7 @@ def children() -> list[str]:
 
 async def cut_at(point: int, how: str) -> None:
     agent, store = make()
-    driver = agent.start(input="go", store=store)
+    driver = agent.start(prompt="go", store=store)
     loop, awaits = asyncio.get_running_loop(), Awaits(point)
     loop.set_task_factory(awaits)
     run = loop.create_task(whole_run(driver))

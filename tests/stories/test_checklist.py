@@ -90,7 +90,7 @@ def test_the_defaults_of_an_agent():
 async def test_a_stream_may_go_on_with_a_history():
     history: list[Item] = [to_user_item("I am Ada."), AssistantItem((Text("Hello, Ada."),))]
     model = Scripted(["You are Ada."])
-    async with Agent(model).stream("Who am I?", transcript=history) as events:
+    async with Agent(model).stream("Who am I?", history=history) as events:
         last = [event async for event in events][-1]
     assert isinstance(last, TurnFinished)
     assert last.result.text == "You are Ada."
@@ -98,20 +98,20 @@ async def test_a_stream_may_go_on_with_a_history():
 
 
 async def test_single_turn_direct_response():
-    step = await Agent(Scripted(["Hello!"])).start(input="Hi").next()
+    step = await Agent(Scripted(["Hello!"])).start(prompt="Hi").next()
     assert isinstance(step, Finished)
     assert step.result.text == "Hello!"
 
 
 async def test_single_turn_one_tool_call():
-    driver = Agent(summing(), [add]).start(input="What is 2 + 3?")
+    driver = Agent(summing(), [add]).start(prompt="What is 2 + 3?")
     step = await driver.next()
     assert isinstance(step, AfterToolResult)
     assert [result.text for result in step.results] == ["5"]
 
 
 async def test_single_turn_unknown_tool():
-    driver = Agent(Scripted([Say(calls=[("foo", {})]), "Sorry."])).start(input="x")
+    driver = Agent(Scripted([Say(calls=[("foo", {})]), "Sorry."])).start(prompt="x")
     step = await driver.next()
     assert isinstance(step, AfterToolResult)
     assert step.results[0].text.startswith("error: unknown tool `foo`")
@@ -119,14 +119,14 @@ async def test_single_turn_unknown_tool():
 
 async def test_the_host_has_the_word_once_a_round():
     model = Scripted([Say(calls=[("add", {"a": n, "b": 1})] * 2) for n in range(3)] + ["done"])
-    driver = Agent(model, [add]).start(input="x")
+    driver = Agent(model, [add]).start(prompt="x")
     steps = [await driver.next() for _ in range(4)]
     assert [type(step) for step in steps] == [AfterToolResult] * 3 + [Finished]
 
 
 async def test_every_message_that_was_taken_in_is_told_once():
     pause, witness = Pause(), RecordingObserver()
-    driver = Agent(Scripted([["a", pause], "b"]), observers=[witness]).start(input="first")
+    driver = Agent(Scripted([["a", pause], "b"]), observers=[witness]).start(prompt="first")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.steer("second")
@@ -181,7 +181,7 @@ async def test_a_model_may_be_chosen_anew_for_each_call():
 
 async def test_session_and_turn_are_named_in_every_request():
     model = summing()
-    driver = Agent(model, [add]).start(input="x", session_id="s1")
+    driver = Agent(model, [add]).start(prompt="x", session_id="s1")
     while not isinstance(await driver.next(), Finished):
         pass
     assert {(request.session_id, request.turn_id) for request in model.requests} == {
@@ -219,7 +219,7 @@ class Gate:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_every_terminal_reason_is_typed(agent: Agent, reason: str):
-    driver = agent.start(input="x")
+    driver = agent.start(prompt="x")
     while not isinstance(step := await driver.next(), Finished):
         pass
     result = step.result
@@ -325,7 +325,7 @@ async def test_the_levels_of_compaction_are_nothing_a_warning_and_a_compaction()
         filling = AssistantItem((Text("x" * int(share * 9_000 * 3.5)),))
         history: list[Item] = [to_user_item("a"), filling, to_user_item("b")]
         agent = Agent(Scripted(["ok"], card=card), mutators=[Compactor()], observers=[witness])
-        await agent.chat(history)
+        await agent.run(history=history)
         return [event.text.split(" from ")[0] for event in witness.events_of(Notified)]
 
     assert await told(0.60) == []
@@ -376,12 +376,12 @@ async def test_a_request_start_is_told_before_each_call_of_the_model():
 
 async def test_a_history_that_was_saved_as_json_goes_on():
     history: list[Item] = [to_user_item("I am Ada.")]
-    await Agent(summing(), [add]).chat(history)
+    history = list((await Agent(summing(), [add]).run(history=history)).transcript)
     saved = msgspec.json.encode(history)
     again = msgspec.json.decode(saved, type=list[Item])
     again.append(to_user_item("And now?"))
     model = Scripted(["Now, too."])
-    assert (await Agent(model, [add]).chat(again)).text == "Now, too."
+    assert (await Agent(model, [add]).run(history=again)).text == "Now, too."
     assert list(model.requests[0].transcript)[:4] == history
 
 
@@ -397,7 +397,7 @@ async def test_whoever_follows_the_transcript_channel_has_the_transcript():
             self.items = self.items.append(item)
 
     replica = Replica()
-    driver = Agent(summing(), [add], observers=[replica]).start(input="x")
+    driver = Agent(summing(), [add], observers=[replica]).start(prompt="x")
     while not isinstance(await driver.next(), Finished):
         assert replica.items == driver.transcript
     assert replica.items == driver.transcript

@@ -51,7 +51,7 @@ async def test_a_broken_attempt_that_was_paid_for_is_counted():
     model = Scripted(
         [["Hel", ModelUsageUpdated(LOST), StreamBroken("cut")], Say("Hello!", usage=USED)]
     )
-    result = await Agent(model, clock=ManualClock(), gates=[books]).run("x", store=store)
+    result = await Agent(model, clock=ManualClock(), gates=[books]).run("x", session=store)
     assert result.usage.cost == 0.375
     assert [used.cost for used in books.settled] == [0.125, 0.25]  # the second was asked for anew
     assert fold_entries(store.entries).usage.cost == 0.375
@@ -81,7 +81,7 @@ async def test_a_fallback_is_reserved_at_its_own_price():
     model = Scripted(BUSY, name="first", card=CARD, fallback=spare)
     purse = SharedBudget(10.0)
     agent = Agent(model, clock=ManualClock(), gates=[CostBudget(purse)])
-    driver = agent.start(input="x")
+    driver = agent.start(prompt="x")
     driver.set_next_turn_cache(CacheRequest(ttl="1h"))
     assert isinstance(await driver.next(), Finished)
     assert 1.0 < reserved[0] < 1.1  # the longest reply, at the price of the fallback
@@ -122,7 +122,7 @@ async def test_paid_attempts_are_repeated_as_often_as_free_ones_and_no_more():
     broken: list[Any] = ["Hel", ModelUsageUpdated(LOST), StreamBroken("cut")]
     model = Scripted([broken, broken, broken, broken, "never asked"])
     witness = RecordingObserver()
-    driver = Agent(model, clock=ManualClock(), observers=[witness]).start(input="x")
+    driver = Agent(model, clock=ManualClock(), observers=[witness]).start(prompt="x")
     step = await driver.next()
     assert isinstance(step, Finished)
     assert (step.result.reason, len(model.requests)) == ("error", 4)
@@ -146,7 +146,7 @@ async def test_a_closing_reply_is_not_asked_of_a_fallback_that_is_too_dear():
 async def test_an_attempt_that_ends_in_an_error_is_counted():
     books = Books()
     model = Scripted([["Hel", ModelUsageUpdated(LOST), AccessDenied("the key was withdrawn")]])
-    driver = Agent(model, gates=[books]).start(input="x")
+    driver = Agent(model, gates=[books]).start(prompt="x")
     step = await driver.next()
     assert isinstance(step, Finished)
     assert step.result.usage.cost == 0.125
@@ -156,7 +156,7 @@ async def test_an_attempt_that_ends_in_an_error_is_counted():
 async def test_what_an_interrupted_reply_used_is_counted_once():
     books, pause, store = Books(), Pause(), MemoryStore()
     model = Scripted([["Half a th", ModelUsageUpdated(LOST), pause]])
-    driver = Agent(model, gates=[books]).start(input="x", store=store)
+    driver = Agent(model, gates=[books]).start(prompt="x", store=store)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -189,7 +189,7 @@ async def test_what_a_broken_attempt_used_does_not_pass_for_the_size_of_the_requ
 async def test_a_model_that_fails_in_an_unknown_way_leaves_no_reservation():
     purse = SharedBudget(10.0)
     model = Scripted([ZeroDivisionError("a bug in the codec"), "fine"], card=CARD)
-    driver = Agent(model, gates=[CostBudget(purse)]).start(input="x")
+    driver = Agent(model, gates=[CostBudget(purse)]).start(prompt="x")
     with pytest.raises(ZeroDivisionError):
         await driver.next()
     assert purse.reserved == pytest.approx(0.0)
@@ -247,7 +247,7 @@ async def test_without_money_for_a_summary_older_work_is_named_instead():
         driver.submit(f"{n}")
         await driver.next()
     poor = Agent(Scripted([]), mutators=[Compactor(notes)], gates=[CostBudget(purse)]).start(
-        transcript=driver.transcript
+        history=driver.transcript
     )
     assert await poor.compact() is True
     assert notes.requests == []
@@ -289,7 +289,7 @@ async def test_a_summary_that_is_cut_off_leaves_no_reservation():
     notes = Scripted([[pause]], card=CARD)
     purse = SharedBudget(10.0)
     agent = Agent(Scripted([]), mutators=[Compactor(notes)], gates=[CostBudget(purse)])
-    driver = agent.start(transcript=[to_user_item("a"), *_replies(6)])
+    driver = agent.start(history=[to_user_item("a"), *_replies(6)])
     compacting = asyncio.create_task(driver.compact())
     await pause.reached.wait()
     assert purse.reserved > 0
@@ -370,7 +370,7 @@ class Reminds:
 async def test_a_mutator_that_only_adds_is_an_append_and_keeps_what_encoders_derived():
     store = MemoryStore()
     model = Scripted([Say(calls=[("record", {})])] * 3 + ["done"])
-    driver = Agent(model, [RecordingTool()], mutators=[Reminds()]).start(input="x", store=store)
+    driver = Agent(model, [RecordingTool()], mutators=[Reminds()]).start(prompt="x", store=store)
     await driver.next()
     driver.transcript.cache["kept"] = True
     while not isinstance(await driver.next(), Finished):

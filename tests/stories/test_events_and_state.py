@@ -222,7 +222,7 @@ async def test_approvals_can_be_answered_from_the_stream():
 
 
 async def test_a_message_submitted_after_a_tool_round_stands_behind_the_result():
-    driver = Agent(summing(), [add]).start(input="go")
+    driver = Agent(summing(), [add]).start(prompt="go")
     step = await driver.next()
     assert isinstance(step, AfterToolResult)
     step.submit("In German, please.")
@@ -239,7 +239,7 @@ async def test_a_message_submitted_after_a_tool_round_stands_behind_the_result()
 async def test_steering_enters_at_the_next_legal_point_without_cancelling():
     pause = Pause()
     model = Scripted([["Working", pause], "In German."])
-    driver = Agent(model).start(input="go")
+    driver = Agent(model).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.steer("In German, please.")
@@ -256,7 +256,7 @@ async def test_steering_enters_at_the_next_legal_point_without_cancelling():
 
 async def test_a_queued_message_survives_a_crash():
     pause, store = Pause(), MemoryStore()
-    driver = Agent(Scripted([["Working", pause]])).start(input="go", store=store)
+    driver = Agent(Scripted([["Working", pause]])).start(prompt="go", store=store)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.steer("Do not forget me.")
@@ -278,7 +278,7 @@ async def test_a_queued_message_survives_a_crash():
 async def test_an_interruption_reaches_the_stream_and_ends_the_turn_aborted():
     pause = Pause()
     model = Scripted([["Half a th", pause]])
-    driver = Agent(model).start(input="go")
+    driver = Agent(model).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -295,7 +295,7 @@ async def test_an_interruption_reaches_the_stream_and_ends_the_turn_aborted():
 async def test_an_interruption_reaches_every_tool_and_open_calls_are_answered():
     stuck = RecordingTool(release=asyncio.Event(), effect="irreversible")
     driver = Agent(Scripted([Say(calls=[("record", {}), ("record", {})]), "Back."]), [stuck]).start(
-        input="go"
+        prompt="go"
     )
     step = asyncio.create_task(driver.next())
     await stuck.started.wait()
@@ -325,7 +325,7 @@ async def test_cancelling_the_task_is_heard_too_and_not_swallowed():
 
 async def test_an_interruption_works_during_a_retry_wait():
     clock = ManualClock(blocked=True)
-    driver = Agent(Scripted([Overloaded("busy")]), clock=clock).start(input="go")
+    driver = Agent(Scripted([Overloaded("busy")]), clock=clock).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await clock.sleeping.wait()
     driver.interrupt()
@@ -338,7 +338,7 @@ async def test_an_interruption_works_during_a_retry_wait():
 
 
 async def test_a_snapshot_is_read_only_and_stays_as_it_was():
-    driver = Agent(Scripted(["one", "two"])).start(input="go")
+    driver = Agent(Scripted(["one", "two"])).start(prompt="go")
     before = driver.snapshot()
     assert before.pending_input == (to_user_item("go"),)
     await driver.next()
@@ -349,7 +349,7 @@ async def test_a_snapshot_is_read_only_and_stays_as_it_was():
 
 
 async def test_the_trace_says_why_the_loop_went_on():
-    driver = Agent(summing(), [add]).start(input="go")
+    driver = Agent(summing(), [add]).start(prompt="go")
     await driver.next()
     await driver.next()
     assert [str(transition) for transition in driver.trace] == [
@@ -361,7 +361,7 @@ async def test_the_trace_says_why_the_loop_went_on():
 
 async def test_the_cache_request_for_the_next_turn_is_used_once():
     model = Scripted(["one", "two"])
-    driver = Agent(model).start(input="go")
+    driver = Agent(model).start(prompt="go")
     driver.set_next_turn_cache(CacheRequest(ttl="1h"))
     await driver.next()
     driver.submit("again")
@@ -377,7 +377,7 @@ async def test_instructions_may_be_a_function_and_reach_the_model():
 
 async def test_the_log_says_how_the_turn_ended():
     store = MemoryStore()
-    await Agent(Scripted(["x"])).run("go", store=store)
+    await Agent(Scripted(["x"])).run("go", session=store)
     assert store.durable[-1] == TurnEnded("turn-1", "end_turn")
     assert store.is_closed
 
@@ -385,7 +385,7 @@ async def test_the_log_says_how_the_turn_ended():
 async def test_fault_9_a_full_disk_stops_before_the_model_is_asked_and_goes_on_later():
     store, model = MemoryStore(), Scripted(["Hello!"])
     store.failure = StoreFull("no space left on the device")
-    driver = Agent(model).start(input="go", store=store)
+    driver = Agent(model).start(prompt="go", store=store)
     with pytest.raises(StoreFull):
         await driver.next()
     assert model.requests == []
@@ -421,7 +421,7 @@ def summed_up(transcript: Transcript) -> Transcript | None:
 async def test_a_mutator_rewrites_the_view_and_the_log_keeps_everything():
     witness, store, model = RecordingObserver(), MemoryStore(), summing()
     agent = Agent(model, [add], mutators=[Rewrites("after_tool_result", summed_up)])
-    await agent.replace(observers=[witness]).run("go", store=store)
+    await agent.replace(observers=[witness]).run("go", session=store)
     assert [type(item) for item in model.requests[1].transcript] == [SummaryItem]
     assert len([entry for entry in store.durable if isinstance(entry, ViewRewritten)]) == 1
     assert [event.changed for event in witness.events_of(MutationFinished)] == [True]
@@ -442,7 +442,7 @@ async def test_a_mutator_that_breaks_a_law_is_a_hard_error_naming_the_law():
         return Transcript([*transcript[:1], *transcript[2:]])
 
     agent = Agent(summing(), [add], mutators=[Rewrites("after_tool_result", orphaned)])
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     with pytest.raises(LawBroken, match="answers_belong"):
         await driver.next()
     assert find_violations(driver.transcript) == []
@@ -452,7 +452,7 @@ async def test_a_mutator_that_breaks_a_law_is_a_hard_error_naming_the_law():
 async def test_a_mutator_cannot_make_a_call_run_twice_by_dropping_its_answer():
     act = RecordingTool("act", effect="irreversible")
     drops = Rewrites("after_tool_result", lambda transcript: Transcript(transcript[:2]))
-    driver = Agent(Scripted([Say(calls=[("act", {})])]), [act], mutators=[drops]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("act", {})])]), [act], mutators=[drops]).start(prompt="go")
     with pytest.raises(LawBroken, match="open_calls_kept"):
         await driver.next()
     assert len(act.calls) == 1
@@ -467,7 +467,7 @@ async def test_a_mutator_cannot_change_the_calls_that_wait_to_be_run():
     call = ToolCall("c", "act", '{"path": "x"}')
     history: list[Item] = [to_user_item("go"), AssistantItem((call,), "tool_use")]
     driver = Agent(Scripted(["ok"]), [act], mutators=[Rewrites("on_request", cut)]).start(
-        transcript=history
+        history=history
     )
     with pytest.raises(LawBroken, match="open_calls_kept"):
         await driver.compact()
@@ -581,7 +581,7 @@ async def test_the_session_is_closed_though_whoever_closes_it_is_cancelled():
         return "never"
 
     driver = Agent(Scripted([Say(calls=[("slow", {})]), "ok"]), [slow]).start(
-        input="go", store=store
+        prompt="go", store=store
     )
     await driver.next()
     await driver.next()
@@ -603,7 +603,7 @@ async def test_closing_twice_is_harmless():
         async def run(self, hook_input: HookInput) -> None:
             ended.append(hook_input.session_id)
 
-    driver = Agent(Scripted(["x"]), hooks=[Ends()]).start(input="go")
+    driver = Agent(Scripted(["x"]), hooks=[Ends()]).start(prompt="go")
     await driver.next()
     await driver.aclose()
     await driver.aclose()
@@ -612,7 +612,7 @@ async def test_closing_twice_is_harmless():
 
 async def test_the_whole_history_does_not_come_back_in_the_middle_of_a_step():
     pause = Pause()
-    driver = Agent(Scripted([[pause, "x"]])).start(input="go")
+    driver = Agent(Scripted([[pause, "x"]])).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     with pytest.raises(DriverBusy):

@@ -120,7 +120,7 @@ async def test_a_rule_that_cannot_be_saved_is_told_and_the_call_happens():
 
     witness, record = RecordingObserver(), RecordingTool(effect="irreversible")
     agent = Agent(calling(("record", {})), [record], policy=Forgetful(), observers=[witness])
-    driver = agent.start(input="x")
+    driver = agent.start(prompt="x")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve(request.calls[0].id, always=True)
@@ -139,7 +139,7 @@ async def test_always_saves_nothing_that_was_not_shown():
 
     policy, record, witness = Keeps(), RecordingTool(effect="irreversible"), RecordingObserver()
     agent = Agent(calling(("record", {"n": 1})), [record], policy=policy, observers=[witness])
-    driver = agent.start(input="x")
+    driver = agent.start(prompt="x")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve(request.calls[0].id, arguments={"n": 2}, always=True)
@@ -190,7 +190,7 @@ async def test_a_hook_that_changes_a_call_into_nonsense_is_an_error_result():
 async def test_a_call_of_a_reply_that_was_refused_is_never_run():
     act = RecordingTool("act", effect="irreversible")
     model = Scripted([Say("I can't.", calls=[("act", {})], stop="refusal"), "Hello."])
-    driver = Agent(model, [act]).start(input="x")
+    driver = Agent(model, [act]).start(prompt="x")
     step = await driver.next()
     assert isinstance(step, Finished)
     assert step.result.reason == "refused"
@@ -230,7 +230,9 @@ async def test_a_call_that_was_not_done_before_a_crash_is_judged_again(verdict: 
             return verdict
 
     store = MemoryStore()
-    await Agent(calling(("record", {})), [RecordingTool(effect="verifiable")]).run("x", store=store)
+    await Agent(calling(("record", {})), [RecordingTool(effect="verifiable")]).run(
+        "x", session=store
+    )
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
     view = fold_entries(store.entries[: cut + 1])
     record = RecordingTool(effect="verifiable", probe=ProbeResult("not_done", "it is not there"))
@@ -271,7 +273,7 @@ async def test_what_is_looked_for_after_a_crash_is_what_was_really_run(changed_b
         hooks=hooks if changed_by == "hook" else [],
         policy=Asks() if changed_by == "user" else None,
     )
-    driver = agent.start(input="x", store=store)
+    driver = agent.start(prompt="x", store=store)
     step = await driver.next()
     if isinstance(step, ApprovalRequest):
         step.approve("call_1", arguments={"path": "b"})
@@ -291,7 +293,7 @@ async def test_of_a_call_in_doubt_the_model_is_told_what_a_hook_made_of_it():
     store = MemoryStore()
     hook = Hooked("pre_tool_use", lambda moment: Change({"path": "b"}))
     record = RecordingTool(effect="irreversible")
-    await Agent(calling(("record", {"path": "a"})), [record], hooks=[hook]).run("x", store=store)
+    await Agent(calling(("record", {"path": "a"})), [record], hooks=[hook]).run("x", session=store)
     _, view = up_to_the_intent(store)
     driver = Agent(Scripted(["done"]), [record]).start(view=view)
     await driver.next()
@@ -310,7 +312,7 @@ async def test_arguments_that_cannot_be_written_down_are_not_run():
 @pytest.mark.parametrize("effect", ["verifiable", "irreversible"])
 async def test_a_call_in_doubt_whose_tool_is_gone_is_not_said_to_be_undone(effect: Any):
     store = MemoryStore()
-    await Agent(calling(("record", {})), [RecordingTool(effect=effect)]).run("x", store=store)
+    await Agent(calling(("record", {})), [RecordingTool(effect=effect)]).run("x", session=store)
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
     driver = Agent(Scripted(["done"])).start(view=fold_entries(store.entries[: cut + 1]))
     await driver.next()
@@ -324,7 +326,7 @@ async def test_a_background_task_whose_intent_cannot_be_written_fails_and_says_s
     witness, store = RecordingObserver(), MemoryStore()
     build = RecordingTool("build", detach_after=0, effect="irreversible")
     model = Scripted([Say(calls=[("build", {})]), "ok"])
-    driver = Agent(model, [build], observers=[witness]).start(input="x", store=store)
+    driver = Agent(model, [build], observers=[witness]).start(prompt="x", store=store)
     store_flush = store.flush
 
     async def flush() -> None:
@@ -384,7 +386,7 @@ async def test_a_steered_message_that_a_hook_refuses_does_not_ask_the_model_agai
     def judge(moment: HookInput) -> HookAnswer | None:
         return Block("no secrets") if "secret" in moment.data["prompt"] else None
 
-    driver = Agent(model, hooks=[Hooked("user_prompt_submit", judge)]).start(input="x")
+    driver = Agent(model, hooks=[Hooked("user_prompt_submit", judge)]).start(prompt="x")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.steer("my secret is ...")
@@ -424,7 +426,7 @@ async def test_a_mutator_that_finds_the_request_hopeless_ends_the_turn_with_its_
             raise ContextTooLong("nothing fits")
 
     witness = RecordingObserver()
-    driver = Agent(Scripted([]), mutators=[Hopeless()], observers=[witness]).start(input="x")  # type: ignore[list-item]
+    driver = Agent(Scripted([]), mutators=[Hopeless()], observers=[witness]).start(prompt="x")  # type: ignore[list-item]
     step = await driver.next()
     assert isinstance(step, Finished)
     assert (step.result.reason, str(step.result.error)) == ("error", "nothing fits")
@@ -457,7 +459,7 @@ async def test_a_task_that_died_with_its_process_is_not_waited_for_for_ever():
     build = RecordingTool("build", release=asyncio.Event(), detach_after=0, effect="irreversible")
     store = MemoryStore()
     model = Scripted([Say(calls=[("build", {}), ("build", {})]), "Both are running."])
-    driver = Agent(model, [build]).start(input="x", store=store)
+    driver = Agent(model, [build]).start(prompt="x", store=store)
     while not isinstance(await driver.next(), Finished):
         pass
     await driver.tasks.cancel("t1")
@@ -510,7 +512,7 @@ async def test_when_the_loop_fails_observers_get_a_terminal_event_and_next_tries
     store.failure = StoreError("the disk is full") if fault == "store" else None
     model = FailsOnce(["done"]) if fault == "model" else Scripted(["done"])
     agent = Agent(model, mutators=[breaks], observers=[witness])
-    driver = agent.start(input="go", store=store)
+    driver = agent.start(prompt="go", store=store)
     with pytest.raises((LawBroken, StoreError, ZeroDivisionError)) as raised:
         await driver.next()
     assert witness.event_names[-1] == "RunFailed"
@@ -547,7 +549,7 @@ async def test_tools_that_cannot_be_opened_are_a_terminal_event_too():
 
 
 async def test_a_failed_turn_can_be_tried_again():
-    driver = Agent(Scripted([AccessDenied("no key"), "Here I am."])).start(input="Hi")
+    driver = Agent(Scripted([AccessDenied("no key"), "Here I am."])).start(prompt="Hi")
     step = await driver.next()
     assert isinstance(step, Finished)
     assert step.result.reason == "error"

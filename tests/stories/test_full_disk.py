@@ -37,7 +37,7 @@ async def test_no_model_call_is_paid_for_before_the_result_of_an_effect_is_durab
         return "the disk is full now"
 
     model = Scripted([Say(calls=[("fill", {})]), "done"])
-    driver = Agent(model, [fill]).start(input="go", store=store)
+    driver = Agent(model, [fill]).start(prompt="go", store=store)
     await driver.next()
     with pytest.raises(StoreFull):
         await driver.next()
@@ -61,7 +61,7 @@ async def test_a_turn_whose_end_cannot_be_written_is_reported_as_failed_with_its
 
     agent = Agent(Scripted(answer), observers=[witness])
     with pytest.raises(StoreFull):
-        await agent.run("go", store=store)
+        await agent.run("go", session=store)
     assert witness.events_of(TurnFinished) == []
     [failed] = witness.events_of(RunFailed)
     assert (failed.kind, failed.result.text) == ("StoreFull", "the paid answer")
@@ -80,7 +80,7 @@ async def read_stream_on_a_full_disk() -> list[Event]:
     store, seen = LazyStore(), list[Event]()
     store.failure = StoreFull("no space is left")
     try:
-        async with Agent(Scripted(["done"])).stream("go", store=store) as events:
+        async with Agent(Scripted(["done"])).stream("go", session=store) as events:
             async for event in events:
                 seen.append(without_error(event))
     except StoreFull:

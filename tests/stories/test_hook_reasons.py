@@ -35,7 +35,7 @@ async def test_a_blocked_prompt_raises_with_the_reason_of_the_hook():
 
 async def test_a_blocked_message_of_a_chat_leaves_the_history_as_it_was():
     agent, messages = Agent(Scripted(["Hello."]), hooks=[no_secrets]), list[Item]()
-    driver = agent.start(input="Hi")
+    driver = agent.start(prompt="Hi")
     await driver.next()
     messages[:] = driver.transcript
     driver.submit("my password is x")

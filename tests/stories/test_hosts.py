@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +13,7 @@ from treadle import Agent, CacheRequest, ModelOptions
 from treadle.agents.agent_files import AgentDefinition
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard
-from treadle.core.errors import CacheUnsupported, ConfigError, Overloaded
+from treadle.core.errors import AccessDenied, CacheUnsupported, ConfigError, Overloaded
 from treadle.core.events import (
     ChildEvent,
     Event,
@@ -28,8 +30,8 @@ from treadle.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from treadle.core.steps import AfterToolResult, Finished
-from treadle.core.transcript import UserItem, to_user_item
+from treadle.core.steps import AfterToolResult, DriverSnapshot, Finished
+from treadle.core.transcript import Text, UserItem, to_user_item
 from treadle.core.transcript.entries import fold_entries
 from treadle.models import Anthropic, Fallback, Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
@@ -97,7 +99,7 @@ async def test_metadata_of_a_run_reaches_its_requests_and_its_result():
 
 async def test_metadata_belongs_to_one_turn_and_steering_adds_to_it():
     model = Scripted([Say(calls=[("record", {})]), "one", "two"])
-    driver = Agent(model, [RecordingTool()]).start(input="go", metadata={"job": 1})
+    driver = Agent(model, [RecordingTool()]).start(prompt="go", metadata={"job": 1})
     assert isinstance(await driver.next(), AfterToolResult)
     driver.steer("faster", metadata={"hurry": True})
     first = await driver.next()
@@ -113,7 +115,7 @@ async def test_metadata_belongs_to_one_turn_and_steering_adds_to_it():
 
 async def test_metadata_survives_a_crash_in_the_middle_of_the_turn():
     pause, store = Pause(), MemoryStore()
-    driver = Agent(Scripted([[pause]])).start(input="go", metadata={"job": 1}, store=store)
+    driver = Agent(Scripted([[pause]])).start(prompt="go", metadata={"job": 1}, store=store)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     view = fold_entries(store.entries)
@@ -126,14 +128,50 @@ async def test_metadata_survives_a_crash_in_the_middle_of_the_turn():
     assert model.requests[0].metadata == {"job": 1}
 
 
-async def test_metadata_that_cannot_be_stored_is_refused_at_once():
-    with pytest.raises(TypeError, match="'job'"):
-        await Agent(Scripted(["x"])).run("go", metadata={"job": object()})  # type: ignore[dict-item]
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"job": object()}, "'job'"),
+        ({"score": math.nan}, "'score': nan is not a finite number"),
+        ({"score": math.inf}, "'score': inf is not a finite number"),
+        ({"interrupted": True}, "'interrupted' is a name of the engine's own"),
+        ({"detail": "mine"}, "'detail' is a name of the engine's own"),
+        ("job 1", "a dict of names and values, not 'job 1'"),
+    ],
+)
+async def test_metadata_that_cannot_be_stored_or_is_the_engines_is_refused_at_once(
+    metadata: Any, reason: str
+):
+    model = Scripted(["x"])
+    driver = Agent(model).start()
+    for add in (driver.submit, driver.steer):
+        with pytest.raises(TypeError, match=reason):
+            add("go", metadata=metadata)
+    with pytest.raises(TypeError, match=reason):
+        await Agent(model).run("go", metadata=metadata)
+    assert (model.requests, driver.queued_messages) == ([], ())
+
+
+def test_a_message_with_a_number_that_no_session_can_store_cannot_be_made():
+    with pytest.raises(TypeError, match="not a finite number"):
+        UserItem((Text("go"),), metadata={"score": math.nan})
+
+
+async def test_metadata_of_own_types_is_stored_as_plain_values():
+    class Name(str):
+        __slots__ = ()
+
+    driver = Agent(Scripted(["x"])).start()
+    driver.submit("go", metadata={"user": Name("u7"), "half": "\ud83d"})
+    snapshot = DriverSnapshot.from_json(driver.snapshot().to_json())
+    [message] = snapshot.pending_input
+    assert isinstance(message, UserItem)
+    assert message.metadata == {"user": "u7", "half": "\ufffd"}
 
 
 async def test_chat_takes_the_metadata_of_the_last_message():
     model = Scripted(["x"])
-    result = await Agent(model).chat([to_user_item("go", {"job": 1})])
+    result = await Agent(model).run(history=[to_user_item("go", {"job": 1})])
     assert result.turn.metadata == {"job": 1}
     assert model.requests[0].metadata == {"job": 1}
 
@@ -143,7 +181,7 @@ async def test_chat_takes_the_metadata_of_the_last_message():
 
 async def test_a_queued_message_has_an_id_and_events_tell_when_it_waits_and_when_it_is_taken():
     pause, seen = Pause(), RecordingObserver()
-    driver = Agent(Scripted([["Working", pause], "In German."])).start(input="go")
+    driver = Agent(Scripted([["Working", pause], "In German."])).start(prompt="go")
     driver.watch(seen)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
@@ -163,7 +201,7 @@ async def test_a_queued_message_has_an_id_and_events_tell_when_it_waits_and_when
 
 async def test_a_queued_message_can_be_withdrawn_by_its_id():
     pause, seen = Pause(), RecordingObserver()
-    driver = Agent(Scripted([["Working", pause], "never asked"])).start(input="go")
+    driver = Agent(Scripted([["Working", pause], "never asked"])).start(prompt="go")
     driver.watch(seen)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
@@ -201,7 +239,7 @@ async def test_a_running_driver_uses_another_model_from_the_next_request_on():
     pause, seen = Pause(), RecordingObserver()
     first = Scripted([["Let me see", pause, Say(calls=[("record", {})])]], name="first")
     second = Scripted(["Done."], name="second")
-    driver = Agent(first, [RecordingTool()]).start(input="go")
+    driver = Agent(first, [RecordingTool()]).start(prompt="go")
     driver.watch(seen)
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
@@ -219,10 +257,54 @@ async def test_a_running_driver_uses_another_model_from_the_next_request_on():
     assert started == ["first", "second"]
 
 
+async def test_a_model_that_is_chosen_during_a_retry_wait_makes_the_next_attempt_at_once():
+    clock, seen = ManualClock(blocked=True), RecordingObserver()
+    first = Scripted([Overloaded("busy")], name="first")
+    second = Scripted(["rescued"], name="second")
+    driver = Agent(first, clock=clock, observers=[seen]).start()
+    driver.submit("go")
+    step = asyncio.create_task(driver.next())
+    await clock.sleeping.wait()
+    driver.use_model(second)
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert finished.result.text == "rescued"
+    started = [event.model for event in seen.events if isinstance(event, RequestStarted)]
+    assert started == ["first", "second"]
+    await driver.aclose()
+
+
+async def test_a_model_that_is_chosen_while_a_reply_breaks_makes_the_next_attempt():
+    pause = Pause()
+    first = Scripted([["Let me", pause, AccessDenied("the key is revoked")]], name="first")
+    second = Scripted(["rescued"], name="second")
+    driver = Agent(first, clock=ManualClock()).start()
+    driver.submit("go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.use_model(second)
+    pause.release()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert (finished.result.text, len(first.requests)) == ("rescued", 1)
+    await driver.aclose()
+
+
+@pytest.mark.parametrize("model", ["opus", 5, None, Scripted])
+async def test_what_is_not_a_model_is_refused_when_it_is_chosen(model: Any):
+    driver = Agent(Scripted(["fine"])).start()
+    with pytest.raises(TypeError, match="is not a model"):
+        driver.use_model(model)
+    driver.submit("go")
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "fine"
+
+
 async def test_a_chosen_model_has_its_own_fallback_and_the_next_turn_keeps_it():
     bad = Scripted([Overloaded("busy")] * 4, name="bad")
     good = Scripted(["one", "two"], name="good")
-    driver = Agent(Scripted([], name="first"), clock=ManualClock()).start(input="go")
+    driver = Agent(Scripted([], name="first"), clock=ManualClock()).start(prompt="go")
     driver.use_model(Fallback(bad, good))
     assert isinstance(await driver.next(), Finished)
     driver.submit("more")
@@ -240,7 +322,7 @@ async def test_thinking_of_the_model_before_is_not_sent_to_the_chosen_one():
         options = ModelOptions(thinking=2_000)
         first = Anthropic("claude-opus-4-1", base_url=server.url, api_key="k")
         second = Anthropic("claude-opus-4", base_url=server.url, api_key="k")
-        driver = Agent(first, [RecordingTool()], options=options).start(input="go")
+        driver = Agent(first, [RecordingTool()], options=options).start(prompt="go")
         await driver.next()
         driver.use_model(second)
         step = await driver.next()

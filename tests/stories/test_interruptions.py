@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from treadle import Agent, Transcript, tool
+from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ProbeResult, ToolContext
 from treadle.core.errors import LawBroken, Overloaded
 from treadle.core.events import (
+    ChildEvent,
     Event,
     Notified,
     RetryScheduled,
@@ -34,6 +36,7 @@ from treadle.core.transcript import (
     Item,
     ToolCall,
     ToolResultItem,
+    UserItem,
     to_user_item,
 )
 from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan, fold_entries
@@ -95,7 +98,7 @@ async def stop(context: ToolContext) -> str:
 async def test_a_tool_may_stop_the_run_that_runs_it(calls: int):
     services: dict[str, Any] = {"driver": None}
     model = Scripted([Say(calls=[("stop", {})] * calls), "never asked"])
-    driver = Agent(model, [stop], services=services).start(input="go")
+    driver = Agent(model, [stop], services=services).start(prompt="go")
     services["driver"] = driver
     step = await driver.next()
     assert ended(step) == "aborted"
@@ -106,7 +109,7 @@ async def test_a_tool_may_stop_the_run_that_runs_it(calls: int):
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_an_observer_that_stops_the_run_at_the_start_of_a_tool_keeps_it_from_running(calls):
     stuck = RecordingTool(release=asyncio.Event(), effect="irreversible")
-    driver = Agent(Scripted([Say(calls=[("record", {})] * calls)]), [stuck]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("record", {})] * calls)]), [stuck]).start(prompt="go")
     driver.watch(Finger(driver, ToolStarted))
     assert ended(await driver.next()) == "aborted"
     assert stuck.calls == []
@@ -117,7 +120,7 @@ async def test_an_observer_that_stops_the_run_at_the_start_of_a_tool_keeps_it_fr
 
 async def test_an_observer_may_stop_a_retry_wait():
     clock = ManualClock(blocked=True)
-    driver = Agent(Scripted([Overloaded("busy"), "never"]), clock=clock).start(input="go")
+    driver = Agent(Scripted([Overloaded("busy"), "never"]), clock=clock).start(prompt="go")
     driver.watch(Finger(driver, RetryScheduled))
     assert ended(await driver.next()) == "aborted"
 
@@ -135,7 +138,7 @@ async def test_a_tool_that_swallows_the_cancellation_does_not_swallow_the_interr
         return "never"
 
     model = Scripted([Say(calls=[("deaf", {})]), "never asked"])
-    driver = Agent(model, [deaf]).start(input="go")
+    driver = Agent(model, [deaf]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await entered.wait()
     driver.interrupt()
@@ -183,7 +186,7 @@ async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_i
         MemoryStore(),
     )
     model = Scripted([Say(calls=[("deaf", {})] * calls), "Back."])
-    driver = Agent(model, [deaf.tool], observers=[witness]).start(input="go", store=store)
+    driver = Agent(model, [deaf.tool], observers=[witness]).start(prompt="go", store=store)
     step = asyncio.create_task(driver.next())
     await deaf.entered.wait()
     began = asyncio.get_running_loop().time()
@@ -215,7 +218,7 @@ async def test_a_second_interruption_does_not_wait_for_the_call_at_all(
 ):
     monkeypatch.setattr(tool_runner, "INTERRUPT_GRACE_SECONDS", 3600.0)
     deaf = Deaf()
-    driver = Agent(Scripted([Say(calls=[("deaf", {})])]), [deaf.tool]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("deaf", {})])]), [deaf.tool]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await deaf.entered.wait()
     driver.interrupt()
@@ -231,7 +234,7 @@ async def test_a_call_that_runs_out_of_time_and_does_not_stop_is_answered(
 ):
     monkeypatch.setattr(tool_runner, "TIMEOUT_GRACE_SECONDS", 0.01)
     deaf = Deaf(timeout=0.01)
-    driver = Agent(Scripted([Say(calls=[("deaf", {})]), "Sorry."]), [deaf.tool]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("deaf", {})]), "Sorry."]), [deaf.tool]).start(prompt="go")
     assert isinstance(await driver.next(), AfterToolResult)
     assert answers(driver) == [
         "error: timed out after 0.01 s, but it does not stop: outcome unknown, "
@@ -255,7 +258,7 @@ async def test_closing_asks_a_call_that_was_left_once_more_and_waits_for_its_end
                 asked += 1
         return "all right"
 
-    driver = Agent(Scripted([Say(calls=[("stubborn", {})])]), [stubborn]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("stubborn", {})])]), [stubborn]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await entered.wait()
     driver.interrupt()
@@ -275,7 +278,7 @@ async def test_a_cancellation_that_a_tool_swallows_still_reaches_whoever_runs_th
         return "I go on"
 
     model = Scripted([Say(calls=[("deaf", {})]), "never asked"])
-    driver = Agent(model, [deaf]).start(input="go")
+    driver = Agent(model, [deaf]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await entered.wait()
     step.cancel()
@@ -288,7 +291,7 @@ async def test_a_cancellation_that_a_tool_swallows_still_reaches_whoever_runs_th
 async def test_a_second_interruption_while_it_winds_down_is_still_a_finished_turn():
     waits, pause, witness = Waits("after_turn_ended"), Pause(), RecordingObserver()
     agent = Agent(Scripted([["Half", pause]]), mutators=[waits], observers=[witness])
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -301,7 +304,7 @@ async def test_a_second_interruption_while_it_winds_down_is_still_a_finished_tur
 
 async def test_a_cancellation_while_an_interruption_winds_down_goes_on_its_way():
     waits, pause = Waits("after_turn_ended"), Pause()
-    driver = Agent(Scripted([["Half", pause]]), mutators=[waits]).start(input="go")
+    driver = Agent(Scripted([["Half", pause]]), mutators=[waits]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.interrupt()
@@ -315,7 +318,7 @@ async def test_a_cancellation_while_an_interruption_winds_down_goes_on_its_way()
 
 async def test_a_compaction_by_hand_can_be_interrupted():
     waits = Waits("on_request")
-    driver = Agent(Scripted(["hi"]), mutators=[waits]).start(input="go")
+    driver = Agent(Scripted(["hi"]), mutators=[waits]).start(prompt="go")
     await driver.next()
     compacting = asyncio.create_task(driver.compact())
     await waits.reached.wait()
@@ -335,7 +338,7 @@ async def test_stopping_while_the_tools_are_opened_is_told_and_the_message_is_ke
                 await asyncio.Event().wait()
 
     source, witness = Slow([RecordingTool()]), RecordingObserver()
-    driver = Agent(Scripted(["Hello!"]), [source], observers=[witness]).start(input="go")
+    driver = Agent(Scripted(["Hello!"]), [source], observers=[witness]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await source.reached.wait()
     driver.interrupt()
@@ -418,7 +421,7 @@ async def test_cancelling_whoever_leaves_a_stream_leaves_nothing_behind(no_leaks
 
 
 async def test_an_interruption_at_the_first_event_leaves_the_message_for_the_next_step():
-    driver = Agent(Scripted(["Hello!"])).start(input="go")
+    driver = Agent(Scripted(["Hello!"])).start(prompt="go")
     driver.watch(Finger(driver, RunStarted))
     assert ended(await driver.next()) == "aborted"
     assert ended(await driver.next()) == "end_turn"
@@ -426,7 +429,7 @@ async def test_an_interruption_at_the_first_event_leaves_the_message_for_the_nex
 
 async def test_an_interruption_between_two_steps_ends_the_turn_at_the_next():
     model = Scripted([Say(calls=[("record", {})]), "never"])
-    driver = Agent(model, [RecordingTool()]).start(input="go")
+    driver = Agent(model, [RecordingTool()]).start(prompt="go")
     assert isinstance(await driver.next(), AfterToolResult)
     driver.interrupt()
     assert ended(await driver.next()) == "aborted"
@@ -474,7 +477,7 @@ async def test_interrupt_while_the_approver_thinks_ends_the_run(from_approver):
         policy=AsksAlways(),
         approve=approve,
     )
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     run = asyncio.create_task(agent.finish_turn(driver))
     await asked.wait()
     driver.interrupt()
@@ -483,7 +486,7 @@ async def test_interrupt_while_the_approver_thinks_ends_the_run(from_approver):
     assert (await agent.finish_turn(driver)).text == "again"
 
 
-async def test_a_task_that_is_cancelled_while_the_approver_thinks_is_cancelled():
+async def test_a_run_that_is_cancelled_while_the_approver_thinks_ends_with_a_terminal_event():
     asked = asyncio.Event()
 
     async def approve(approval: PendingApproval) -> bool:
@@ -491,17 +494,68 @@ async def test_a_task_that_is_cancelled_while_the_approver_thinks_is_cancelled()
         await asyncio.Event().wait()
         return True
 
+    observer, store = RecordingObserver(), MemoryStore()
     agent = Agent(
         Scripted([Say(calls=[("record", {})])]),
         [RecordingTool()],
         policy=AsksAlways(),
         approve=approve,
+        observers=[observer],
     )
-    run = asyncio.create_task(agent.run("go"))
+    driver = agent.start(store=store)
+    driver.submit("go")
+    run = asyncio.create_task(agent.finish_turn(driver))
     await asked.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
+    last = observer.events[-1]
+    assert isinstance(last, TurnFinished)
+    assert last.result.reason == "aborted"
+    assert find_violations(driver.transcript) == []
+    assert fold_entries(store.entries).open_turn is None
+    assert isinstance(await driver.next(), AwaitingInput)
+
+
+async def test_a_timeout_around_a_run_that_waits_for_a_childs_approval_ends_parent_and_child():
+    asked, observer, record = asyncio.Event(), RecordingObserver(), RecordingTool()
+
+    async def approve(approval: PendingApproval) -> bool:
+        if approval.call.name == "task":
+            return True
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    def answer(request: ModelRequest) -> Say:
+        first = request.transcript[0]
+        is_child = isinstance(first, UserItem) and first.text == "child"
+        arguments = {"description": "", "prompt": "child"}
+        return Say(calls=[("record", {}) if is_child else ("task", arguments)])
+
+    agent = Agent(
+        Scripted(answer),
+        [record],
+        subagents=[],
+        policy=AsksAlways(),
+        approve=approve,
+        observers=[observer],
+    )
+
+    async def run_with_a_limit() -> None:
+        async with asyncio.timeout(None) as limit:
+            run = asyncio.create_task(agent.run("go"))
+            await asked.wait()
+            limit.reschedule(0)
+            await run
+
+    with pytest.raises(TimeoutError):
+        await run_with_a_limit()
+    ends = [event for event in observer.events if isinstance(event, (TurnFinished, ChildEvent))]
+    childs = [event.child for event in ends if isinstance(event, ChildEvent)]
+    assert isinstance(childs[-1], TurnFinished)
+    assert isinstance(observer.events[-1], TurnFinished)
+    assert record.calls == []
 
 
 async def test_a_call_that_an_earlier_process_may_have_run_is_not_said_to_be_cancelled_before():

@@ -85,7 +85,7 @@ async def test_the_person_is_asked_about_it_and_always_means_it():
         kept.append(rules)
 
     tool = RecordingTool("mcp__files__put")
-    driver = calling(tool, GIVEN, GIVEN, policy=policy(save_rules=keep)).start(input="go")
+    driver = calling(tool, GIVEN, GIVEN, policy=policy(save_rules=keep)).start(prompt="go")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     [approval] = request.pending
@@ -139,7 +139,7 @@ async def test_a_rule_is_tested_against_what_was_asked_about_it():
     agent = calling(
         RecordingTool("mcp__files__put"), GIVEN, {}, policy=policy(), approve=lambda _: True
     )
-    await agent.run("go", store=Library().create(Path.cwd()))
+    await agent.run("go", session=Library().create(Path.cwd()))
     for rule, covered in (("mcp__files__put", 2), ("mcp__files__get", 0), ("use_tool", 0)):
         tested = backtest_rules([rule], Path.cwd(), all_folders=False).result
         assert (tested.questions, tested.covered) == (2, covered)

@@ -112,7 +112,7 @@ except AccessDenied:
 
 async def test_the_name_of_an_agent_is_in_its_events_and_in_its_session():
     witness, store = RecordingObserver(), MemoryStore()
-    await Agent(Scripted(["hello"]), name="booking", observers=[witness]).run("go", store=store)
+    await Agent(Scripted(["hello"]), name="booking", observers=[witness]).run("go", session=store)
     assert [event.agent for event in witness.events_of(RunStarted)] == ["booking"]
     assert [event.agent for event in witness.events_of(TurnStarted)] == ["booking"]
     entries: list[Entry] = store.durable

@@ -16,18 +16,18 @@ from treadle.sessions import Journal, resume
 from treadle.testing.tools import RecordingTool
 
 
-@pytest.mark.parametrize("way", ["run", "chat", "start", "stream"])
+@pytest.mark.parametrize("way", ["run", "history", "start", "stream"])
 async def test_a_second_run_on_the_store_of_a_running_one_is_an_error(way: str, tmp_path: Path):
     pause, store = Pause(), Journal.create(tmp_path / "s")
     agent = Agent(Scripted([[pause, "one"]]))
-    first = asyncio.create_task(agent.run("first", store=store))
+    first = asyncio.create_task(agent.run("first", session=store))
     await pause.reached.wait()
     history: list[Item] = [to_user_item("second")]
     second = {
-        "run": lambda: agent.run("second", store=store),
-        "chat": lambda: agent.chat(history, store=store),
-        "start": lambda: agent.start(transcript=history, store=store).next(),
-        "stream": lambda: agent.stream("second", store=store).__aenter__(),
+        "run": lambda: agent.run("second", session=store),
+        "history": lambda: agent.run(history=history, session=store),
+        "start": lambda: agent.start(history=history, store=store).next(),
+        "stream": lambda: agent.stream("second", session=store).__aenter__(),
     }
     with pytest.raises(SessionBusy, match="a session has one writer"):
         await second[way]()
@@ -44,7 +44,7 @@ async def test_a_driver_that_was_made_before_the_other_began_is_refused_and_keep
     pause, store = Pause(), Journal.create(tmp_path / "s")
     model = Scripted([Say(calls=[("record", {})]), [pause, "one"]])
     agent = Agent(model, [RecordingTool()])
-    one, two = (agent.start(input=text, store=store) for text in ("first", "second"))
+    one, two = (agent.start(prompt=text, store=store) for text in ("first", "second"))
     first = asyncio.create_task(agent.finish_turn(one))
     await pause.reached.wait()
     with pytest.raises(SessionBusy):
@@ -59,9 +59,9 @@ async def test_a_driver_that_was_made_before_the_other_began_is_refused_and_keep
 
 async def test_a_driver_may_continue_the_session_of_one_that_does_not_run(tmp_path: Path):
     store = Journal.create(tmp_path / "s")
-    one = Agent(Scripted(["one"])).start(input="first", store=store)
+    one = Agent(Scripted(["one"])).start(prompt="first", store=store)
     await one.next()
-    two = Agent(Scripted(["two"])).start(transcript=one.transcript, store=store)
+    two = Agent(Scripted(["two"])).start(history=one.transcript, store=store)
     two.submit("second")
     assert isinstance(await two.next(), Finished)
     await two.aclose()

@@ -103,8 +103,8 @@ async def stop(context: ToolContext) -> str:
 class Reachable(Agent):
     """An agent whose tools can reach the driver that is running them."""
 
-    def start(self, **options: Any) -> Driver:
-        driver = super().start(**options)
+    def start(self, *words: Any, **options: Any) -> Driver:
+        driver = super().start(*words, **options)
         self.config.services["driver"] = driver
         return driver
 
@@ -155,14 +155,18 @@ async def by_stream(plan: Plan) -> list[Item]:
     return list(events.driver.transcript)
 
 
-async def by_chat(plan: Plan) -> list[Item]:
-    history: list[Item] = [to_user_item("go")]
-    await agent(plan).chat(history)
-    return history
+async def by_history(plan: Plan) -> list[Item]:
+    return list((await agent(plan).run(history=[to_user_item("go")])).transcript)
+
+
+async def by_session(plan: Plan) -> list[Item]:
+    async with agent(plan).session(store=MemoryStore) as session:
+        await session.run("go")
+        return list(session.transcript)
 
 
 async def by_step(plan: Plan, store: MemoryStore | None = None) -> list[Item]:
-    driver = agent(plan).start(input="go", store=store)
+    driver = agent(plan).start(prompt="go", store=store)
     await drive(driver)
     return list(driver.transcript)
 
@@ -189,7 +193,8 @@ async def test_all_doors_give_the_same_lawful_transcript(plan: Plan):
     assert find_violations(stepped) == []
     assert await by_run(plan) == stepped
     assert await by_stream(plan) == stepped
-    assert await by_chat(plan) == stepped
+    assert await by_history(plan) == stepped
+    assert await by_session(plan) == stepped
 
 
 @settings(max_examples=40)
@@ -212,7 +217,7 @@ async def test_stopping_after_every_item_and_going_on_gives_the_same_end(plan: P
 async def test_an_interruption_at_any_point_leaves_a_session_that_goes_on(plan: Plan, after: int):
     """The `after`-th event interrupts the run; then a new message is answered."""
     chosen = agent(plan)
-    driver = chosen.start(input="go")
+    driver = chosen.start(prompt="go")
 
     class Finger:
         left = after

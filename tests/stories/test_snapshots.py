@@ -30,7 +30,7 @@ def stored(snapshot: DriverSnapshot) -> DriverSnapshot:
 async def test_a_snapshot_is_stored_as_json_and_another_agent_continues_the_turn():
     model = Scripted([Say(calls=[("record", {})], usage=COSTLY)])
     driver = Agent(model, [RecordingTool()]).start(
-        input=UserItem((Text("look"), Image("image/png", b"\x89PNG"))), metadata={"job": 1}
+        prompt=UserItem((Text("look"), Image("image/png", b"\x89PNG"))), metadata={"job": 1}
     )
     assert isinstance(await driver.next(), AfterToolResult)
     driver.steer("and be quick")
@@ -54,7 +54,7 @@ async def test_a_snapshot_is_stored_as_json_and_another_agent_continues_the_turn
 async def test_a_call_that_may_have_run_before_the_snapshot_is_not_repeated():
     release = asyncio.Event()
     stuck = RecordingTool(release=release, effect="irreversible")
-    driver = Agent(Scripted([ROUND]), [stuck]).start(input="go")
+    driver = Agent(Scripted([ROUND]), [stuck]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await stuck.started.wait()
     snapshot = stored(driver.snapshot())
@@ -75,7 +75,7 @@ async def test_a_decision_of_the_user_is_in_the_snapshot():
 
     driver = Agent(
         Scripted([Say(calls=[("record", {}), ("record", {})])]), [RecordingTool()], policy=AskAll()
-    ).start(input="go")
+    ).start(prompt="go")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve(request.calls[0].id)
@@ -89,7 +89,7 @@ async def test_a_decision_of_the_user_is_in_the_snapshot():
 async def test_a_snapshot_that_is_continued_with_a_store_is_logged_whole():
     pause = Pause()
     model = Scripted(["one", [pause]])
-    driver = Agent(model, mutators=[Compactor(Scripted(["short"] * 9))]).start(input="long " * 900)
+    driver = Agent(model, mutators=[Compactor(Scripted(["short"] * 9))]).start(prompt="long " * 900)
     await driver.next()
     await driver.compact()
     driver.submit("next", metadata={"job": 2})
@@ -119,7 +119,7 @@ async def test_the_log_of_a_view_gives_the_view_back():
             "two",
         ]
     )
-    driver = Agent(model, [RecordingTool()]).start(input="a", metadata={"job": 1})
+    driver = Agent(model, [RecordingTool()]).start(prompt="a", metadata={"job": 1})
     views = [driver.snapshot().view]
     await driver.next()
     views.append(driver.snapshot().view)

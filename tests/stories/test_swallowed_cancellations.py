@@ -98,7 +98,7 @@ async def drive(agent: Agent, driver: Driver) -> str:
 async def test_after_an_interrupt_no_effect_starts_though_code_swallows_the_cancellation(place):
     deaf, record = Deaf(place), RecordingTool(effect="irreversible")
     agent = make_agent(deaf, place, record, RecordingObserver())
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     run = asyncio.create_task(drive(agent, driver))
     await deaf.entered.wait()
     driver.interrupt()
@@ -124,7 +124,7 @@ async def test_code_that_never_stops_is_abandoned_at_an_interrupt(place, monkeyp
     deaf, record = Deaf(place, count=2), RecordingTool(effect="irreversible")
     witness = RecordingObserver()
     agent = make_agent(deaf, place, record, witness)
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     run = asyncio.create_task(drive(agent, driver))
     await deaf.entered.wait()
     driver.interrupt()
@@ -166,7 +166,7 @@ async def test_a_hook_that_interrupts_the_run_keeps_the_call_from_running():
 
     record = RecordingTool(effect="irreversible")
     model = Scripted([Say(calls=[("record", {})])])
-    driver = Agent(model, [record], hooks=[Interrupts()]).start(input="go")
+    driver = Agent(model, [record], hooks=[Interrupts()]).start(prompt="go")
     step = await driver.next()
     assert isinstance(step, Finished)
     assert step.result.reason == "aborted"
@@ -186,7 +186,7 @@ async def test_a_cancellation_that_a_model_swallows_is_raised_and_its_reply_is_k
                     yield event
 
     record = RecordingTool(effect="irreversible")
-    driver = Agent(DeafModel([Say(calls=[("record", {})])]), [record]).start(input="go")
+    driver = Agent(DeafModel([Say(calls=[("record", {})])]), [record]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await entered.wait()
     step.cancel()

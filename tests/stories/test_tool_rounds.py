@@ -261,7 +261,7 @@ async def test_calls_on_one_resource_wait_for_each_other_and_others_do_not():
 async def test_a_safe_call_starts_while_the_stream_still_runs():
     pause, look = Pause(), RecordingTool("look")
     model = Scripted([[Say(calls=[("look", {})]), pause, "and more"], "done"])
-    driver = Agent(model, [look]).start(input="x")
+    driver = Agent(model, [look]).start(prompt="x")
     step = asyncio.create_task(driver.next())
     await look.started.wait()
     assert not step.done()
@@ -336,7 +336,7 @@ async def test_an_eager_result_of_a_failed_attempt_is_not_used_in_a_later_round(
 async def test_nothing_starts_early_behind_a_call_that_acts():
     pause, look, act = Pause(), RecordingTool("look"), RecordingTool("act", effect="irreversible")
     model = Scripted([[Say(calls=[("act", {}), ("look", {})]), pause], "done"])
-    driver = Agent(model, [look, act]).start(input="x")
+    driver = Agent(model, [look, act]).start(prompt="x")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     await asyncio.sleep(0)
@@ -412,7 +412,7 @@ class Asking:
 async def test_an_approval_blocks_until_every_call_is_resolved():
     record, witness = RecordingTool(effect="irreversible"), RecordingObserver()
     model = calling(("record", {"n": 1}), ("record", {"n": 2}))
-    driver = Agent(model, [record], policy=Asking(), observers=[witness]).start(input="x")
+    driver = Agent(model, [record], policy=Asking(), observers=[witness]).start(prompt="x")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     with pytest.raises(ApprovalPending):
@@ -430,7 +430,7 @@ async def test_an_approval_blocks_until_every_call_is_resolved():
 
 async def test_an_approval_may_edit_the_arguments():
     record = RecordingTool(effect="irreversible")
-    driver = Agent(calling(("record", {"n": 1})), [record], policy=Asking()).start(input="x")
+    driver = Agent(calling(("record", {"n": 1})), [record], policy=Asking()).start(prompt="x")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve(request.calls[0].id, arguments={"n": 7})
@@ -440,7 +440,7 @@ async def test_an_approval_may_edit_the_arguments():
 
 async def test_always_saves_the_rules_that_were_shown():
     policy = Asking()
-    driver = Agent(calling(("record", {})), [RecordingTool()], policy=policy).start(input="x")
+    driver = Agent(calling(("record", {})), [RecordingTool()], policy=policy).start(prompt="x")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     assert request.pending[0].rules == ("Record(*)",)
@@ -470,7 +470,7 @@ async def test_a_policy_that_fails_denies():
 async def test_a_ruling_survives_a_restart_and_is_not_asked_again():
     record, store = RecordingTool(effect="irreversible"), MemoryStore()
     agent = Agent(calling(("record", {})), [record], policy=Asking())
-    driver = agent.start(input="x", store=store)
+    driver = agent.start(prompt="x", store=store)
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve_all()
@@ -483,7 +483,7 @@ async def test_a_ruling_survives_a_restart_and_is_not_asked_again():
 
 async def test_fault_88_an_answer_after_the_interruption_is_ignored():
     record = RecordingTool(effect="irreversible")
-    driver = Agent(calling(("record", {})), [record], policy=Asking()).start(input="x")
+    driver = Agent(calling(("record", {})), [record], policy=Asking()).start(prompt="x")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     driver.interrupt()
@@ -567,7 +567,7 @@ async def test_a_prompt_hook_may_refuse_a_message_or_add_to_it():
     hooked = Agent(Scripted(["ok"]), hooks=[At("user_prompt_submit", AddContext("It is Sunday."))])
     assert [type(item) for item in (await hooked.run("x")).transcript][:2] == [UserItem, NoticeItem]
     blocked = Agent(Scripted([]), hooks=[At("user_prompt_submit", Block("no secrets"))])
-    driver = blocked.start(input="my password is …")
+    driver = blocked.start(prompt="my password is …")
     await driver.next()
     assert len(driver.transcript) == 0
 
@@ -586,7 +586,7 @@ async def test_a_background_call_is_answered_at_once_and_its_result_comes_as_a_n
     gate, witness = asyncio.Event(), RecordingObserver()
     build = RecordingTool("build", "built", release=gate, detach_after=0, effect="irreversible")
     model = Scripted([Say(calls=[("build", {})]), "Building.", "It is built."])
-    driver = Agent(model, [build], observers=[witness]).start(input="Build it")
+    driver = Agent(model, [build], observers=[witness]).start(prompt="Build it")
     await driver.next()
     assert answers(driver.transcript)[0].startswith("Running as task t1.")
     assert isinstance(await driver.next(), Finished)
@@ -621,7 +621,7 @@ async def test_a_task_can_be_read_and_cancelled():
         await gate.wait()
         return "never"
 
-    driver = Agent(calling(("watch", {})), [watch]).start(input="x")
+    driver = Agent(calling(("watch", {})), [watch]).start(prompt="x")
     await driver.next()
     await asyncio.sleep(0)
     info = driver.tasks.read("t1")
@@ -657,7 +657,9 @@ def crashed_during(effect: str, store: MemoryStore) -> list[Entry]:
 )
 async def test_a_verifiable_call_in_doubt_is_probed(outcome, executions: int, words: str):
     store = MemoryStore()
-    await Agent(calling(("record", {})), [RecordingTool(effect="verifiable")]).run("x", store=store)
+    await Agent(calling(("record", {})), [RecordingTool(effect="verifiable")]).run(
+        "x", session=store
+    )
     view = fold_entries(crashed_during("verifiable", store))
     record = RecordingTool(effect="verifiable", probe=ProbeResult(outcome, "the hash says so"))
     driver = Agent(Scripted(["done"]), [record]).start(view=view)
@@ -669,7 +671,7 @@ async def test_a_verifiable_call_in_doubt_is_probed(outcome, executions: int, wo
 async def test_an_irreversible_call_in_doubt_is_never_run_again():
     store = MemoryStore()
     await Agent(calling(("record", {})), [RecordingTool(effect="irreversible")]).run(
-        "x", store=store
+        "x", session=store
     )
     view = fold_entries(crashed_during("irreversible", store))
     record = RecordingTool(effect="irreversible")
@@ -688,7 +690,7 @@ async def test_the_intent_is_durable_before_the_effect_and_pure_calls_do_not_wai
         return "ok"
 
     pure, act = RecordingTool("pure", look), RecordingTool("act", look, effect="irreversible")
-    await Agent(calling(("pure", {}), ("act", {})), [pure, act]).run("x", store=store)
+    await Agent(calling(("pure", {}), ("act", {})), [pure, act]).run("x", session=store)
     assert "Intent" not in seen[0]
     assert seen[1][-1] == "Intent"
 
@@ -701,14 +703,14 @@ async def test_write_before_query_the_message_is_durable_before_the_model_hears_
         durable.extend(store.durable)
         return "hi"
 
-    await Agent(Scripted(answer)).run("Remember me", store=store)
+    await Agent(Scripted(answer)).run("Remember me", session=store)
     assert ItemAdded(to_user_item("Remember me")) in durable
 
 
 async def test_the_same_call_gets_the_same_key_after_a_crash():
     store = MemoryStore()
     first, second = RecordingTool(), RecordingTool()
-    await Agent(calling(("record", {})), [first]).run("x", store=store)
+    await Agent(calling(("record", {})), [first]).run("x", session=store)
     cut = next(
         n
         for n, entry in enumerate(store.entries)
@@ -849,7 +851,7 @@ async def test_a_source_that_could_not_be_opened_is_opened_again_and_the_others_
     broken, fine = OpensSlowly(), ChangingSource([RecordingTool()])
     broken.go.set()
     broken.trouble = ToolError("the server does not start")
-    driver = Agent(Scripted(["hi"]), [broken, fine]).start(input="x")
+    driver = Agent(Scripted(["hi"]), [broken, fine]).start(prompt="x")
     with pytest.raises(ToolError):
         await driver.next()
     broken.trouble = None

@@ -16,6 +16,7 @@ from treadle.core.errors import (
     AccessDenied,
     ApprovalPending,
     BadRequest,
+    ConfigError,
     DriverBusy,
     EmptyReply,
     LoopError,
@@ -131,7 +132,7 @@ async def test_a_turn_that_is_taken_up_after_a_crash_counts_what_it_has_done_alr
     used = Usage(100, 10, requests=1, cost=0.5)
     twice = Say(calls=[("record", {}), ("record", {})], usage=used)
     agent = Agent(Scripted([twice] * 9), [RecordingTool()], max_turns=3)
-    whole = await agent.run("Go", store=store)
+    whole = await agent.run("Go", session=store)
     end = next(n for n, entry in enumerate(store.entries) if isinstance(entry, TurnEnded))
     for cut in range(2, end):
         view = fold_entries(store.entries[:cut])
@@ -149,13 +150,13 @@ async def test_a_turn_that_the_user_stopped_is_over_and_the_next_counts_from_not
     store = MemoryStore()
     call = Say(calls=[("record", {})])
     driver = Agent(Scripted([call] * 9), [RecordingTool()], max_turns=2).start(
-        input="Go", store=store
+        prompt="Go", store=store
     )
     await driver.next()
     driver.interrupt()
     assert isinstance(await driver.next(), Finished)
     again = Agent(Scripted([call] * 9), [RecordingTool()], max_turns=2).start(
-        view=fold_entries(store.entries), input="Go on"
+        view=fold_entries(store.entries), prompt="Go on"
     )
     while not isinstance(step := await again.next(), Finished):
         pass
@@ -172,7 +173,7 @@ async def test_the_answer_after_the_last_tool_round_is_given(most: int):
 async def test_calls_beyond_max_turns_are_not_run_and_the_turn_can_be_continued():
     record, witness = RecordingTool(), RecordingObserver()
     model = Scripted([Say("On it.", calls=[("record", {"n": n})]) for n in range(3)] + ["Done."])
-    driver = Agent(model, [record], max_turns=1, observers=[witness]).start(input="Go")
+    driver = Agent(model, [record], max_turns=1, observers=[witness]).start(prompt="Go")
     await driver.next()
     step = await driver.next()
     assert isinstance(step, Finished)
@@ -199,23 +200,22 @@ async def test_a_pure_call_beyond_max_turns_does_not_start_while_the_reply_strea
     assert record.calls == []
 
 
-async def test_chat_preserves_history_and_the_caller_owns_it():
+async def test_a_run_continues_the_history_that_it_is_given_and_leaves_it_alone():
     model = Scripted(["Hello, Ada.", "You are Ada."])
     agent = Agent(model)
     history: list[Item] = [to_user_item("I am Ada.")]
-    await agent.chat(history)
-    history.append(to_user_item("Who am I?"))
-    result = await agent.chat(history)
+    first = await agent.run(history=history)
+    assert len(history) == 1
+    result = await agent.run("Who am I?", history=first.transcript)
     assert result.text == "You are Ada."
-    assert [item.text for item in history if isinstance(item, UserItem)] == [
+    assert [item.text for item in result.transcript if isinstance(item, UserItem)] == [
         "I am Ada.",
         "Who am I?",
     ]
-    assert len(history) == 4
     assert len(model.requests[1].transcript) == 3
 
 
-async def test_chat_with_a_store_logs_the_history_that_it_was_given():
+async def test_a_new_session_begins_with_the_history_that_it_is_given():
     store = MemoryStore()
     logged_at_call: list[Transcript] = []
 
@@ -224,40 +224,33 @@ async def test_chat_with_a_store_logs_the_history_that_it_was_given():
         return f"reply {len(logged_at_call)}"
 
     agent = Agent(Scripted(answer))
-    history: list[Item] = [to_user_item("I am Ada.")]
-    for message in ("Who am I?", "Sure?", "Bye."):
-        await agent.chat(history, store=store)
-        assert list(fold_entries(await store.load()).transcript) == history
-        history.append(to_user_item(message))
+    await agent.run(history=[to_user_item("I am Ada.")], session=store)
+    for message in ("Who am I?", "Sure?"):
+        result = await agent.run(message, session=store)
+        assert fold_entries(await store.load()).transcript == result.transcript
     assert [len(transcript) for transcript in logged_at_call] == [1, 3, 5]
     turns = [entry.turn_id for entry in store.entries if isinstance(entry, TurnBegan)]
     assert turns == ["turn-1", "turn-2", "turn-3"]
 
 
-async def test_a_history_that_the_caller_changed_is_the_view_and_the_log_keeps_the_old_one():
+async def test_a_session_that_has_a_history_takes_no_other_one():
     store = MemoryStore()
-    agent = Agent(Scripted(["Hello, Ada.", "Hello, Eve."]))
-    history: list[Item] = [to_user_item("I am Ada.")]
-    await agent.chat(history, store=store)
-    history = [to_user_item("I am Eve.")]
-    await agent.chat(history, store=store)
-    view = fold_entries(await store.load())
-    assert list(view.transcript) == history
-    assert view.history is not None
-    assert [item.text for item in view.history if isinstance(item, UserItem)] == [
-        "I am Ada.",
-        "I am Eve.",
-    ]
+    agent = Agent(Scripted(["Hello, Ada.", "never"]))
+    await agent.run("I am Ada.", session=store)
+    before = list(store.entries)
+    with pytest.raises(ConfigError, match="has a history of its own"):
+        await agent.run(history=[to_user_item("I am Eve.")], session=store)
+    assert store.entries == before
 
 
 async def test_a_stream_and_a_driver_log_the_transcript_that_they_were_given():
     prior = (to_user_item("I am Ada."), AssistantItem((Text("Hello, Ada."),)))
     store = MemoryStore()
-    async with Agent(Scripted(["Ada."])).stream("Who am I?", transcript=prior, store=store) as run:
+    async with Agent(Scripted(["Ada."])).stream("Who am I?", history=prior, session=store) as run:
         await run.wait()
     assert list(fold_entries(await store.load()).transcript) == list(run.driver.transcript)
     store = MemoryStore()
-    driver = Agent(Scripted(["Ada."])).start(transcript=prior, input="Who am I?", store=store)
+    driver = Agent(Scripted(["Ada."])).start(history=prior, prompt="Who am I?", store=store)
     await driver.next()
     assert list(fold_entries(await store.load()).transcript) == list(driver.transcript)
 
@@ -278,7 +271,7 @@ async def test_provider_error_is_raised_by_run_and_typed():
 async def test_provider_error_leaves_the_history_that_was_there():
     history: list[Item] = [to_user_item("Hi")]
     with pytest.raises(BadRequest):
-        await Agent(Scripted([BadRequest("odd")])).chat(history)
+        await Agent(Scripted([BadRequest("odd")])).run(history=history)
     assert history == [to_user_item("Hi")]
 
 
@@ -289,7 +282,7 @@ def test_run_sync_is_run_for_a_program_without_a_loop():
 
 
 async def test_single_turn_by_hand_with_the_driver():
-    driver = Agent(summing(), [add]).start(input="What is 2 + 3?")
+    driver = Agent(summing(), [add]).start(prompt="What is 2 + 3?")
     step = await driver.next()
     assert isinstance(step, AfterToolResult)
     assert [result.text for result in step.results] == ["5"]
@@ -312,20 +305,20 @@ async def test_nothing_preloaded_awaits_input():
 
 async def test_a_preloaded_transcript_is_passive_once_it_is_finished():
     prior: list[Item] = [to_user_item("Hi"), AssistantItem((Text("Hello!"),))]
-    driver = Agent(Scripted([])).start(transcript=prior)
+    driver = Agent(Scripted([])).start(history=prior)
     assert isinstance(await driver.next(), AwaitingInput)
 
 
 async def test_a_preloaded_transcript_with_an_opener_goes_on():
     prior: list[Item] = [to_user_item("Hi"), AssistantItem((Text("Hello!"),))]
     model = Scripted(["Fine."])
-    driver = Agent(model).start(transcript=prior, input="How are you?")
+    driver = Agent(model).start(history=prior, prompt="How are you?")
     assert isinstance(await driver.next(), Finished)
     assert len(model.requests[0].transcript) == 3
 
 
 async def test_multi_turn_on_one_driver_numbers_its_turns():
-    driver = Agent(Scripted(["one", "two"])).start(input="First")
+    driver = Agent(Scripted(["one", "two"])).start(prompt="First")
     first = await driver.next()
     driver.submit("Second")
     second = await driver.next()
@@ -351,7 +344,7 @@ async def test_replace_makes_another_agent_that_differs():
     assert (await other.run("x")).text == "two"
     assert other.config.instructions == "Be brief."
     with pytest.raises(TypeError, match="no setting 'modell'"):
-        agent.replace(modell="x")
+        agent.replace(modell="x")  # type: ignore[call-arg]
 
 
 async def test_the_result_accumulates_usage_over_the_turn():
@@ -433,7 +426,7 @@ async def test_up_to_three_continuations_after_the_output_limit():
     assert len(model.requests) == 4
     assert result.text == "part 0 part 1 part 2 part 3 "
     assert result.turn.metadata["truncated"] is True
-    driver = Agent(Scripted([*parts[:2], "end"])).start(input="Tell")
+    driver = Agent(Scripted([*parts[:2], "end"])).start(prompt="Tell")
     await driver.next()
     assert "max_tokens_recovery" in [transition.reason for transition in driver.trace]
 
@@ -504,7 +497,7 @@ async def test_repeated_and_empty_call_ids_are_made_unique_and_stay_paired():
 
 async def test_next_while_next_runs_is_a_typed_error():
     pause = Pause()
-    driver = Agent(Scripted([[pause, "x"]])).start(input="Hi")
+    driver = Agent(Scripted([[pause, "x"]])).start(prompt="Hi")
     running = asyncio.create_task(driver.next())
     await pause.reached.wait()
     with pytest.raises(DriverBusy):
@@ -513,9 +506,9 @@ async def test_next_while_next_runs_is_a_typed_error():
     await running
 
 
-async def test_chat_without_anything_to_answer_says_so():
+async def test_a_run_without_anything_to_answer_says_so():
     with pytest.raises(LoopError, match="nothing to answer"):
-        await Agent(Scripted([])).chat([])
+        await Agent(Scripted([])).run(history=[])
 
 
 def test_every_error_of_ours_is_a_treadle_error():
@@ -526,7 +519,7 @@ def test_every_error_of_ours_is_a_treadle_error():
 async def test_a_broken_history_is_made_lawful_before_it_is_used():
     orphan = AssistantItem((ToolCall("c1", "add", "{}"),), "tool_use")
     driver = Agent(Scripted(["ok"]), [add]).start(
-        transcript=Transcript([to_user_item("a"), orphan, to_user_item("b")])
+        history=Transcript([to_user_item("a"), orphan, to_user_item("b")])
     )
     assert find_violations(driver.transcript) == []
     await driver.next()

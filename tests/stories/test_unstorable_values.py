@@ -25,7 +25,7 @@ from treadle.testing.tools import RecordingTool
 async def run_tool(folder: Path, tool: BaseTool) -> str:
     """The result that the model gets; the session is read back from the disk."""
     script: list[Any] = [Say(calls=[(tool.spec.name, {})]), "done"]
-    result = await Agent(Scripted(script), [tool]).run("go", store=Journal.create(folder / "s"))
+    result = await Agent(Scripted(script), [tool]).run("go", session=Journal.create(folder / "s"))
     resumed = resume(folder / "s")
     await resumed.journal.aclose()
     assert resumed.warnings == ()
@@ -98,7 +98,7 @@ async def test_evidence_that_cannot_be_stored_stops_the_call_before_its_effect(
 def test_a_message_of_other_parts_is_refused() -> None:
     driver = Agent(Scripted(["never"])).start()
     with pytest.raises(TypeError, match="content consists of Text, Image and Document parts"):
-        driver.submit(("plain",))  # type: ignore[arg-type]
+        driver.submit((3,))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not Text"):
         driver.submit(Text(Path("/tmp")))  # type: ignore[arg-type]
 

@@ -146,7 +146,7 @@ async def test_a_stream_is_entered_once():
 
 async def test_a_closed_driver_calls_no_model():
     model = Scripted(["one", "never"])
-    driver = Agent(model).start(input="go")
+    driver = Agent(model).start(prompt="go")
     await driver.next()
     await driver.aclose()
     for use in (driver.submit, driver.steer):

@@ -70,7 +70,7 @@ async def test_a_plain_function_that_is_interrupted_may_look_and_stop():
             threading.Event().wait(0.001)
         return "stopped in the middle"
 
-    driver = Agent(Scripted([Say(calls=[("patient", {})])]), [patient]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("patient", {})])]), [patient]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await started.wait()
     driver.interrupt()
@@ -89,7 +89,7 @@ async def test_a_plain_function_that_is_interrupted_and_runs_on_is_told_to_the_m
         release.wait(60)
         return "too late"
 
-    driver = Agent(Scripted([Say(calls=[("deaf", {})])]), [deaf]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("deaf", {})])]), [deaf]).start(prompt="go")
     step = asyncio.create_task(driver.next())
     await started.wait()
     driver.interrupt()
@@ -163,7 +163,7 @@ async def test_a_plain_function_can_detach_itself():
                 detached.append(event)
 
     model = Scripted([Say(calls=[("build", {})]), "done"])
-    driver = Agent(model, [build], observers=[Sees()]).start(input="go")
+    driver = Agent(model, [build], observers=[Sees()]).start(prompt="go")
     assert isinstance(await driver.next(), AfterToolResult)
     assert len(detached) == 1
     release.set()

@@ -57,7 +57,7 @@ async def test_a_resumed_session_does_not_get_them_again():
     before = Agent(Scripted(["a"]), [first], mutators=[first]).start()
     await turn(before)
     anew = StableToolList(source)
-    after = Agent(Scripted(["b"]), [anew], mutators=[anew]).start(transcript=before.transcript)
+    after = Agent(Scripted(["b"]), [anew], mutators=[anew]).start(history=before.transcript)
     await turn(after)
     assert notices(after.transcript) == ["Greet politely."]
 
@@ -130,6 +130,6 @@ async def test_a_session_of_0_1_is_not_told_again_of_its_tools():
     steady.tools()
     source.set_tools([RecordingTool("late")])
     old = NoticeItem("New tools; call them by `use_tool`:\n- late: It is late.", kind="tools")
-    driver = Agent(Scripted(["a"]), [steady], mutators=[steady]).start(transcript=[old])
+    driver = Agent(Scripted(["a"]), [steady], mutators=[steady]).start(history=[old])
     await turn(driver)
     assert notices(driver.transcript) == [old.text]

@@ -310,3 +310,46 @@ async def test_with_more_files_than_can_be_hidden_there_is_no_sandbox_and_a_reas
     workspace = await LocalWorkspace.open(folder, options)
     await workspace.aclose()
     assert "write the rules for folders" in workspace.sandbox_problem
+
+
+@pytest.mark.parametrize("with_background", [False, True], ids=["alone", "with background"])
+async def test_rules_hold_in_folders_that_are_protected_themselves(
+    folder: Path, with_background: bool
+) -> None:
+    for place in (".", "sub/r"):
+        subprocess.run(["git", "init", "-q", place], cwd=folder, check=True)  # noqa: ASYNC221
+    names = (
+        ".devcontainer/.env", ".docker/dev/.env", ".vscode/.env", "web/.claude/.env", ".git/my.key",
+        "sub/r/.git/x.key", ".kube/prod/a.key", ".vscode/in/secrets.json", "infra/.env",
+        "AGENTS.md/.env",
+    )  # fmt: skip
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("TOP")
+    rules = deny(
+        folder,
+        (".env", "*.key", ".vscode/in/secrets.json", "sub/r/.git/config"),
+        ("infra/**", ".git/HEAD2"),
+    )
+    async with opened(folder, sandbox=True, denials=rules) as space:
+        if with_background:
+            await space.start("sleep 100")
+        done = await space.run(
+            "grep -r TOP .; cat sub/r/.git/config; echo x > .vscode/in/new; echo x > infra/new;"
+            "echo x > .git/HEAD2; git status --short"
+        )
+        assert "TOP" not in done.output
+        assert "[core]" not in done.output
+        assert not (folder / ".vscode/in/new").exists()
+        assert not (folder / "infra/new").exists()
+        assert ".git/HEAD2 was moved to" in done.note
+        assert {folder / name for name in names if (folder / name).read_text() != "TOP"} == set()
+
+
+async def test_a_folder_with_the_name_of_a_memory_file_keeps_its_denials(folder: Path) -> None:
+    put(folder, conf___env="TOP", conf___vscode__tasks_json="ours")
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",))) as space:
+        await space.run("mv conf AGENTS.md")
+        done = await space.run("cat AGENTS.md/.env; echo x > AGENTS.md/.vscode/tasks.json")
+    assert "TOP" not in done.output
+    assert (folder / "AGENTS.md/.vscode/tasks.json").read_text() == "ours"

@@ -25,6 +25,7 @@ from tests.workspace.helpers import (
 )
 from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import find_protected_part
+from treadle.workspace.sandbox import mounts, tree_scan
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 from treadle.workspace.sandbox.stand_ins import StandIns
@@ -237,7 +238,10 @@ async def test_in_a_folder_that_cannot_be_listed_no_command_runs(folder: Path) -
         assert (await workspace.run("true")).exit_code == 0
 
 
-async def test_a_path_that_is_too_long_to_be_checked_is_hidden(folder: Path) -> None:
+async def test_a_path_that_is_too_long_to_be_checked_is_hidden(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_scan, "RACY_NS", -(10**18))  # no folder is listed twice in doubt
     deep = (
         "n=$(printf 'a%.0s' {1..200}); for i in {1..25}; do mkdir $n; cd $n; done; echo x > .npmrc"
     )
@@ -733,3 +737,101 @@ async def test_a_protected_path_that_is_a_symlink_stays_what_it_is(folder: Path)
     assert ".treadle" in done.note
     assert (folder / ".treadle/settings.json").read_text() == "ours"
     assert (folder / ".treadle").readlink() == Path("shared")
+
+
+async def test_many_new_repositories_take_no_protection_from_what_was_there(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "MAX_MOUNTS", 12)
+    (repository / "deep/er/.vscode").mkdir(parents=True)
+    for name in (".npmrc", "deep/er/.vscode/tasks.json"):
+        (repository / name).write_text("ours")
+    config = (repository / ".git/config").read_bytes()
+    async with opened(repository, sandbox=True) as workspace:
+        await workspace.run("for i in {1..20}; do git init -q z$i; done")
+        done = await workspace.run(
+            "for f in .git/config .npmrc deep/er/.vscode/tasks.json z{1..20}/.git/config; do"
+            " printf '[core]\\n\\tfsmonitor = evil\\n' >> $f; done"
+        )
+    assert (repository / ".git/config").read_bytes() == config
+    assert (repository / ".npmrc").read_text() == "ours"
+    assert (repository / "deep/er/.vscode/tasks.json").read_text() == "ours"
+    made = [repository / f"z{number}/.git/config" for number in range(1, 21)]
+    assert not any("evil" in path.read_text() for path in made if path.exists())
+    assert "was moved to" in done.note
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo evil > AGENTS.md; mv AGENTS.md .mcp.json",
+        "echo evil > a/CLAUDE.md/tasks.json; mv a/CLAUDE.md .vscode",
+        "echo evil > GEMINI.md; mv GEMINI.md .envrc",
+    ],
+)
+async def test_a_memory_file_under_a_protected_name_is_moved_away(
+    folder: Path, command: str
+) -> None:
+    (folder / "AGENTS.md").write_text("ours")
+    (folder / "a/CLAUDE.md").mkdir(parents=True)
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.run("echo x > GEMINI.md")
+        done = await workspace.run(command)
+    named = command.rpartition(" ")[2]
+    assert f"{named} was moved to" in done.note
+    assert not (folder / named).exists()
+
+
+async def test_a_rename_by_a_running_command_makes_no_settings_writable(folder: Path) -> None:
+    (folder / "tools/.vscode").mkdir(parents=True)
+    (folder / "tools/.npmrc").write_text("ours")
+    (folder / "tools/.vscode/tasks.json").write_text("ours")
+    git(folder, "init", "-q", "tools/repo")
+    config = (folder / "tools/repo/.git/config").read_bytes()
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.start(
+            "mv tools t2; touch moved; until [ -e go ]; do sleep 0.01; done;"
+            " rm -rf tools; mv t2 tools; touch done; sleep 100"
+        )
+        while not (folder / "moved").exists():  # noqa: ASYNC110 - a real process
+            await asyncio.sleep(0.01)
+        await workspace.run(
+            "for f in .npmrc .vscode/tasks.json repo/.git/config repo/.git/hooks/pre-commit; do"
+            " echo evil >> t2/$f; done; touch go; until [ -e done ]; do sleep 0.01; done"
+        )
+        await workspace.run("true")
+    assert (folder / "tools/.npmrc").read_text() == "ours"
+    assert (folder / "tools/.vscode/tasks.json").read_text() == "ours"
+    assert (folder / "tools/repo/.git/config").read_bytes() == config
+    assert not (folder / "tools/repo/.git/hooks/pre-commit").exists()
+
+
+async def test_settings_in_a_folder_that_is_renamed_to_a_generated_one_stay_the_users(
+    folder: Path,
+) -> None:
+    (folder / "tools/.vscode").mkdir(parents=True)
+    (folder / "tools/.npmrc").write_text("ours")
+    (folder / "tools/.vscode/tasks.json").write_text("ours")
+    async with opened(folder, sandbox=True) as workspace:
+        notes = [
+            (await workspace.run(command)).note
+            for command in (
+                "mv tools node_modules",
+                "echo evil > node_modules/.npmrc; echo evil > node_modules/.vscode/tasks.json",
+                "mv node_modules tools",
+            )
+        ]
+    assert notes == ["", "", ""]
+    assert (folder / "tools/.npmrc").read_text() == "ours"
+    assert (folder / "tools/.vscode/tasks.json").read_text() == "ours"
+
+
+async def test_what_a_tool_installs_into_a_generated_folder_stays(folder: Path) -> None:
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.run("mkdir build")
+        done = await workspace.run(
+            "rmdir build; mkdir -p node_modules/p/.vscode; echo x > node_modules/p/.npmrc"
+        )
+        done = await workspace.run("touch node_modules/p/more")
+    assert done.note == ""
+    assert (folder / "node_modules/p/.npmrc").exists()

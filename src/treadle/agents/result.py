@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
 from treadle.core.events import TerminalReason, TurnResult
+from treadle.core.loop.driver import Driver
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
+from treadle.core.type_variables import OutputT
+
+if TYPE_CHECKING:
+    from treadle.agents.structured_output import StructuredOutput
 
 
-class Result(msgspec.Struct, frozen=True):
-    """How a run ended. `output` is the instance of the output type, if one was given; `usage` and
-    `cost` include child agents."""
+class Result(msgspec.Struct, Generic[OutputT], frozen=True):
+    """How a run ended.
+
+    `output` is the answer: an instance of the output type, or the text if there is none.
+    `reason` is `end_turn`, or why the run stopped before. `usage` and `cost` include child agents.
+    """
 
     text: str
     reason: TerminalReason
@@ -21,9 +29,34 @@ class Result(msgspec.Struct, frozen=True):
     usage: Usage
     turn: TurnResult
     session_id: str
-    output: Any = None
+    output: OutputT = cast(OutputT, None)
 
     @property
     def cost(self) -> float | None:
         """In USD; None when a price is not known."""
         return self.usage.cost
+
+
+class StructuredAnswer(msgspec.Struct, frozen=True):
+    """The last turn of a run; with a JSON `text` and its `value` if an output type was wanted and
+    that turn ended with an answer."""
+
+    turn: TurnResult
+    text: str | None = None
+    value: Any = None
+
+
+def make_result(
+    driver: Driver, answer: StructuredAnswer, output: StructuredOutput | None
+) -> Result[Any]:
+    """The result of a run. Raises the error of a failed turn, and OutputMissing if the run stopped
+    before it gave an answer of the output type."""
+    turn = answer.turn
+    if turn.error is not None:
+        raise turn.error
+    text, value, used = turn.text, turn.text, turn.total_usage
+    if output is not None:
+        if answer.text is None:
+            raise output.make_missing_error(turn, driver)
+        text, value, used = answer.text, answer.value, driver.total_usage
+    return Result(text, turn.reason, driver.transcript, used, turn, driver.session_id, value)

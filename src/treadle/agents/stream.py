@@ -10,14 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, cast
 
+from treadle.agents.result import Result, StructuredAnswer, make_result
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
     ApprovalResolved,
     ChildEvent,
     Event,
+    RequestStarted,
     RunFailed,
+    TextDelta,
+    ToolCallBegan,
+    ToolCallDelta,
     TurnFinished,
     TurnResult,
 )
@@ -26,29 +32,45 @@ from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Metadata
+from treadle.core.type_variables import OutputT
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from treadle.agents.structured_output import StructuredOutput
 
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
-DriveTurn = Callable[[Driver, DecideApprovals], Awaitable[TurnResult]]
+DriveRun = Callable[[Driver, DecideApprovals], Awaitable[StructuredAnswer]]
 OpenDriver = Callable[[], Awaitable[Driver]]
+CloseDriver = Callable[[Driver], Awaitable[None]]
 
 
-class Stream(BaseObserver):
+class Stream(BaseObserver, Generic[OutputT]):
     """One run and the queue of its events. `driver` is there once the block is entered."""
 
     driver: Driver
 
-    def __init__(self, open_driver: OpenDriver, drive: DriveTurn) -> None:
+    def __init__(
+        self,
+        open_driver: OpenDriver,
+        drive: DriveRun,
+        close_driver: CloseDriver,
+        structured_output: StructuredOutput | None = None,
+    ) -> None:
         self._open_driver = open_driver
         self._drive = drive
+        self._close_driver = close_driver
+        self._structured_output = structured_output
+        self._answer_text = ""
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._approval_resolved = asyncio.Event()
-        self._run_task: asyncio.Task[TurnResult] | None = None
+        self._run_task: asyncio.Task[StructuredAnswer] | None = None
         self._last_event: Event | None = None
         self._has_started = self._is_entered = False
         self._is_finished = False
 
-    async def __aenter__(self) -> Stream:
+    async def __aenter__(self) -> Self:
         if self._is_entered:
             raise LoopError("this stream was entered before: call agent.stream() for another run")
         self._is_entered = True
@@ -65,7 +87,7 @@ class Stream(BaseObserver):
                 await _wait_ended(work)
             failure = None if work is None or work.cancelled() else work.exception()
         finally:
-            await self.driver.aclose()
+            await self._close_driver(self.driver)
         if failure is not None and kind is None:
             raise failure
 
@@ -83,11 +105,18 @@ class Stream(BaseObserver):
         return self._events.popleft()
 
     @property
-    def result(self) -> TurnResult:
-        """How the run ended; available after the last event."""
+    def result(self) -> Result[OutputT]:
+        """How the run ended; available after the last event. Raises what a failed run raised."""
         if self._run_task is None or not self._run_task.done():
-            raise RuntimeError("the run is not over: read all events first")
-        return self._run_task.result()
+            raise LoopError("the run is not over: read all events first")
+        return make_result(self.driver, self._run_task.result(), self._structured_output)
+
+    @property
+    def partial_output(self) -> OutputT | None:
+        """The answer as far as it has arrived, while it is streamed; None before it begins."""
+        if self._structured_output is None:
+            return cast("OutputT | None", self._answer_text or None)
+        return cast("OutputT | None", self._structured_output.read_partial(self._answer_text))
 
     async def wait(self) -> None:
         """Wait until the run is over, whether or not its events are read."""
@@ -133,7 +162,9 @@ class Stream(BaseObserver):
         if kind is ApprovalResolved or kind is ChildEvent:
             self._approval_resolved.set()
         elif kind is TurnFinished or kind is RunFailed:
-            self._is_finished = True
+            # With an output type, another turn may follow until the answer fits.
+            self._is_finished = self._structured_output is None or kind is RunFailed
+        self._collect_answer(event)
         self._wake()
 
     def _wake(self) -> None:
@@ -141,7 +172,13 @@ class Stream(BaseObserver):
         if reader is not None and not reader.done():
             reader.set_result(None)
 
-    async def _run(self) -> TurnResult:
+    def _collect_answer(self, event: Event) -> None:
+        if isinstance(event, (TextDelta, ToolCallDelta)):
+            self._answer_text += event.text
+        elif isinstance(event, (RequestStarted, ToolCallBegan)):
+            self._answer_text = ""
+
+    async def _run(self) -> StructuredAnswer:
         self._has_started = True
         try:
             return await self._drive(self.driver, self._wait_for_decisions)
@@ -167,7 +204,7 @@ class Stream(BaseObserver):
             await self._approval_resolved.wait()
 
 
-async def _wait_ended(task: asyncio.Task[TurnResult]) -> None:
+async def _wait_ended(task: asyncio.Task[StructuredAnswer]) -> None:
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
+from treadle.agents.result import StructuredAnswer
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import OutputMismatch
+from treadle.core.errors import OutputMismatch, OutputMissing
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.text import plural
@@ -76,14 +77,6 @@ def find_final_answer(transcript: Sequence[Item]) -> str | None:
     return None
 
 
-class StructuredAnswer(msgspec.Struct, frozen=True):
-    """The last turn; with a JSON `text` and its `value` if that turn ended with an answer."""
-
-    turn: TurnResult
-    text: str | None = None
-    value: Any = None
-
-
 class StructuredOutput:
     """Makes one agent answer with `output_type`, a type or a JSON schema.
 
@@ -102,6 +95,14 @@ class StructuredOutput:
             return options
         schema = build_schema(self._output_type, strict=True)
         return msgspec.structs.replace(options, output_schema=schema)
+
+    def make_missing_error(self, turn: TurnResult, driver: Driver) -> OutputMissing:
+        """For a run that stopped before it gave an answer."""
+        return OutputMissing(turn.reason, driver.transcript, driver.total_usage)
+
+    def read_partial(self, text: str) -> Any:
+        """The value of an answer that has arrived in part; None before it begins."""
+        return None
 
     async def run(
         self,

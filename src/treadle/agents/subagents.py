@@ -52,7 +52,7 @@ Kinds of agents:
 class ChildAgent(Protocol):
     """What the runner needs of a child."""
 
-    def start(self, *, input: str, store: Store | None = None) -> Driver: ...
+    def start(self, prompt: str, *, deps: object = None, store: Store | None = None) -> Driver: ...
 
     async def finish_turn(self, driver: Driver, decide: DecideApprovals) -> TurnResult: ...
 
@@ -92,7 +92,9 @@ class SubagentRunner:
         self._open_store = open_store
         self._running_count = 0
 
-    async def __call__(self, definition: AgentDefinition, prompt: str, context: ToolContext) -> str:
+    async def __call__(
+        self, definition: AgentDefinition, prompt: str, context: ToolContext[Any]
+    ) -> str:
         """Run a child to its end and return its last answer."""
         if self.depth >= self._max_depth:
             raise ToolError(
@@ -114,11 +116,11 @@ class SubagentRunner:
         finally:
             self._running_count -= 1
 
-    async def _run(self, child: ChildAgent, prompt: str, context: ToolContext) -> str:
+    async def _run(self, child: ChildAgent, prompt: str, context: ToolContext[Any]) -> str:
         store = None
         if self._open_store is not None:
             store = await self._open_store(context.session_id, context.call_id)
-        driver = child.start(input=prompt, store=store)
+        driver = child.start(prompt, deps=context.deps, store=store)
         driver.watch(EventRelay(context.relay_event))
         try:
             turn = await child.finish_turn(driver, context.ask_host)
@@ -253,7 +255,8 @@ def make_child_settings(
         "name": definition.name,
         "role": definition.name,
         "caller": "child",
-        "structured_output": None,  # the child answers its parent in text
+        "output_type": str,  # the child answers its parent in text
+        "structured_output": None,
         "on_start": None,
         **({"model": definition.model} if definition.model else {}),
     }

@@ -143,6 +143,17 @@ class OutputMismatch(ModelError):
     """The answer does not fit the requested type, also after the model was shown the error."""
 
 
+class OutputMissing(TreadleError):
+    """The run stopped before it gave an answer of the output type. `reason` is that of the turn;
+    `transcript` and `usage` are what there is."""
+
+    def __init__(self, reason: str, transcript: Any, usage: Any) -> None:
+        super().__init__(f"the run ended with {reason} before it gave its answer")
+        self.reason = reason
+        self.transcript = transcript
+        self.usage = usage
+
+
 class LoopError(TreadleError):
     """The driver was used wrongly, or a mutator is wrong."""
 

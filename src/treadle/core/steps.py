@@ -10,8 +10,8 @@ Values with callbacks; the driver carries them out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,7 +25,7 @@ from treadle.core.transcript.transcript import Transcript
 
 SNAPSHOT_VERSION = 1
 
-UserInput = str | UserItem | UserContent | tuple[UserContent, ...]
+UserInput = str | UserItem | UserContent | Sequence[str | UserContent]
 
 
 class AwaitingInput(msgspec.Struct, frozen=True):
@@ -50,6 +50,14 @@ class PendingApproval(msgspec.Struct, frozen=True):
     access: Access = NO_ACCESS
     kind: Literal["approval", "question"] = "approval"
     session_id: str = ""  # of the agent that makes the call: this one, or a child
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """An approver's yes, with other arguments if the user edited them. `always`: the policy saves
+    the rules of the request."""
+
+    arguments: Arguments | None = None
+    always: bool = False
 
 
 class Denial(msgspec.Struct, frozen=True):
@@ -126,6 +134,20 @@ class QueuedMessage(msgspec.Struct, frozen=True):
 
     id: str
     item: UserItem
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """A call that a process had begun when it ended: whether it had its effect is not known.
+
+    `evidence` is what the tool noted before. `settle` tells the outcome; otherwise a probe of the
+    tool finds it out, or the model is told that it is unknown. It is never run again unasked.
+    """
+
+    call: ToolCall
+    tool: str
+    arguments: Arguments
+    idempotency_key: str
+    evidence: dict[str, Any] = {}
 
 
 class DriverSnapshot(msgspec.Struct, frozen=True):

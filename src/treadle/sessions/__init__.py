@@ -20,11 +20,25 @@ from treadle._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from treadle.core.errors import SessionInOtherFolder
+    from treadle.sessions.history import fork, list_turns, rewind
     from treadle.sessions.library import Library
     from treadle.sessions.log.journal import Journal, ResumedSession, resume
     from treadle.sessions.log.reader import Damage
+    from treadle.sessions.sqlite_store import SqliteStore, list_session_ids
 
-__all__ = ["Damage", "Journal", "Library", "ResumedSession", "SessionInOtherFolder", "resume"]
+__all__ = [
+    "Damage",
+    "Journal",
+    "Library",
+    "ResumedSession",
+    "SessionInOtherFolder",
+    "SqliteStore",
+    "fork",
+    "list_session_ids",
+    "list_turns",
+    "resume",
+    "rewind",
+]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -33,7 +47,12 @@ __getattr__, __dir__ = lazy_exports(
         "Journal": "log.journal",
         "Library": "library",
         "ResumedSession": "log.journal",
-        "SessionInOtherFolder": "library",
+        "SessionInOtherFolder": "treadle.core.errors",
+        "SqliteStore": "sqlite_store",
+        "fork": "history",
+        "list_session_ids": "sqlite_store",
+        "list_turns": "history",
         "resume": "log.journal",
+        "rewind": "history",
     },
 )

@@ -1,1 +1,44 @@
-"""Tools: functions as tools, built-in tools, MCP servers, skills, and their union."""
+"""Tools: functions as tools, built-in tools, MCP servers, skills, and their union.
+
+The names load at first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treadle._lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from treadle.tools.builtin import builtin_tools
+    from treadle.tools.federation import Federation, StaticSource
+    from treadle.tools.function import FunctionTool, tool
+    from treadle.tools.mcp.server import McpServer
+    from treadle.tools.skills import Skills, find_skills, format_skills_section
+
+__all__ = [
+    "Federation",
+    "FunctionTool",
+    "McpServer",
+    "Skills",
+    "StaticSource",
+    "builtin_tools",
+    "find_skills",
+    "format_skills_section",
+    "tool",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Federation": "federation",
+        "FunctionTool": "function",
+        "McpServer": "mcp.server",
+        "Skills": "skills",
+        "StaticSource": "federation",
+        "builtin_tools": "builtin",
+        "find_skills": "skills",
+        "format_skills_section": "skills",
+        "tool": "function",
+    },
+)

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar, get_type_hints, overload
+from typing import Any, TypeVar, get_origin, get_type_hints, overload
 
 import msgspec
 
@@ -210,7 +210,7 @@ class _Parameters:
             if parameter.name in bound:
                 continue
             hint = hints.get(parameter.name, Any)
-            if hint is ToolContext:
+            if hint is ToolContext or get_origin(hint) is ToolContext:
                 self.context = parameter.name
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

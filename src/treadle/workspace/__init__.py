@@ -9,4 +9,33 @@ environment         the environment variables of a command
 scratch_dir         a private folder: temp of sandboxed commands, long outputs
 sandbox/            bubblewrap, Landlock, seccomp, protected paths
 checkpoints/        the files of a folder before and after each turn
+
+The names below load at first use.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treadle._lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+
+__all__ = [
+    "CheckpointRecorder",
+    "Checkpoints",
+    "LocalWorkspace",
+    "WorkspaceOptions",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "CheckpointRecorder": "checkpoints",
+        "Checkpoints": "checkpoints",
+        "LocalWorkspace": "local",
+        "WorkspaceOptions": "local",
+    },
+)

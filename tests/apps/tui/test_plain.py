@@ -124,6 +124,44 @@ async def test_calls_in_doubt_after_a_crash_are_listed_when_the_turn_continues()
     assert "I look first." in out.decode()
 
 
+async def test_an_unfinished_turn_is_announced_before_an_enter_continues_it():
+    make = FakeReply("I will.", calls=(FakeCall("bash", {"command": "touch made.txt; sleep 20"}),))
+    async with ProviderServer([make, FakeReply("I look first.")], strict=False) as server:
+        on = PlainTerminal()
+        await on.start(server, "make it")
+        await on.sees("1 to 4: ")
+        on.type("1")
+        await on.sees("Allow, 1 to 4: ")
+        on.type("y")
+        while not exists("made.txt"):  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        await on.close()
+        on = PlainTerminal()
+        on.type("")  # before anything is shown
+        await on.start(server, "--continue")
+        await on.sees("the last turn is not finished; press enter to continue it\n[ask] > ")
+        assert len(server.requests) == 1
+        on.type("")
+        await on.sees("I look first.")
+        await on.close()
+
+
+async def test_a_running_command_of_the_user_does_not_hold_back_the_reply():
+    on = PlainTerminal()
+    async with ProviderServer([FakeReply("Hello.")], strict=False) as server:
+        await on.start(server)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("[ask] > ")
+        on.type("!mkfifo pipe; cat pipe")
+        on.type("hi")
+        await on.sees("Hello.")
+        write_file("pipe", "through\n")
+        shown = await on.sees("through")
+        assert shown.index("Hello.") < shown.index("through")
+        await on.close()
+
+
 async def test_double_slash_slash_space_and_a_lone_exclamation_mark_are_sent():
     async with ProviderServer([FakeReply("Seen.")] * 3, strict=False) as server:
         await run_lines(server, "1", "// a comment", "/ alone", "!")
@@ -327,3 +365,33 @@ async def test_a_changed_limit_prints_the_conversation_only_once():
         _, out = await run_lines(server, "1", "hi", "/budget 3")
     assert "max_cost: " in out
     assert out.count("Hello.") == 1
+
+
+async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
+    on = PlainTerminal()
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if len(server.requests) > 1:
+            return FakeReply("Made.")
+        on.type("msg A")
+        on.type("/queue")
+        while "Queued messages, 1 to 1: " not in on.shown:
+            on.read()
+        return MAKE
+
+    async with ProviderServer(reply, strict=False) as server:
+        await on.start(server)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("[ask] > ")
+        on.type("make it")
+        await on.sees("I make it.")
+        on.type("1")
+        await on.sees("What to do with this message? 1 to 2: ")
+        on.type("2")
+        await on.sees("Allow, 1 to 4: ")
+        assert not exists("made.txt")
+        on.type("y")
+        await on.sees("Made.")
+        assert b"msg A" not in server.requests[-1].body
+        await on.close()

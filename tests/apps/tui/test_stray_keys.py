@@ -230,3 +230,37 @@ async def test_a_paste_into_a_dialog_goes_to_the_prompt(monkeypatch):
         on.app.post_message(events.Paste("yes\nn"))
         await on.until(lambda: on.app.prompt.text == "yes\nn", "the text")
         assert is_open(on)
+
+
+async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done(monkeypatch):
+    clock, pause = StoppedClock(), Pause()
+    model = scripted([[Say(calls=[BASH]), pause], "made"])
+    async with running_app(monkeypatch, model, clock=clock) as running:
+        on = WatchedApp(running, clock)
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("msg A")
+        await on.send("/queue")
+        await on.sees("Queued messages")
+        pause.release()
+        await on.until(lambda: bool(on.app.conversation.questions), "the approval")
+        await on.pass_time(1)
+        await on.press("enter")
+        await on.sees("What to do with this message?")
+        await on.pass_time(1)
+        await on.press("e")
+        await on.sees("Run this command?")
+        assert is_open(on)
+        assert on.app.prompt.text == "msg A"
+
+
+async def test_a_menu_waits_until_both_steps_of_an_open_approval_are_done(monkeypatch):
+    async with approval(monkeypatch) as on:
+        await on.press(*"/mode", "enter")
+        await on.pass_time(1)
+        await on.press("e")
+        await on.sees("edit command")
+        await on.pass_time(1)
+        await on.press("enter")
+        await on.sees("Permission mode")
+        assert on.app.host.mode == "ask"

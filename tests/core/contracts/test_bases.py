@@ -53,7 +53,7 @@ async def test_the_policy_and_the_user_see_what_the_call_touches():
         policy=policy,
         observers=[seen],
     )
-    driver = agent.start(input="go")
+    driver = agent.start(prompt="go")
     step = await driver.next()
     assert isinstance(step, ApprovalRequest)
     assert step.pending[0].preview == Preview("text", "would deploy from /srv")

@@ -126,7 +126,7 @@ async def test_a_wrong_change_is_undone_and_the_next_one_tried_until_the_check_p
 async def test_a_repair_goes_on_from_its_transcript_alone() -> None:
     project()
     first = FakeServer(line("return number / 3", "return number / 4"))
-    driver = Agent(model(first), tools()).start(input=ASKED)
+    driver = Agent(model(first), tools()).start(prompt=ASKED)
     while not tries(driver.transcript) or not content("maths.py").count("/ 4"):
         await driver.next()
     crashed = Transcript(driver.transcript)
@@ -135,7 +135,7 @@ async def test_a_repair_goes_on_from_its_transcript_alone() -> None:
         line("def half(number):", "def half(number, by):"),
         line("return number / 3", "return number / 2"),
     )
-    chat = Agent(model(second), tools()).start(transcript=crashed)
+    chat = Agent(model(second), tools()).start(history=crashed)
     while second.answers:
         await chat.next()
     assert "return number / 3" not in second.asked[0]  # it was named before the crash
@@ -188,7 +188,7 @@ async def test_without_a_shell_the_goal_does_the_checking() -> None:
         next_move="ask",
         data={"goal_command": "python3 -B test_maths.py"},
     )
-    driver = agent.start(transcript=[to_user_item("Make it work."), notice])
+    driver = agent.start(history=[to_user_item("Make it work."), notice])
     while "/ 2" not in content("maths.py"):
         await driver.next()
     assert len(tries(driver.transcript)) == 2

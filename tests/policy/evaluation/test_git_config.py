@@ -155,3 +155,18 @@ def test_a_config_that_is_a_pipe_does_not_block(repository):
     (repository / ".git/config").unlink()
     os.mkfifo(repository / ".git/config")
     assert evaluate(repository, "git status") == "ask"
+
+
+@pytest.mark.parametrize("mode", ["ask", "plan"])
+def test_no_spelling_of_a_folder_hides_the_configuration_of_its_repository(repository, mode):
+    git(repository, "init", "-q", "in")
+    git(repository / "in", "config", "core.fsmonitor", "./evil")
+    commands = [
+        "git -C in status", "git -C i* status", "git -C ./i* diff", "git -C src -C ../i* status",
+        "git -C i? -C . status", "git -C [i]n ls-files", "git -C {in,in} status",
+        "git -C src/../i* status", "for d in i*; do git -C $d status; done",
+        "for d in in; do git -C \"$d\" status; done", "cd i* && git status",
+        "git --no-pager -C i* log", "bash -c 'git -C i* status'", "git -C i* -C . -C . status",
+    ]  # fmt: skip
+    assert {c: o for c in commands if (o := evaluate(repository, c, mode)) == "allow"} == {}
+    assert evaluate(repository, "git -C src status", mode) == "allow"

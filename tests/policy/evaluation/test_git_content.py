@@ -39,6 +39,9 @@ PRINTING = """
     git log -p --color-words
     git log -L1,1:.env
     git log -L:KEY:.env
+    git log --full-diff -p src
+    git log --full-diff -p -- src
+    git show --full-diff HEAD -- src
     git whatchanged -p
     git reflog -p
     git show

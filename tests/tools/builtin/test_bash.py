@@ -210,7 +210,7 @@ async def test_a_background_command_is_a_task_that_can_be_read_and_ended(folder:
             ),
             [agent.tools],
             policy=AllowAll(),
-        ).start(input="go")
+        ).start(prompt="go")
         outputs = agent.workspace.outputs_dir
         while not isinstance(step := await _next(driver, ready, outputs), Finished):
             assert isinstance(step, AfterToolResult)
@@ -251,7 +251,7 @@ async def test_the_end_of_a_background_command_is_reported(folder: Path) -> None
         ]
         driver = Agent(
             Scripted(script), [agent.tools], policy=AllowAll(), observers=[witness]
-        ).start(input="go")
+        ).start(prompt="go")
         while not witness.events_of(TaskFinished):
             await driver.next()
             await asyncio.sleep(0.005)
@@ -273,7 +273,7 @@ async def test_fault_61_background_commands_end_with_the_session(
             Scripted([Say(calls=[bash(daemon, run_in_background=True)]), [ready, "done"]]),
             [agent.tools],
             policy=AllowAll(),
-        ).start(input="go")
+        ).start(prompt="go")
         while not isinstance(await _next(driver, ready, agent.workspace.outputs_dir), Finished):
             pass
         await seen(mark)  # the user asked for it to go on
@@ -408,7 +408,7 @@ async def test_an_interrupted_command_keeps_what_it_printed(
         witness = RecordingObserver()
         driver = Agent(
             Scripted([Say(calls=[call])]), [agent.tools], policy=AllowAll(), observers=[witness]
-        ).start(input="go")
+        ).start(prompt="go")
         work = asyncio.ensure_future(driver.next())
         await seen(mark)
         while waits and not witness.events_of(ToolProgress):

@@ -524,7 +524,7 @@ async def test_an_edit_in_doubt_is_concluded_from_its_evidence(
     store = MemoryStore()
     try:
         agent = Agent(Scripted(script), [builtin_tools(workspace)], policy=AllowAll())
-        await agent.run("go", store=store)
+        await agent.run("go", session=store)
         cut = next(
             n for n, e in enumerate(store.durable) if isinstance(e, Intent) and e.tool == "write"
         )

@@ -113,7 +113,7 @@ async def test_what_is_judged_in_a_folder_below_is_what_is_written_there(folder:
             ("write", {"file_path": "config", "content": "x"}),
         ]
         model = Scripted([Say(calls=calls), Say(calls=calls[1:]), "done"])
-        driver = Agent(model, [tools], policy=policy).start(input="go", session_id=driver_id)
+        driver = Agent(model, [tools], policy=policy).start(prompt="go", session_id=driver_id)
         agent = Agent(model, [tools], policy=policy)
         await agent._drive(driver, agent._ask_approver)
         await driver.aclose()

@@ -143,7 +143,7 @@ async def test_the_host_answers_a_login_outside_of_the_turn_and_the_next_call_co
     ]
     async with web.open() as url, far(url) as (server, _):
         assert await server.wait_ready()
-        driver = Agent(Scripted(script), [server]).start(input="say hello")
+        driver = Agent(Scripted(script), [server]).start(prompt="say hello")
         driver.watch(seen)
         web.key = "Bearer k9"
         await driver.next()

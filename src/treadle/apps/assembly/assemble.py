@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.agents.agent import Agent, Approver
+from treadle.agents.agent import Agent
+from treadle.agents.agent_settings import Approver
 from treadle.apps.assembly.coding_agent import choose_model, coding_agent
 from treadle.apps.assembly.host_session import HostSession, SessionOptions
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
@@ -82,7 +83,7 @@ class AgentSession(msgspec.Struct, frozen=True):
 
     def start(self, input: UserInput | None = None) -> Driver:
         """The driver of the session. Close it before this object."""
-        return self.agent.start(input=input, view=self.view, store=self.store)
+        return self.agent.start(prompt=input, view=self.view, store=self.store)
 
     async def aclose(self) -> None:
         """Close the model, the MCP servers and the workspace. The driver closes the store."""

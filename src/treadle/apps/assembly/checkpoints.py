@@ -2,8 +2,9 @@
 
 The first checkpoint is taken before the first call that may change files, the second when the turn
 ends, without what the user changed while the model was asked. It names the files that only the file
-tools changed: of the others, changed while a command ran, some may be the user's. A turn that only
-reads costs nothing.
+tools changed: of the others, changed while a command ran, some may be the user's. If the user
+changes files between two calls, there are two more checkpoints: undo goes back to the user's
+version of a file. A turn that only reads costs nothing.
 Calls of subagents belong to the turn of their parent.
 Uses workspace/checkpoints, which stores the files.
 """
@@ -61,17 +62,30 @@ class TurnCheckpoints(BaseObserver):
         self._lock = asyncio.Lock()
         self._idle_times = IdleTimes()
         self._tool_writes = ToolWrites(folder)
-        self.hook = _EffectHook(self._record_once, self._tool_writes)
+        self.hook = _EffectHook(self._record_before, self._tool_writes)
 
-    async def _record_once(self) -> None:
-        """Record the files as they are before the first effect of the turn."""
-        if self._recorded_turn_id == self._turn_id or self._contains_home():
+    async def _record_before(self, access: Access) -> None:
+        """Record the files before the first effect of the turn, and what the user has changed since
+        the last one."""
+        if self._contains_home():
             return
         async with self._lock:
             if self._recorded_turn_id != self._turn_id:
                 await self._recorder.get().record(self._turn_id, "before")
                 self._recorded_turn_id = self._turn_id
-                self._tool_writes.begin()
+                self._begin_span()
+            elif self._idle_times.has_new and not self._tool_writes.is_sure_of(access):
+                await self._record_user_changes()
+            self._idle_times.note_effect()
+
+    async def _record_user_changes(self) -> None:
+        periods, files = self._idle_times.list_until_now(), self._tool_writes.list_unchanged()
+        if await self._recorder.get().record_user_changes(self._turn_id, periods, files):
+            self._begin_span()
+
+    def _begin_span(self) -> None:
+        self._tool_writes.begin()
+        self._idle_times.forget()
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         is_ours = context.session_id == self._store.session_id
@@ -110,14 +124,16 @@ class IdleTimes(BaseObserver):
         self._clock = clock
         self._running: set[str] = set()  # calls and background tasks
         self._idle_since: int | None = None
+        self._new_since: int | None = None  # the first idle time after the last effect
         self.periods: list[tuple[int, int]] = []
 
     def on_event(self, event: Event) -> None:
         match event:
             case TurnStarted():
-                self.periods = []
+                self.forget()
             case RequestStarted() | ApprovalRequired() if not self._running:
                 self._idle_since = self._idle_since or self._clock()
+                self._new_since = self._new_since or self._idle_since
             case ToolStarted(call_id=name) | ToolDetached(task_id=name):
                 self._running.add(name)
                 self.end_period()
@@ -133,6 +149,27 @@ class IdleTimes(BaseObserver):
         # The clock of files may be late by a tick: a change that follows could look earlier.
         if since is not None and (until := self._clock() - _CLOCK_TICK_NS) > since:
             self.periods.append((since, until))
+
+    @property
+    def has_new(self) -> bool:
+        """Whether it was idle since the last effect began."""
+        return self._new_since is not None
+
+    def list_until_now(self) -> list[tuple[int, int]]:
+        """The periods, when an effect is about to begin: since the last one nothing but the user
+        changed files."""
+        since = self._new_since
+        if since is None:
+            return self.periods
+        return [*(one for one in self.periods if one[0] < since), (since, self._clock())]
+
+    def note_effect(self) -> None:
+        """A call that may change files begins."""
+        self._new_since = None
+
+    def forget(self) -> None:
+        self.periods = []
+        self._new_since = None
 
 
 class ToolWrites:
@@ -154,12 +191,20 @@ class ToolWrites:
         self._written.clear()
         self._changed_by_others.clear()
 
+    def is_sure_of(self, access: Access) -> bool:
+        """Whether the call names the files that it writes, and only tools have changed these."""
+        paths = self._list_paths(access)
+        return bool(paths) and not any(map(self._is_changed_by_others, paths))
+
     def before_call(self, access: Access) -> None:
-        for path in self._list_paths(access):
-            stamp = _read_stamp(path)
-            is_changed = stamp is not None and stamp[0] > self._since
-            if stamp != self._written[path] if path in self._written else is_changed:
-                self._changed_by_others.add(path)
+        paths = self._list_paths(access)
+        self._changed_by_others.update(filter(self._is_changed_by_others, paths))
+
+    def _is_changed_by_others(self, path: str) -> bool:
+        stamp = _read_stamp(path)
+        if path in self._written:
+            return stamp != self._written[path]
+        return stamp is not None and stamp[0] > self._since
 
     def after_call(self, access: Access) -> None:
         for path in self._list_paths(access):
@@ -198,7 +243,7 @@ class _EffectHook:
     points: frozenset[HookPoint] = frozenset({"before_effect", "post_tool_use"})
     timeout: float | None = None  # a large folder takes its time
 
-    def __init__(self, record: Callable[[], Awaitable[None]], writes: ToolWrites) -> None:
+    def __init__(self, record: Callable[[Access], Awaitable[None]], writes: ToolWrites) -> None:
         self._record = record
         self._writes = writes
 
@@ -207,5 +252,5 @@ class _EffectHook:
         if hook_input.point == "post_tool_use":
             self._writes.after_call(access)
         else:
-            await self._record()
+            await self._record(access)
             self._writes.before_call(access)

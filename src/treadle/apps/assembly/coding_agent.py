@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from treadle.agents.agent import Approver, ToolLike
+from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.checkpoints import TurnCheckpoints
 from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
@@ -138,8 +138,9 @@ def coding_agent(
     settings         more settings by their names, see `treadle config`
 
     Settings of the user, ~/.treadle/config.toml and TREADLE_*, apply where no argument is given.
-    Nothing is written to the user's home. A wrong argument raises ConfigError. Close the agent with
-    `async with` or `aclose`. `host` is for the programs of this package.
+    No session, rule or trust is written to the user's home; ~/.local/state/treadle has a record for
+    the case of a crash while a command or a write runs. A wrong argument raises ConfigError. Close
+    the agent with `async with` or `aclose`. `host` is for the programs of this package.
     """
     place = _check_folder(folder)
     known_trust = choose_trust(place, _check_type("trust", trust, (bool, type(None)), "a bool"))
@@ -390,6 +391,7 @@ def _assemble(
         retry=given.retry,
         keep_output=make_output_saver(outputs_dir),
         structured_output=structured_output,
+        collision="first_wins",  # a file of the project must not prevent the start
         caller="library" if options is None else "terminal" if is_interactive else "headless",
         on_start=on_start,
         **({} if is_small else _make_subagent_options(folder, trust.is_trusted, store, notes)),

@@ -135,13 +135,9 @@ class CodingAgent(Agent):
             await parts.workspace.open()  # fail now, not at the first command
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the model, the MCP servers and the workspace."""
+    async def _disconnect(self) -> None:
         try:
-            await super().aclose()
+            await super()._disconnect()
         finally:
             if self.parts is not None:
                 await self.parts.release()

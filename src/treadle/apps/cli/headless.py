@@ -283,13 +283,13 @@ class HeadlessRun:
 
     # --- during the turn -------------------------------------------------------------------
 
-    def _decide(self, approval: PendingApproval) -> bool | str | Denial:
+    def _decide(self, approval: PendingApproval) -> bool | Denial:
         decision = None
         if self._resume_input is not None and approval.call.id in self._resumed_call_ids:
             decision = self._resume_input.decision
         is_question = approval.kind == "question"
         if decision is not None and not (is_question and decision is True):
-            return decision
+            return decision if isinstance(decision, bool) else Denial(decision)
         pending_approvals = self._driver.approvals if self._driver is not None else ()
         is_own = approval in pending_approvals  # not a subagent's
         if self._command_line.has("suspend") and is_own:

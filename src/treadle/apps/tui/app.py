@@ -95,7 +95,7 @@ class TerminalApp(FullScreen):
             return
         elif self._previous_key == "escape" and "rewind" in self.host.abilities:
             self.status_area.hint = ""
-            self._spawn(self.rewind())
+            self.run_command("/rewind")
         else:
             self.status_area.hint = "press esc again to rewind to an earlier turn"
         self.schedule_frame()

@@ -72,7 +72,8 @@ async def run_command(ui: Frontend, line: str) -> None:
         ui.show_message(busy, "warning")
     else:
         try:
-            await command.run(ui, arguments)
+            async with ui.dialog_lock.sequence():
+                await command.run(ui, arguments)
         except (TreadleError, OSError, ValueError) as error:
             ui.show_message(str(error), "error")
         except Exception as error:  # noqa: BLE001 - a fault in a command does not end the session

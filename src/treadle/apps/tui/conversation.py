@@ -23,10 +23,18 @@ from treadle.apps.tui.state.view_state import (
 )
 from treadle.core.events import Event, InputAccepted, RunFailed, WarningRaised
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
+from treadle.core.steps import (
+    Approval,
+    ApprovalRequest,
+    AwaitingInput,
+    Denial,
+    PendingApproval,
+)
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
+
+QuestionAnswer = Approval | Denial | str | None
 
 
 class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
@@ -36,7 +44,7 @@ class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
     approval: PendingApproval | None = None
     model_question: ModelQuestion | None = None
     is_child: bool = False
-    answer: asyncio.Future[bool | str | None] | None = None
+    answer: asyncio.Future[QuestionAnswer] | None = None
 
 
 class Conversation:
@@ -137,14 +145,14 @@ class Conversation:
     ) -> None:
         """Approve the call; nothing happens if the question is no longer open."""
         if question.answer is not None:
-            self._resolve(question, True)
+            self._resolve(question, Approval(arguments, always))
         elif question.approval is not None:
             self.driver.approve(question.approval.call.id, arguments=arguments, always=always)
             self._finish_decision(question)
 
     def deny(self, question: PendingQuestion, reason: str) -> None:
         if question.answer is not None:
-            self._resolve(question, reason or False)
+            self._resolve(question, Denial(reason or "The user said no."))
         elif question.approval is not None:
             denial = "The user denied this call" + (f": {reason}" if reason else ".")
             self.driver.deny(question.approval.call.id, denial)
@@ -179,17 +187,17 @@ class Conversation:
 
     # --- callbacks for the host -----------------------------------------------------------
 
-    async def ask_approval(self, approval: PendingApproval) -> bool | str:
-        """Ask the user to approve the call of a child; a str is the reason of a denial."""
+    async def ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
+        """Ask the user to approve the call of a child; None: the question was closed."""
         answer = await self._ask(PendingQuestion(approval, is_child=True))
-        return answer if answer is not None else False
+        return answer if isinstance(answer, (Approval, Denial)) else None
 
     async def ask_user(self, question: ModelQuestion) -> str | None:
         answer = await self._ask(PendingQuestion(model_question=question))
         return answer if isinstance(answer, str) else None
 
-    async def _ask(self, question: PendingQuestion) -> bool | str | None:
-        answer: asyncio.Future[bool | str | None] = asyncio.get_running_loop().create_future()
+    async def _ask(self, question: PendingQuestion) -> QuestionAnswer:
+        answer: asyncio.Future[QuestionAnswer] = asyncio.get_running_loop().create_future()
         question = msgspec.structs.replace(question, answer=answer)
         self.questions.append(question)
         self._on_change()
@@ -262,7 +270,7 @@ class Conversation:
         self._decision_made.set()
         self._on_change()
 
-    def _resolve(self, question: PendingQuestion, answer: bool | str | None) -> None:
+    def _resolve(self, question: PendingQuestion, answer: QuestionAnswer) -> None:
         if question.answer is not None and not question.answer.done():
             question.answer.set_result(answer)
         self._remove_question(question)

@@ -14,6 +14,7 @@ from pathlib import Path
 from treadle.apps.tui import questions, trust_dialog
 from treadle.apps.tui.conversation import Conversation, PendingQuestion
 from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.tui.input.attachments import Attachments
 from treadle.apps.tui.input.shell_commands import ShellCommands
@@ -24,7 +25,7 @@ from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import PendingApproval
+from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.text import format_age, plural
 from treadle.core.transcript.items import UserItem
 
@@ -74,7 +75,11 @@ class Frontend:
     """Shows the session to the user."""
 
     def __init__(
-        self, host: Host, options: TerminalOptions, question_view: questions.QuestionView
+        self,
+        host: Host,
+        options: TerminalOptions,
+        question_view: questions.QuestionView,
+        dialog_lock: DialogLock,
     ) -> None:
         self.host = host
         self.options = options
@@ -85,6 +90,7 @@ class Frontend:
         self.attachments = Attachments(host.folder, host.list_added_folders)
         self.shell_commands = ShellCommands(host)
         self._question_view = question_view
+        self.dialog_lock = dialog_lock
         self._conversation: Conversation | None = None
         self._shown_question: PendingQuestion | None = None
         self._question_task: asyncio.Task[None] | None = None
@@ -280,7 +286,7 @@ class Frontend:
 
     # --- questions -----------------------------------------------------------------------
 
-    async def _ask_approval(self, approval: PendingApproval) -> bool | str:
+    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
         return await self.conversation.ask_approval(approval)
 
     async def _ask_user(self, question: ModelQuestion) -> str | None:
@@ -297,9 +303,13 @@ class Frontend:
         self._shown_question = first
         if first is not None:
             self._notify_user("needs your answer")
-            asking = questions.ask_question(self._question_view, self.conversation, first)
+            asking = self._ask_question(self.conversation, first)
             self._question_task = asyncio.get_running_loop().create_task(asking)
             self._track_task(self._question_task)
+
+    async def _ask_question(self, conversation: Conversation, question: PendingQuestion) -> None:
+        async with self.dialog_lock.sequence():
+            await questions.ask_question(self._question_view, conversation, question)
 
     # --- undo, redo, rewind --------------------------------------------------------------
 

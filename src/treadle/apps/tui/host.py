@@ -15,7 +15,7 @@ import msgspec
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import PendingApproval
+from treadle.core.steps import Approval, Denial, PendingApproval
 
 Ability = Literal[
     "sessions", "rewind", "files", "compact", "goal", "budget", "agents", "models", "remember"
@@ -96,7 +96,7 @@ class ModelQuestion(msgspec.Struct, frozen=True):
 class HostCallbacks(msgspec.Struct, frozen=True):
     """How the session reaches the user: a child's approval, a question, a line to show."""
 
-    ask_approval: Callable[[PendingApproval], Awaitable[bool | str]]
+    ask_approval: Callable[[PendingApproval], Awaitable[Approval | Denial | None]]
     ask_user: Callable[[ModelQuestion], Awaitable[str | None]]
     show_message: Callable[[str], None]
 

@@ -19,6 +19,7 @@ from typing import TextIO
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
+from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.modes import describe_mode
@@ -53,7 +54,7 @@ class PlainFrontend(Frontend):
     hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})  # a line has no initial text
 
     def __init__(self, host: Host, options: TerminalOptions, out: TextIO | None = None) -> None:
-        super().__init__(host, options, question_view=self)
+        super().__init__(host, options, self, DialogLock())
         self._out = out or sys.stdout
         self._unread_lines: deque[str | None] = deque()  # None is the end of input
         self._line_future: asyncio.Future[str | None] | None = None
@@ -61,6 +62,7 @@ class PlainFrontend(Frontend):
         self._printed_blocks = 0  # complete ones
         self._printed_chars = 0  # of the first block that is not complete
         self._is_block_begun = False
+        self._open_blocks: list[int] = []  # calls that are printed when they are finished
         self._is_started = False
         self._has_prompt = False  # the last line of the output is the prompt
         self._early_lines: list[str] = []  # typed before the first question: messages
@@ -82,6 +84,7 @@ class PlainFrontend(Frontend):
         reader = self._reader = _LineReader(self._on_line)
         try:
             if await self._start_up():
+                self._drop_early_enters(reader)
                 self._is_started = True
                 self._unread_lines.extendleft(reversed(self._early_lines))
                 self._process_lines()
@@ -94,9 +97,17 @@ class PlainFrontend(Frontend):
             await self._close_session(self._conversation)
         return self._exit_code
 
+    def _drop_early_enters(self, reader: _LineReader) -> None:
+        """An enter that was typed before the session is shown continues no turn."""
+        if self._is_tty:
+            reader.read_waiting()
+            lines = [line for line in self._unread_lines if line is None or line.strip()]
+            self._unread_lines = deque(lines)
+
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._printed_blocks = self._printed_chars = 0
+            self._open_blocks = []
             self._is_block_begun = False
         self._on_change()
 
@@ -157,7 +168,7 @@ class PlainFrontend(Frontend):
                     self._line_future.set_result(line)
                 return
             conversation = self._conversation
-            if conversation is None:
+            if conversation is None or not self._is_started:
                 return
             is_resting = conversation.is_idle and not conversation.questions and not self._tasks
             if not is_resting and not (self._is_tty and self._unread_lines[0]):
@@ -204,6 +215,7 @@ class PlainFrontend(Frontend):
         if self._conversation is None:
             return
         self._forget_discarded()
+        self._print_finished_calls()
         while self._printed_blocks < len(self._conversation.view.blocks):
             if not self._print_block(self._conversation.view.blocks[self._printed_blocks]):
                 break
@@ -218,14 +230,25 @@ class PlainFrontend(Frontend):
         if self._printed_blocks > count or (self._printed_blocks == count and self._printed_chars):
             self._write("\n" if self._printed_chars else "")
             self._printed_blocks, self._printed_chars, self._is_block_begun = count, 0, False
+            self._open_blocks = [index for index in self._open_blocks if index < count]
+
+    def _print_finished_calls(self) -> None:
+        """Print the calls that were open when later blocks were printed, between two paragraphs."""
+        blocks = self.conversation.view.blocks
+        if self._printed_chars or not self._open_blocks:
+            return
+        finished = [index for index in self._open_blocks if not _is_open(blocks[index])]
+        for index in finished:
+            self._open_blocks.remove(index)
+            self._write(replace_controls(self._format_block(blocks[index])))
 
     def _print_block(self, block: ViewBlock) -> bool:
         """Print what is new of the first block that is not complete; whether it is complete."""
         is_growing = self._printed_blocks == self.conversation.view.stream_index
-        is_detached = isinstance(block, ToolCallBlock) and block.state == "background"
-        is_open = isinstance(block, ToolCallBlock | ShellBlock) and not block.is_finished
-        if is_open and not is_detached:
-            return False
+        if _is_open(block):
+            self._open_blocks.append(self._printed_blocks)
+            self._printed_blocks += 1
+            return True
         if isinstance(block, MarkdownBlock | CodeBlock):
             self._print_reply(block, is_growing)
         elif not is_growing:
@@ -298,11 +321,13 @@ class PlainFrontend(Frontend):
     ) -> str | None:
         shown = approval.preview.text if approval.preview is not None else approval.call.raw
         parts = (title, escape_invisible(shown, keep="\n\t"), escape_invisible(approval.reason))
-        self._write("\n" + "".join(f"{part}\n" for part in parts if part))
-        return await self.choose("Allow", options, by_user=False)
+        async with self.dialog_lock.dialog():
+            self._write("\n" + "".join(f"{part}\n" for part in parts if part))
+            return await self._choose_line("Allow", options, False)
 
     async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
-        return await self._ask_line(f"{prompt}\n> ", by_user)
+        async with self.dialog_lock.dialog():
+            return await self._ask_line(f"{prompt}\n> ", by_user)
 
     async def _ask_line(
         self, prompt: str, by_user: bool, is_answer: Callable[[str], bool] = lambda line: False
@@ -364,8 +389,14 @@ class PlainFrontend(Frontend):
         current: str = "",
         by_user: bool = True,
     ) -> str | None:
-        if message:
-            self._write(replace_controls(f"{message}\n\n"))
+        async with self.dialog_lock.dialog():
+            if message:
+                self._write(replace_controls(f"{message}\n\n"))
+            return await self._choose_line(title, options, by_user)
+
+    async def _choose_line(
+        self, title: str, options: Sequence[ChoiceOption], by_user: bool
+    ) -> str | None:
         for number, option in enumerate(options, 1):
             description = f" ({option.description})" if option.description else ""
             key = f" [{option.key}]" if option.key else ""
@@ -390,6 +421,14 @@ class PlainFrontend(Frontend):
             self.show_message("your message was sent; the question is still open")
         else:
             self.show_message(f"answer with a number from 1 to {count}")
+
+
+def _is_open(block: ViewBlock) -> bool:
+    """Whether a call or a command has no result yet, and does not run in the background."""
+    is_detached = isinstance(block, ToolCallBlock) and block.state == "background"
+    return (
+        isinstance(block, ToolCallBlock | ShellBlock) and not block.is_finished and not is_detached
+    )
 
 
 def _find_option(options: Sequence[ChoiceOption], line: str) -> ChoiceOption | None:
@@ -420,12 +459,12 @@ class _LineReader:
 
     def read_available(self) -> str:
         """Read what was typed already; returns the beginning of a line that is not finished."""
-        self._read_waiting()
+        self.read_waiting()
         if not self._is_closed and not _is_in_background():
             self._read_unfinished_line()
         return self._buffer.decode(errors="replace")
 
-    def _read_waiting(self) -> None:
+    def read_waiting(self) -> None:
         while not self._is_closed and select.select([0], [], [], 0)[0]:
             self._read()
 
@@ -440,7 +479,7 @@ class _LineReader:
         except termios.error:
             return  # not a terminal any more
         try:
-            self._read_waiting()
+            self.read_waiting()
         finally:
             termios.tcsetattr(0, termios.TCSANOW, attributes)
 

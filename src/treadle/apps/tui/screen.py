@@ -21,6 +21,7 @@ from textual.widgets import Static
 
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
+from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import FileChange, Host, TurnLine
 from treadle.apps.tui.input import completion
@@ -74,9 +75,10 @@ class FullScreen(Frontend, App[int]):
         App.__init__(self, driver_class=KeyboardDriver)
         self.clock = clock
         self.key_guard = KeyGuard()
-        self.dialogs = Dialogs(self)
+        self.dialog_lock = DialogLock()
+        self.dialogs = Dialogs(self, self.dialog_lock)
         self._dialog_widget: Widget | None = None  # the part of the open dialog that takes keys
-        Frontend.__init__(self, host, options, question_view=self.dialogs)
+        Frontend.__init__(self, host, options, self.dialogs, self.dialog_lock)
         self._is_frame_due = False
         self.status_area = StatusArea(host)
         self.resume_hint = ""  # printed after the screen is closed

@@ -8,7 +8,7 @@ core/loop/execute.py; built-in tools use the Workspace contract.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -16,6 +16,7 @@ from treadle.core.events import Event
 from treadle.core.transcript.content import Arguments, ResultContent
 from treadle.core.transcript.entries import EffectClass
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.type_variables import DepsT
 
 if TYPE_CHECKING:
     from treadle.core.contracts.task_manager import TaskManager
@@ -117,9 +118,13 @@ async def deny_unasked(request: Any) -> None:
     request.deny_all("this call needs the user's approval, and the user cannot be asked")
 
 
-class ToolContext(msgspec.Struct, frozen=True):
-    """What a call may use. `idempotency_key` is the same when the same call is tried again after a
-    crash; `access` is what the policy allowed."""
+class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
+    """What a call may use: a parameter of a tool with this type gets it.
+
+    `deps` is what the run was given, `agent.run(..., deps=shop)`: write `ToolContext[Shop]`.
+    `idempotency_key` is the same when the same call is tried again after a crash; `access` is what
+    the policy allowed.
+    """
 
     session_id: str
     turn_id: str
@@ -136,6 +141,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     is_cancelled: Callable[[], bool] = never_cancelled  # for a plain function: stop soon
     # Let the host decide on an ApprovalRequest of a child agent; for tools with `asks_host`.
     ask_host: Callable[[Any], Awaitable[None]] = deny_unasked
+    deps: DepsT = cast(DepsT, None)
 
 
 class Tool(Protocol):

@@ -1,6 +1,6 @@
 """Bases for wrappers: an object of the same contract that changes a few things of another one.
 
-    WrappedModel · WrappedTool · WrappedSource
+    WrappedModel · WrappedTool · WrappedSource · WrappedStore
 
 Each delegates everything; a wrapper overrides what it changes.
 """
@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import (
     Access,
     Preview,
@@ -22,7 +23,9 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
+from treadle.core.errors import StoreError
 from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.entries import Entry
 
 
 class WrappedModel:
@@ -112,3 +115,32 @@ def open_stream(
     if not hasattr(stream, "aclose"):
         return nullcontext(stream)
     return aclosing(cast("AsyncGenerator[ModelEvent, None]", stream))
+
+
+class WrappedStore:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def wrapped(self) -> Store:
+        return self._store
+
+    @property
+    def session_id(self) -> str:
+        return self._store.session_id
+
+    @property
+    def write_error(self) -> StoreError | None:
+        return self._store.write_error
+
+    def append(self, entry: Entry) -> None:
+        self._store.append(entry)
+
+    async def flush(self) -> None:
+        await self._store.flush()
+
+    async def load(self) -> Sequence[Entry]:
+        return await self._store.load()
+
+    async def aclose(self) -> None:
+        await self._store.aclose()

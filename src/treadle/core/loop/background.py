@@ -165,18 +165,25 @@ def _find_task_id_of_0_1(item: ToolResultItem | NoticeItem) -> str:
 
 async def cancel_all(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
     """Cancel tasks and wait until they are gone, even if we are cancelled meanwhile."""
+    for task in tasks:
+        task.cancel()
+    await wait_cancelled(tasks, grace)
+
+
+async def wait_cancelled(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
+    """Wait until cancelled tasks are gone. If we are cancelled, they are cancelled once more."""
     running = [task for task in tasks if not task.done()]
     cancelled = False
     while running:
+        before = len(running)
+        try:
+            await asyncio.wait(running, timeout=grace)
+        except asyncio.CancelledError:
+            cancelled, before = True, 0
+        running = [task for task in running if not task.done()]
+        if len(running) == before:
+            break  # they swallow cancellation: waiting longer would block the user
         for task in running:
             task.cancel()
-        try:
-            _, left = await asyncio.wait(running, timeout=grace)
-        except asyncio.CancelledError:
-            cancelled = True
-            continue
-        if len(left) == len(running):
-            break  # they swallow cancellation: waiting longer would block the user
-        running = list(left)
     if cancelled:
         raise asyncio.CancelledError

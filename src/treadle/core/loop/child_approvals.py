@@ -7,10 +7,12 @@ the call continues meanwhile. Used by driver.py; children ask through `ToolConte
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
+from treadle.core.loop.background import wait_cancelled
 from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import DecidedBy
@@ -23,21 +25,40 @@ class OpenRound(msgspec.Struct, frozen=True):
     work: asyncio.Task[tuple[ToolResultItem, ...]]
     call_count: int
 
+    async def stop(self) -> None:
+        """Wait until the round has ended; one that was cancelled before gets its time to end."""
+        if not self.work.cancelling():
+            self.work.cancel()
+        await wait_cancelled([self.work])
+        if self.work.done() and not self.work.cancelled():
+            self.work.exception()  # retrieved, or asyncio would log it
+
 
 class ChildApprovals:
     def __init__(self) -> None:
         self._waiting: list[_WaitingRequest] = []
         self._arrival: asyncio.Future[None] | None = None
 
-    async def ask(self, request: ApprovalRequest) -> None:
-        """Wait until the host has decided on every call of the request."""
-        waiting = _WaitingRequest(request)
+    async def ask(self, call_id: str, request: ApprovalRequest) -> None:
+        """Wait until the host has decided on every call of the request, which a child makes. The
+        child runs in the call of this id."""
+        waiting = _WaitingRequest(call_id, request)
         self._waiting.append(waiting)
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
         try:
             await waiting.resolved
         finally:
+            self._forget(waiting)
+
+    def withdraw(self, call_ids: Collection[str]) -> None:
+        """The children in these calls are being stopped: a decision comes too late."""
+        for waiting in [one for one in self._waiting if one.call_id in call_ids]:
+            waiting.is_withdrawn = True
+            self._forget(waiting)
+
+    def _forget(self, waiting: _WaitingRequest) -> None:
+        if waiting in self._waiting:
             self._waiting.remove(waiting)
 
     def take_new(self) -> ApprovalRequest | None:
@@ -93,19 +114,26 @@ class ChildApprovals:
 class _WaitingRequest:
     """A child's request, with callbacks that notice when it is resolved."""
 
-    def __init__(self, request: ApprovalRequest) -> None:
+    def __init__(self, call_id: str, request: ApprovalRequest) -> None:
+        self.call_id = call_id
         self._callbacks = request.callbacks
         self.resolved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.is_shown = False
+        self.is_shown = self.is_withdrawn = False
         self.request = ApprovalRequest(
-            request.pending,
-            ApprovalCallbacks(self._approve, self._deny, request.callbacks.pending_ids),
+            request.pending, ApprovalCallbacks(self._approve, self._deny, self._pending_ids)
         )
 
+    def _pending_ids(self) -> tuple[str, ...]:
+        return () if self.is_withdrawn else self._callbacks.pending_ids()
+
     def _approve(self, call_id: str, arguments: Arguments | None, always: bool) -> bool:
+        if self.is_withdrawn:
+            return False
         return self._check(self._callbacks.approve(call_id, arguments, always))
 
     def _deny(self, call_id: str, reason: str, decided_by: DecidedBy) -> bool:
+        if self.is_withdrawn:
+            return False
         return self._check(self._callbacks.deny(call_id, reason, decided_by))
 
     def _check(self, was_waiting: bool) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Protocol, cast
 
 import msgspec
 
@@ -24,6 +24,20 @@ from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
 from treadle.core.loop.recovery import DEFAULT_RETRY, Retry
+from treadle.core.transcript.items import Metadata
+from treadle.core.type_variables import DepsT
+
+
+class RunContext(msgspec.Struct, Generic[DepsT], frozen=True):
+    """What a function for the instructions may use: `deps` and `metadata` are the run's."""
+
+    session_id: str
+    turn_id: str
+    deps: DepsT = cast(DepsT, None)
+    metadata: Metadata = {}
+
+
+MakeInstructions = Callable[[RunContext[Any]], str | Awaitable[str]]
 
 
 class Clock(Protocol):
@@ -51,7 +65,7 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""  # of the agent: in events, logs, telemetry and sessions
     model: Model
     source: ToolSource
-    instructions: str | Callable[[], str] = ""
+    instructions: str | MakeInstructions = ""
     options: ModelOptions = ModelOptions()
     cache: CacheRequest = CacheRequest()
     policy: Policy = msgspec.field(default_factory=AllowAll)
@@ -71,6 +85,4 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_parallel: int = 16
     tool_timeout: float | None = 600.0
     max_continuations: int = 3
-
-    def system_prompt(self) -> str:
-        return self.instructions if isinstance(self.instructions, str) else self.instructions()
+    deps: Any = None  # what a run was given for its tools

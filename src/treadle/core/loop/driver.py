@@ -21,13 +21,14 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
-from treadle.core.loop.background import BackgroundTasks, TaskReports, cancel_all
+from treadle.core.loop.background import BackgroundTasks, TaskReports
 from treadle.core.loop.child_approvals import OpenRound
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.gates import GateRunner
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls
 from treadle.core.loop.inbox import InputAcceptor
+from treadle.core.loop.instructions import Instructions
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, build_request
 from treadle.core.loop.mutators import MutatorRunner
 from treadle.core.loop.prepare import Toolbox
@@ -68,7 +69,6 @@ class Driver(HostControls):
         self._task_reports = reports = TaskReports(emitter, inbox.put)
         make_tasks = config.task_manager or BackgroundTasks
         self.tasks: TaskManager = make_tasks(reports.report_end)
-        self._open_round: OpenRound | None = None
         self._tool_round = ToolRound(
             config,
             emitter,
@@ -90,8 +90,16 @@ class Driver(HostControls):
             is_interrupted=self._interruption.is_requested,
         )
         self._gates = GateRunner(config, emitter, session, toolbox, self._model_caller)
+        self._instructions = Instructions(config, emitter, session)
         self._mutators = MutatorRunner(
-            config, emitter, session, toolbox, hooks, inbox, self._model_caller
+            config,
+            emitter,
+            session,
+            toolbox,
+            hooks,
+            inbox,
+            self._model_caller,
+            self._instructions,
         )
         self._next_cache: CacheRequest | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
@@ -108,10 +116,7 @@ class Driver(HostControls):
                 step = Finished(await self._close_interrupted_turn())
             return step
         except asyncio.CancelledError:
-            try:
-                result = await self._close_interrupted_turn()
-            except asyncio.CancelledError:
-                result = await self._close_interrupted_turn()  # cancelled again: report the end
+            result = await self._close_cancelled_turn()
             if self._interruption.is_only_interruption:
                 return Finished(result)
             raise
@@ -173,7 +178,7 @@ class Driver(HostControls):
             self._toolbox.refresh()
             await self._mutators.run("before_model")
             await self._log.flush_before_model_call()
-            system = self._config.system_prompt()
+            system = await self._instructions.read()
             stop = self._gates.admit(system)
             if stop is not None:
                 return handle_stop(stop, self._session)
@@ -238,9 +243,7 @@ class Driver(HostControls):
         """Stop a round that is open between two steps, or that the step was waiting for."""
         opened, self._open_round = self._open_round, None
         if opened is not None:
-            await cancel_all([opened.work])
-            if opened.work.done() and not opened.work.cancelled():
-                opened.work.exception()  # retrieved, or asyncio would log it
+            await opened.stop()
 
     async def _finish_turn(self, end: TurnEnd) -> TurnResult:
         """Close the turn; the terminal event is the last one of it."""
@@ -307,8 +310,9 @@ class Driver(HostControls):
         self._next_cache = cache  # for the next model call only
 
     def use_model(self, model: Model) -> None:
-        """Use another model from the next request on, also in the middle of a turn. The reply that
-        is being streamed is finished by its own model. The caller closes both."""
+        """Use another model from the next request on, also in the middle of a turn; a retry is a
+        request. The reply that is being streamed is finished by its own model. Child agents use
+        the agent's model. The caller closes both."""
         self._model_caller.choose_model(model)
 
     async def compact(self, focus: str = "") -> bool:

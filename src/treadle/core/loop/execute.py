@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,7 +39,6 @@ from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import parse_arguments, to_json_object
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
-from treadle.core.transcript.usage import Usage
 
 
 def ignore_detach() -> None:
@@ -55,7 +55,7 @@ class CallExecutor:
         runner: ToolRunner,
         session: SessionState,
         on_notice: Callable[[NoticeItem], object],
-        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
+        ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._ask_host = ask_host
         self._config = config
@@ -131,8 +131,9 @@ class CallExecutor:
                 tasks.append_output(call_id, text)
 
         def relay_event(event: Event) -> None:
-            if (used := _find_child_usage(event)) is not None:
-                self._session.add_child_usage(used)
+            if (update := _find_child_usage(event)) is not None:
+                used = update.session_id, update.model, update.last
+                self._session.add_child_usage(*used)
             if not self._runner.is_abandoned(call_id):
                 emitter.emit(ChildEvent, call_id, event)
 
@@ -149,7 +150,8 @@ class CallExecutor:
             config.services,
             lambda: self._session.history,
             prepared.access,
-            ask_host=self._ask_host,
+            ask_host=partial(self._ask_host, call_id),
+            deps=config.deps,
         )
 
     async def _before_effect(
@@ -204,8 +206,8 @@ class CallExecutor:
         return result if output is result.output else RunResult(output, result.outcome)
 
 
-def _find_child_usage(event: Event) -> Usage | None:
+def _find_child_usage(event: Event) -> UsageUpdated | None:
     """What a model call of a child, or of one of its own children, has used."""
     while isinstance(event, ChildEvent):
         event = event.child
-    return event.last if isinstance(event, UsageUpdated) else None
+    return event if isinstance(event, UsageUpdated) else None

@@ -16,7 +16,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
 from treadle.core.events import MessageDropped, MessageQueued, TurnResult
 from treadle.core.loop.approvals import Approvals
-from treadle.core.loop.child_approvals import ChildApprovals
+from treadle.core.loop.child_approvals import ChildApprovals, OpenRound
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, Inbox
@@ -24,6 +24,7 @@ from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.session_state import DurableLog, SessionState, Transition
 from treadle.core.steps import (
     ApprovalRequest,
+    Doubt,
     DriverSnapshot,
     PendingApproval,
     QueuedMessage,
@@ -33,13 +34,18 @@ from treadle.core.transcript import (
     Arguments,
     Metadata,
     NoticeItem,
+    Text,
+    ToolCall,
+    ToolResultItem,
     Transcript,
     Usage,
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import ItemAdded, View, list_entries
+from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.entries import Intent, ItemAdded, View, list_entries
 from treadle.core.transcript.integrity import is_empty
+from treadle.core.transcript.items import CallOutcome
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 
 
@@ -57,6 +63,8 @@ class HostControls:
         self._inbox = Inbox(view.queued, self._log.write)
         self._approvals = Approvals(self._session, emitter)
         self._child_approvals = ChildApprovals()
+        self._old_intents = frozenset(self._session.state.intents)
+        self._open_round: OpenRound | None = None
         self._last_result: TurnResult | None = None
         self._has_failed = False  # the loop itself, in the middle of a turn
         self._is_closed = False
@@ -140,30 +148,65 @@ class HostControls:
             return None
         return self._child_approvals.find(call_id, session_id)
 
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """The calls that an earlier process had begun and whose outcome is not known."""
+        state, move = self._session.state, pending(self._session.state.transcript)
+        calls = move.calls if isinstance(move, RunTools) else ()
+        return tuple(
+            [
+                make_doubt(call, state.intents[call.id])
+                for call in calls
+                if call.id in self._old_intents
+                and call.id in state.intents
+                and call.id not in state.early_results
+            ]
+        )
+
+    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> bool:
+        """Tell the outcome of a call in doubt: the model reads `result`, and the call is not run.
+        False if no call in doubt has that id."""
+        for doubt in self.doubts:
+            if doubt.call.id == call_id:
+                name, content = doubt.call.name, (Text(result),)
+                outcome: CallOutcome = "recovered"
+                item = ToolResultItem(call_id, name, content, is_error=is_error, outcome=outcome)
+                self._session.record_early_result(item)
+                return True
+        return False
+
     async def resolve(
         self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
     ) -> None:
-        """Let `decide` answer. An interruption cancels it, and next() then ends the turn."""
+        """Let `decide` answer. An interruption cancels it, and next() then ends the turn. A
+        cancellation from outside ends the turn here."""
         if self._interruption.reason is not None:
             return
         self._log.claim()
         self._interruption.enter()
+        is_ended = False
         try:
             await decide(request)
             self._interruption.raise_if_cancelled()
         except asyncio.CancelledError:
             if not self._interruption.is_only_interruption:
+                is_ended = True
+                await self._close_cancelled_turn()
                 raise
         except Exception as error:
             self._report_failure(error)
             raise
         finally:
-            self._leave(is_handled=False)
+            self._leave(is_handled=is_ended)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
-        """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""
+        """Cancel the stream, every tool and every child agent; the turn, if there is one, ends
+        `aborted`. Between two steps, next() reports the end."""
         if self._session.state.turn is not None or self._interruption.is_running:
             self._interruption.request(reason)
+        if self._open_round is not None:
+            self._child_approvals.withdraw(self._session.open_call_ids)
+            self._open_round.work.cancel()
 
     def retry(self) -> bool:
         """Let next() continue what the last turn left unfinished: after an error, at a limit, or
@@ -211,7 +254,7 @@ class HostControls:
 
     @property
     def total_usage(self) -> Usage:
-        """With that of the child agents which this driver started."""
+        """With that of the child agents of the session."""
         return self._session.state.usage + self._session.state.child_usage
 
     @property
@@ -229,6 +272,15 @@ class HostControls:
         return (*self._approvals.pending, *self._child_approvals.pending)
 
     # --- for the loop --------------------------------------------------------------------
+
+    async def _close_interrupted_turn(self) -> TurnResult:
+        raise NotImplementedError("the driver ends turns")
+
+    async def _close_cancelled_turn(self) -> TurnResult:
+        try:
+            return await self._close_interrupted_turn()
+        except asyncio.CancelledError:
+            return await self._close_interrupted_turn()  # cancelled again: report the end
 
     def _report_failure(self, error: Exception) -> None:
         """The loop itself failed: observers get the terminal event. The turn, if one is running,
@@ -255,3 +307,9 @@ class HostControls:
     def _leave(self, *, is_handled: bool = True) -> None:
         self._interruption.leave(is_handled=is_handled)
         self._log.release()
+
+
+def make_doubt(call: ToolCall, intent: Intent) -> Doubt:
+    parsed = call.parsed if intent.raw is None else parse_arguments(intent.raw)
+    arguments = {} if isinstance(parsed, str) else parsed
+    return Doubt(call, intent.tool, arguments, intent.idempotency_key, intent.evidence)

@@ -17,6 +17,7 @@ import msgspec
 from treadle.core.contracts.model import (
     CacheRequest,
     Model,
+    ModelCard,
     ModelNotified,
     ModelRequest,
     ModelTextDelta,
@@ -43,6 +44,7 @@ from treadle.core.events import (
     ToolCallDelta,
     ToolCallRequested,
 )
+from treadle.core.loop.background import cancel_all
 from treadle.core.loop.config import Clock, DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.prepare import Toolbox
@@ -81,6 +83,7 @@ class ModelCaller:
     ) -> None:
         self.model = model
         self._chosen_model: Model | None = None  # for the next request
+        self._choice_made = asyncio.Event()
         self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
         self._clock = clock
@@ -97,12 +100,18 @@ class ModelCaller:
         self._failures: Counter[type[ModelError]] = Counter()
 
     def choose_model(self, model: Model) -> None:
-        """Use this model from the next request on."""
+        """Use this model from the next request on; a retry is one."""
+        if not isinstance(getattr(model, "card", None), ModelCard):
+            raise TypeError(
+                f"{model!r} is not a model: treadle.models.model(name) makes one of a name"
+            )
         self._chosen_model = model
+        self._choice_made.set()
 
     def switch_to_chosen_model(self) -> None:
         """Called between two requests: a reply is never made by two models."""
         model, self._chosen_model = self._chosen_model, None
+        self._choice_made.clear()
         if model is not None and model is not self.model:
             self._emitter.emit(ModelChanged, self.model.name, model.name, CHOSEN_REASON)
             self.model = model
@@ -142,11 +151,15 @@ class ModelCaller:
                 self._discard_partial()
                 again = await self._recover(error)
                 self._lost_usage = self.take_lost_usage()
-                if again.reason == "fallback" or self._lost_usage is not NO_USAGE:
+                is_other = again.reason == "fallback" or self._has_choice
+                if is_other or self._lost_usage is not NO_USAGE:
                     return again
 
     async def _recover(self, error: ModelError) -> RetryWithBudget:
-        """Wait for a retry, or switch to the fallback; raise what neither can help."""
+        """Wait for a retry, or switch to the fallback; raise what neither can help. A model that
+        the host has chosen meanwhile makes the next attempt, at once."""
+        if self._has_choice:
+            return RetryWithBudget("retry")
         answer = choose_recovery(
             error,
             self._failures,
@@ -158,7 +171,7 @@ class ModelCaller:
         match answer:
             case RetryAfter(delay=delay):
                 self._emitter.emit(RetryScheduled, self._attempts, delay, str(error))
-                await self._clock.sleep(delay)
+                await self._wait_for_retry(delay)
                 return RetryWithBudget("retry")
             case UseFallback():
                 self._switch_to_fallback(error)
@@ -166,6 +179,22 @@ class ModelCaller:
                 return RetryWithBudget("fallback")
             case _:
                 raise error
+
+    @property
+    def _has_choice(self) -> bool:
+        return self._chosen_model is not None and self._chosen_model is not self.model
+
+    async def _wait_for_retry(self, delay: float) -> None:
+        """Wait before a retry; a model that the host chooses ends the wait."""
+        loop = asyncio.get_running_loop()
+        sleep = loop.create_task(self._clock.sleep(delay))
+        choice = loop.create_task(self._choice_made.wait())
+        try:
+            await asyncio.wait([sleep, choice], return_when=asyncio.FIRST_COMPLETED)
+            if sleep.done():
+                sleep.result()
+        finally:
+            await cancel_all([sleep, choice])
 
     def take_partial_reply(self) -> AssistantItem | None:
         """The text that was streamed before an interruption, without calls."""

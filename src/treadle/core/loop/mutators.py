@@ -21,6 +21,7 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import Gates
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.instructions import Instructions
 from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
@@ -43,6 +44,7 @@ class MutatorRunner:
         hooks: Hooks,
         inbox: Inbox,
         model_caller: ModelCaller,
+        instructions: Instructions,
     ) -> None:
         self._config = config
         self._emitter = emitter
@@ -51,6 +53,7 @@ class MutatorRunner:
         self._hooks = hooks
         self._inbox = inbox
         self._model_caller = model_caller
+        self._instructions = instructions
 
     async def run(self, point: MutationPoint, focus: str = "") -> bool:
         """Run the mutators of a point; whether one changed the view."""
@@ -64,7 +67,7 @@ class MutatorRunner:
             self._emitter.turn_id,
             self._model_caller.model.card,
             state.last_usage,
-            estimate_text_chars(self._config.system_prompt()) + self._toolbox.spec_chars,
+            estimate_text_chars(await self._instructions.read()) + self._toolbox.spec_chars,
             lambda text: self._emitter.emit(Notified, text),
             lambda: self._run_pre_compact_hooks(point),
             focus,

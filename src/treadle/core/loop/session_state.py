@@ -13,6 +13,7 @@ import msgspec
 from treadle.core.contracts.gate import RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.errors import LoopError, SessionBusy, error_message
 from treadle.core.events import (
     Caller,
@@ -30,6 +31,7 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import (
     ApprovalDecision,
+    ChildUsageRecorded,
     EarlyResult,
     Entry,
     Intent,
@@ -47,6 +49,7 @@ from treadle.core.transcript.entries import (
     make_turn_id,
 )
 from treadle.core.transcript.items import (
+    ENGINE_METADATA,
     AssistantItem,
     Item,
     Metadata,
@@ -73,6 +76,7 @@ class SessionState:
             transcript=view.transcript,
             turns=view.turns,
             usage=view.usage,
+            child_usage=view.child_usage,
             chars=sum(map(estimate_item_chars, view.transcript)),
             # A damaged log may have some of calls that are lost, and their ids may come again.
             decisions={key: view.decisions[key] for key in view.decisions if key in open_ids},
@@ -146,7 +150,9 @@ class SessionState:
         state, turn = self.state, self.state.turn
         progress, open_turn = self._turn_progress, self._open_turn
         if turn is not None:
-            progress = TurnProgress(turn.rounds, turn.calls, turn.usage, turn.metadata)
+            progress = TurnProgress(
+                turn.rounds, turn.calls, turn.usage, turn.metadata, turn.child_usage
+            )
             open_turn = turn.id
         return View(
             state.transcript,
@@ -160,6 +166,7 @@ class SessionState:
             queued,
             history=self._history,
             turn_progress=progress,
+            child_usage=state.child_usage,
         )
 
     def record_transition(self, reason: str, turn: TurnState | None = None) -> None:
@@ -187,6 +194,7 @@ class SessionState:
                 self._turn_progress.rounds,
                 self._turn_progress.calls,
                 self._turn_progress.usage,
+                self._turn_progress.child_usage,
                 metadata=self._turn_progress.metadata,
             )
         self.state = msgspec.structs.replace(
@@ -204,6 +212,7 @@ class SessionState:
         metadata: Metadata,
     ) -> TurnResult:
         """End the turn. The terminal event is emitted later, as the last one."""
+        assert metadata.keys() <= ENGINE_METADATA, "a caller must not use these names"
         turn = self.turn
         detail = error_message(error) if error is not None else ""
         self._log.write(TurnEnded(turn.id, reason, detail))
@@ -277,8 +286,9 @@ class SessionState:
         self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
         self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
 
-    def add_child_usage(self, used: Usage) -> None:
-        """Add the usage of a child agent. Its own session logs it, so it is not logged here."""
+    def add_child_usage(self, session_id: str, model: str, used: Usage) -> None:
+        """Add what one model call of a child agent used."""
+        self._log.write(ChildUsageRecorded(session_id, model, used))
         state, turn = self.state, self.state.turn
         if turn is not None:
             turn = msgspec.structs.replace(turn, child_usage=turn.child_usage + used)
@@ -318,6 +328,14 @@ class SessionState:
         state = self.state
         if state.decisions or state.intents or state.early_results:
             self.state = msgspec.structs.replace(state, decisions={}, intents={}, early_results={})
+
+    @property
+    def open_call_ids(self) -> frozenset[str]:
+        """The calls that have no result yet."""
+        move = pending(self.state.transcript)
+        if not isinstance(move, RunTools):
+            return frozenset()
+        return frozenset([call.id for call in move.calls]) - self.state.early_results.keys()
 
     def _drop_early_result(self, call_id: str) -> None:
         settled = {key: value for key, value in self.state.early_results.items() if key != call_id}
@@ -421,7 +439,7 @@ class LoopState(msgspec.Struct, frozen=True):
     turns: int = 0
     usage: Usage = Usage()
     last_usage: Usage = Usage()
-    child_usage: Usage = Usage()  # of child agents of this process
+    child_usage: Usage = Usage()  # of child agents
     chars: int = 0
     decisions: dict[str, ApprovalDecision] = {}
     intents: dict[str, Intent] = {}
@@ -442,9 +460,15 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
 _writers: dict[int, DurableLog] = {}  # by the id of a store: the driver that runs on it
 
 
+def _get_key(store: Store) -> int:
+    while isinstance(store, WrappedStore):
+        store = store.wrapped
+    return id(store)
+
+
 def check_one_writer(store: Store, writer: DurableLog | None = None) -> None:
     """Raise SessionBusy if another driver of this process runs on the store."""
-    if _writers.get(id(store), writer) is not writer:
+    if _writers.get(_get_key(store), writer) is not writer:
         raise SessionBusy(
             f"another run of this process writes to session {store.session_id}, and a session has "
             "one writer: await that run first, or use a store of its own"
@@ -456,21 +480,22 @@ class DurableLog:
         if store is not None:
             check_one_writer(store)
         self._store = store
+        self._key = 0 if store is None else _get_key(store)
         self._needs_flush = False
 
     def claim(self) -> None:
         """Be the one writer of the store, until `release`."""
         if self._store is not None:
             check_one_writer(self._store, self)
-            _writers[id(self._store)] = self
+            _writers[self._key] = self
 
     def release(self) -> None:
-        if _writers.get(id(self._store)) is self:
-            del _writers[id(self._store)]
+        if _writers.get(self._key) is self:
+            del _writers[self._key]
 
     @property
     def is_writable(self) -> bool:
-        return self._store is None or _writers.get(id(self._store), self) is self
+        return self._store is None or _writers.get(self._key, self) is self
 
     def write(self, entry: Entry) -> None:
         if self._store is not None:

@@ -44,6 +44,8 @@ ABANDONED_CALL = (
     "Interrupted by the user, outcome unknown: it did not stop and may still be running."
 )
 
+EDITED_CALL = "The user changed the arguments before the call ran: {arguments}\n"
+
 
 class ToolRound:
     """Carries out the calls of a reply."""
@@ -57,7 +59,7 @@ class ToolRound:
         tasks: TaskManager,
         session: SessionState,
         on_notice: Callable[[NoticeItem], object],
-        ask_host: Callable[[ApprovalRequest], Awaitable[None]],
+        ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
     ) -> None:
         self._config = config
         self._emitter = emitter
@@ -236,7 +238,11 @@ class ToolRound:
         if decision is None or decision.decision != "allow":
             return item
         approval = {"by": decision.decided_by, "edited": decision.raw}
-        return msgspec.structs.replace(item, data={**(item.data or {}), "approval": approval})
+        content = item.content
+        if decision.raw is not None:
+            content = (Text(EDITED_CALL.format(arguments=decision.raw)), *content)
+        data = {**(item.data or {}), "approval": approval}
+        return msgspec.structs.replace(item, content=content, data=data)
 
     def _save_output(self, call_id: str, text: str) -> str:
         """The path of the saved output; "" if it could not be saved."""

@@ -162,6 +162,15 @@ class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
     usage: Usage
 
 
+class ChildUsageRecorded(msgspec.Struct, frozen=True, tag="child_usage", tag_field="kind"):
+    """What a child agent used in one model call. `session_id` is the child's; its own session, if
+    it has one, has the same call as a UsageRecorded."""
+
+    session_id: str
+    model: str
+    usage: Usage
+
+
 class HeadRecorded(msgspec.Struct, frozen=True, tag="head", tag_field="kind", omit_defaults=True):
     """What the last request began with, before its items: a later process keeps to it, or says what
     a change costs. `system` and `definitions` (of the tools) are checksums. `is_unattended`: the
@@ -214,6 +223,7 @@ Entry = (
     | NoticeShown
     | Checkpoint
     | UsageRecorded
+    | ChildUsageRecorded
     | HeadRecorded
     | Suspended
     | TurnEnded
@@ -228,6 +238,7 @@ class TurnProgress(msgspec.Struct, frozen=True):
     calls: int = 0
     usage: Usage = Usage()
     metadata: Metadata = {}
+    child_usage: Usage = Usage()
 
 
 class View(msgspec.Struct, frozen=True):
@@ -250,6 +261,7 @@ class View(msgspec.Struct, frozen=True):
     history: Transcript | None = None
     turn_progress: TurnProgress = TurnProgress()
     request_head: HeadRecorded | None = None
+    child_usage: Usage = Usage()
 
 
 def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
@@ -263,6 +275,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
     progress = start.turn_progress
     rounds, calls, used = progress.rounds, progress.calls, progress.usage
     metadata = progress.metadata
+    child_usage, used_by_children = start.child_usage, progress.child_usage
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], Transcript | None]] = {}
     for entry in entries:
         match entry:
@@ -287,6 +300,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                 before_turn[turn_id] = (transcript, frozenset(quarantine), history)
                 turns, open_turn, parked = max(turns + 1, _turn_number(turn_id)), turn_id, None
                 rounds, calls, used, metadata = 0, 0, Usage(), {}
+                used_by_children = Usage()
             case Intent():
                 intents[entry.call_id] = entry
             case EarlyResult(result=result):
@@ -312,6 +326,9 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                 quarantine.add((entry.position, entry.part))
             case UsageRecorded():
                 usage, used = usage + entry.usage, used + entry.usage
+            case ChildUsageRecorded():
+                child_usage += entry.usage
+                used_by_children += entry.usage
             case HeadRecorded():
                 head = entry
             case Suspended():
@@ -335,8 +352,9 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
         tuple(queued),
         parked,
         history,
-        TurnProgress(rounds, calls, used, metadata),
+        TurnProgress(rounds, calls, used, metadata, used_by_children),
         head,
+        child_usage,
     )
 
 
@@ -349,6 +367,9 @@ def list_entries(view: View) -> list[Entry]:
     before = view.usage - progress.usage
     if before != NO_USAGE:
         add(UsageRecorded("", before))
+    children_before = view.child_usage - progress.child_usage
+    if children_before != NO_USAGE:
+        add(ChildUsageRecorded("", "", children_before))
     history = view.transcript if view.history is None else view.history
     entries += [ItemAdded(item) for item in history]
     begin = len(entries)
@@ -361,6 +382,8 @@ def list_entries(view: View) -> list[Entry]:
         entries.insert(begin, TurnBegan(view.open_turn or make_turn_id(view.turns)))
     if progress.usage != NO_USAGE:
         add(UsageRecorded("", progress.usage))
+    if progress.child_usage != NO_USAGE:
+        add(ChildUsageRecorded("", "", progress.child_usage))
     for position, part in sorted(view.quarantine):
         add(Quarantined(position, part, ""))
     if view.open_turn is None and view.turns:

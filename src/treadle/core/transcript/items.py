@@ -11,7 +11,8 @@ Values only. integrity.py says which sequences are valid, pending.py what the ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any, Literal
 
 import msgspec
@@ -44,6 +45,19 @@ CallOutcome = Literal["finished", "denied", "interrupted", "unknown", "recovered
 
 Metadata = Mapping[str, str | int | float | bool]
 
+# What the engine itself tells in `TurnResult.metadata`; a caller cannot use these names.
+ENGINE_METADATA = frozenset(
+    {
+        "blocked",
+        "detail",
+        "interrupt_reason",
+        "interrupted",
+        "paused",
+        "stop_hook",
+        "truncated",
+    }
+)
+
 
 class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict=True):
     """A message of the user. `steered`: it arrived while the agent was working. `metadata` is the
@@ -52,6 +66,10 @@ class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict
     content: tuple[UserContent, ...]
     steered: bool = False
     metadata: Metadata | None = None
+
+    def __post_init__(self) -> None:
+        if self.metadata:
+            check_metadata(self.metadata)
 
     @property
     def text(self) -> str:
@@ -119,31 +137,57 @@ Item = UserItem | AssistantItem | ToolResultItem | NoticeItem | SummaryItem
 
 
 def to_user_item(
-    user_input: str | UserItem | UserContent | tuple[UserContent, ...],
+    user_input: str | UserItem | UserContent | Sequence[str | UserContent],
     metadata: Metadata | None = None,
 ) -> UserItem:
     """Convert the input of a caller to an item. TypeError if it is none."""
     if metadata:
-        item = msgspec.structs.replace(to_user_item(user_input), metadata=dict(metadata))
         check_metadata(metadata)
-        return item
+        own = {fix_surrogates(key): _to_plain(value) for key, value in metadata.items()}
+        _check_names(own)
+        return msgspec.structs.replace(to_user_item(user_input), metadata=own)
     if isinstance(user_input, str):
         return UserItem((Text(fix_surrogates(user_input)),))
     if isinstance(user_input, (Text, Image, Document)):
         user_input = (user_input,)
     if not isinstance(user_input, UserItem):
-        user_input = UserItem(tuple(user_input))
-    parts = user_input.content
-    check_parts(parts)
-    fixed = tuple([Text(fix_surrogates(p.text)) if type(p) is Text else p for p in parts])
-    return user_input if fixed == parts else msgspec.structs.replace(user_input, content=fixed)
+        if not isinstance(user_input, Iterable):
+            raise TypeError(
+                f"a prompt is a text, or a list of texts and images; got {user_input!r}"
+            )
+        parts = [Text(part) if isinstance(part, str) else part for part in user_input]
+        user_input = UserItem(tuple(parts))
+    content = user_input.content
+    check_parts(content)
+    _check_names(user_input.metadata or {})
+    fixed = tuple([Text(fix_surrogates(p.text)) if type(p) is Text else p for p in content])
+    return user_input if fixed == content else msgspec.structs.replace(user_input, content=fixed)
 
 
-def check_metadata(metadata: Mapping[Any, Any]) -> None:
+def check_metadata(metadata: object) -> None:
     """TypeError if something in it could not be stored in a log."""
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"metadata is a dict of names and values, not {metadata!r}")
     for key, value in metadata.items():
         if not isinstance(key, str) or not isinstance(value, (str, int, float, bool)):
             raise TypeError(f"metadata {key!r}: {value!r} is not a text, a number or a bool")
+        if isinstance(value, float) and not isfinite(value):
+            raise TypeError(f"metadata {key!r}: {value!r} is not a finite number")
+
+
+def _check_names(metadata: Metadata) -> None:
+    if reserved := ENGINE_METADATA & metadata.keys():
+        name = min(reserved)
+        raise TypeError(f"metadata {name!r} is a name of the engine's own: use another one")
+
+
+def _to_plain(value: str | int | float | bool) -> str | int | float | bool:
+    """The value without a type of the caller's own, which a log cannot hold."""
+    if isinstance(value, str):
+        return fix_surrogates(str.__str__(value))
+    if isinstance(value, bool):
+        return value
+    return float(value) if isinstance(value, float) else int(value)
 
 
 def _join_text(content: tuple[AssistantContent | ResultContent, ...]) -> str:

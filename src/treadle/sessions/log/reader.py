@@ -1,14 +1,15 @@
 """Reads a journal, also a damaged one.
 
-Valid lines are returned in order, once each; everything else is reported with its position and size
-and left in place. A journal may have several files (segments): a new one begins after a failed
-sync. A fork begins with the lines of its parent, which are not copied. Nothing is written here;
-segment.py removes a torn tail.
+Valid lines are returned by their number, once each; everything else is reported with its position
+and size and left in place. A journal may have several files (segments): a new one begins after a
+failed sync. A fork begins with the lines of its parent, which are not copied. Nothing is written
+here; segment.py removes a torn tail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +20,7 @@ from treadle.core.text import plural
 from treadle.sessions.log.records import JournalHeader, Record, decode_header, parse_record
 
 FIRST_SEGMENT = "journal.jsonl"
+MAX_HELD_LINES = 16  # that wait for a missing one
 _BUFFER = 1 << 20
 _RECORD_START = b'{"c":"'
 
@@ -61,6 +63,8 @@ class JournalReader:
         self.epoch = 0
         self.tail = JournalTail(session_dir / FIRST_SEGMENT)
         self._last_seq = last_seq
+        self._opened_seq = 0  # the last entry when the current writer opened the session
+        self._highest_held_seq = 0
 
     def records(self) -> Iterator[tuple[Record, Path]]:
         """Every valid line, with the folder of its session, which has its blobs."""
@@ -76,28 +80,47 @@ class JournalReader:
             pass
 
     def _session_records(self, session_dir: Path, limit: int | None) -> Iterator[Record]:
-        self.epoch = 0
+        self.epoch = self._opened_seq = self._highest_held_seq = 0
+        for line, path in self._records_in_order(session_dir):
+            if limit is not None and line.seq > limit:
+                return
+            if self._accept(line, path):
+                yield line
+
+    def _records_in_order(self, session_dir: Path) -> Iterator[tuple[Record, Path]]:
+        """The lines by their number: one that comes too early is held back for a few lines."""
+        held: list[tuple[int, int, Record, Path]] = []
+        count = 0
         for number, path in enumerate(list_segments(session_dir), start=1):
             for line in self._file_records(path, number):
-                if limit is not None and line.seq > limit:
-                    return
-                if self._accept(line, path):
-                    yield line
+                if line.kind == "opened" or (not held and line.seq <= self.seq + 1):
+                    while held:
+                        yield heappop(held)[2:]
+                    yield line, path
+                    continue
+                count += 1
+                self._highest_held_seq = max(self._highest_held_seq, line.seq)
+                heappush(held, (line.seq, count, line, path))
+                while held and (held[0][0] <= self.seq + 1 or len(held) > MAX_HELD_LINES):
+                    yield heappop(held)[2:]
+        while held:
+            yield heappop(held)[2:]
 
     def _accept(self, line: Record, path: Path) -> bool:
-        if line.epoch < self.epoch:
+        is_early_opening = self.seq < line.seq <= self._opened_seq  # its line came too early
+        if line.epoch < self.epoch and not is_early_opening:
             problem = f"entry {line.seq} is from a writer that was replaced"
             self.add_damage(path, 0, len(line.raw), problem)
             return False
         if line.kind == "opened":
-            self.epoch = line.epoch
+            self.epoch, self._opened_seq = line.epoch, line.seq
             return False
         if line.seq <= self.seq:
             self.duplicate_count += 1
             return False
         if line.seq > self.seq + 1:
             self.add_damage(path, 0, 0, _describe_missing(self.seq + 1, line.seq - 1))
-        self.seq, self.epoch = line.seq, line.epoch
+        self.seq, self.epoch = line.seq, max(self.epoch, line.epoch)
         return True
 
     def _file_records(self, path: Path, segment: int) -> Iterator[Record]:
@@ -136,7 +159,7 @@ class JournalReader:
     def add_damage(self, path: Path, line: int, size: int, problem: str) -> None:
         """Report a part that could not be read; line 0 if its line is not known."""
         self.damage.append(Damage(str(path), line, size, problem))
-        self.damaged_after = self.seq
+        self.damaged_after = max(self.seq, self._highest_held_seq)
 
 
 def _describe_missing(first: int, last: int) -> str:

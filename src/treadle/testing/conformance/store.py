@@ -19,6 +19,7 @@ from treadle.core.transcript.content import Image, Text, ToolCall
 from treadle.core.transcript.entries import (
     ApprovalDecision,
     Checkpoint,
+    ChildUsageRecorded,
     EarlyResult,
     Entry,
     HeadRecorded,
@@ -44,6 +45,7 @@ EVERY_ENTRY_KIND: tuple[Entry, ...] = (
     TurnBegan("turn-1"),
     ItemAdded(UserItem((Text("Hello"), Image("image/png", b"\x00\xff\x10")))),
     UsageRecorded("m", Usage(3, 4, cost=None)),
+    ChildUsageRecorded("child", "m", Usage(5, 6, requests=1, cost=0.25)),
     HeadRecorded("m", 1, ("add",), 2, "high", True),
     ItemAdded(AssistantItem((Text("Let me see"), CALL), "tool_use", "m", Usage(3, 4))),
     ApprovalDecision("call_1", "allow", "why not", raw="{}", always=True),

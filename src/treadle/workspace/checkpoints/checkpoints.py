@@ -69,12 +69,16 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class FileSnapshot(msgspec.Struct, frozen=True):
-    """A folder at one time. `read_count` is the number of files that had to be read."""
+    """A folder at one time. `read_count` is the number of files that had to be read.
+
+    `user_tree`, if the user changed files: the folder with these changes, which `tree` is without.
+    """
 
     tree: str
     file_count: int
     read_count: int
     skipped: tuple[SkippedPath, ...] = ()
+    user_tree: str = ""
 
 
 class Checkpoints:
@@ -157,10 +161,14 @@ class Checkpoints:
 
     def _take_own(self, before: str, idle_periods: Sequence[Period]) -> FileSnapshot:
         scan, tree = self._scan(idle_periods)
+        user_tree = ""
         if scan.changed_in_periods:
             old, new = self._flatten(before), self._flatten(tree)
-            tree = store_tree(self._objects, without_changes(old, new, scan.changed_in_periods))
-        return FileSnapshot(tree, len(scan.files), scan.read_count, tuple(scan.skipped))
+            own = without_changes(old, new, scan.changed_in_periods)
+            if changed_paths(own, new):
+                tree, user_tree = store_tree(self._objects, own), tree
+        counts = len(scan.files), scan.read_count
+        return FileSnapshot(tree, *counts, tuple(scan.skipped), user_tree)
 
     def _plan(self, spans: Sequence[Span]) -> RestorePlan:
         _, tree = self._scan()

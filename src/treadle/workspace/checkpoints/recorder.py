@@ -65,8 +65,33 @@ class CheckpointRecorder:
         self._append(Checkpoint(turn_id, snapshot.tree, side, agent_files=tuple(agent_files)))
         if side == "before":
             self._tree_before = snapshot.tree
-        # Warn about each skipped path once.
-        new = [skipped for skipped in snapshot.skipped if skipped not in self._reported]
+        self._warn_of_skipped(snapshot.skipped)
+
+    async def record_user_changes(
+        self, turn_id: str, idle_periods: Sequence[Period], agent_files: Sequence[str] = ()
+    ) -> bool:
+        """Between two calls of a turn: end the work so far and begin the next one, if the user
+        changed files meanwhile. Undo goes back to the user's version of a file that the agent
+        changes next."""
+        if turn_id == self._failed_turn:
+            return False
+        try:
+            snapshot = await self._checkpoints.take_own(self._tree_before, idle_periods)
+        except WorkspaceError as error:
+            self._warn(f"your changes during this turn cannot be restored: {error}")
+            return False
+        if not snapshot.user_tree:
+            return False
+        files = tuple(agent_files)
+        self._append(Checkpoint(turn_id, snapshot.tree, "after", agent_files=files))
+        self._append(Checkpoint(turn_id, snapshot.user_tree, "before"))
+        self._tree_before = snapshot.user_tree
+        self._warn_of_skipped(snapshot.skipped)
+        return True
+
+    def _warn_of_skipped(self, skipped: Sequence[SkippedPath]) -> None:
+        """Warn about each skipped path once."""
+        new = [one for one in skipped if one not in self._reported]
         self._reported.update(new)
         if new:
             more = f" and {len(new) - 1} more" if len(new) > 1 else ""

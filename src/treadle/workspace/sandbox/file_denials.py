@@ -102,7 +102,7 @@ def _find_matches(
     if prefix != "/" and rule.forbids(prefix):
         return find_entry(prefix, kind)
 
-    def classify(folder: str, entry: os.DirEntry[str]) -> str:
+    def classify(folder: str, entry: os.DirEntry[str], around: str) -> str:
         path = f"{folder}/{entry.name}"
         return kind if rule.forbids(path) else _SKIPPED if path in skipped else ""
 
@@ -143,7 +143,7 @@ class HardLinkScanner:
         if self._scanner is None or kinds != self._kinds:
             self._kinds = kinds
             self._scanner = TreeScanner(
-                self._root, lambda folder, entry: kinds.get(entry.inode(), ""), with_generated=True
+                self._root, lambda _, entry, __: kinds.get(entry.inode(), ""), with_generated=True
             )
         known = {entry.path for entry in found}
         return [entry for entry in self._scanner.scan() if entry.path not in known]

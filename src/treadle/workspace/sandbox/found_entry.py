@@ -7,17 +7,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY, UNLISTED, PINNED = (
-    "hidden", "read-only", "socket", "git", "protected", "memory", "unlisted", "pinned"
+HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY, UNLISTED, PINNED, GENERATED = (
+    "hidden", "read-only", "socket", "git", "protected", "memory", "unlisted", "pinned", "generated"
 )  # fmt: skip
 """UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
-that may not be renamed, because another entry is protected by its path."""
+that may not be renamed, because another entry is protected by its path. GENERATED is a folder that
+tools fill; it is no entry itself."""
 
 
 class FoundEntry(NamedTuple):
-    """An entry of a scanned folder. `parent` and `inode` tell whether it is still the same one."""
+    """An entry of a scanned folder. `parent` and `inode` tell whether it is still the same one.
+    `is_made`: it appeared since the session began."""
 
     path: str
     kind: str
     inode: int
     parent: tuple[int, int]
+    is_made: bool = False
+
+    @property
+    def identity(self) -> tuple[int, int, str, str]:
+        """What stays the same if a folder above is renamed, and not if the entry is."""
+        return self.parent[0], self.inode, self.kind, self.path.rpartition("/")[2]

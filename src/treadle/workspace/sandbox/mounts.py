@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
@@ -30,8 +30,7 @@ from treadle.workspace.sandbox.stand_ins import StandIns
 from treadle.workspace.supervisor.set_aside import open_folder
 
 MAX_MOUNTS = 300
-"""Mounts of protected paths for one command; the nearest ones come first. 100 take 20 ms,
-300 take 100 ms."""
+"""Mounts in one folder for a command. 100 take 20 ms, 300 take 100 ms."""
 
 MAX_DENIED = 300
 """Mounts for deny rules; each of them has to hold, so more is an error."""
@@ -42,6 +41,25 @@ MOUNT_ORDER = {
     HIDDEN: 0, UNLISTED: 0, READ_ONLY: 1, PINNED: 1, SOCKET: 2, GIT: 3, PROTECTED: 4
 }  # fmt: skip
 """The kinds that are mounted; if there are too many mounts, the first kinds are."""
+
+_HAS_TO_HOLD = frozenset({HIDDEN, UNLISTED, READ_ONLY, PINNED})
+
+
+def choose_mounts(entries: Iterable[FoundEntry]) -> list[FoundEntry]:
+    """Those that are mounted if there are too many: what has to hold, then what was there before
+    the session, then what commands made; the nearest ones first."""
+    order = sorted(
+        entries,
+        key=lambda e: (
+            e.kind not in _HAS_TO_HOLD,
+            e.is_made,
+            MOUNT_ORDER[e.kind],
+            e.path.count("/"),
+            e.path,
+        ),
+    )
+    needed = sum(entry.kind in _HAS_TO_HOLD for entry in order)
+    return order[: max(MAX_MOUNTS, needed)]
 
 
 def make_mount_options(
@@ -56,23 +74,23 @@ def make_mount_options(
     symlink, and bubblewrap would then show what it names. So copies are mounted instead of files
     that lie deeper, and folders there are hidden.
     """
-    needed = _refuse_too_many(entries)
+    _refuse_too_many(entries)
     hidden = {entry.path for entry in entries if entry.kind in (HIDDEN, UNLISTED)}
-    order = sorted(entries, key=lambda e: (MOUNT_ORDER[e.kind], e.path.count("/"), e.path))
-    kept = order[: max(MAX_MOUNTS, needed)]
     options: list[str] = []
-    for entry in sorted(kept, key=lambda e: e.path):
+    for entry in sorted(entries, key=lambda e: (e.path, MOUNT_ORDER[e.kind])):
         if hidden and _is_covered(entry, hidden):
             continue
         if copies is None or entry.kind not in (GIT, PROTECTED) or _is_pinned(entry, writable):
             options += _make_mount(entry, writable, stand_ins)
         else:
-            options += _make_copy_mount(entry, writable, copies)
+            options += (made := _make_copy_mount(entry, writable, copies))
+            if "--tmpfs" in made:
+                hidden.add(entry.path)
     return options
 
 
-def _refuse_too_many(entries: Sequence[FoundEntry]) -> int:
-    """The number of mounts that have to hold. WorkspaceError if there are too many."""
+def _refuse_too_many(entries: Sequence[FoundEntry]) -> None:
+    """WorkspaceError if there are too many mounts that have to hold."""
     denied = sum(entry.kind in (HIDDEN, READ_ONLY) for entry in entries)
     unlisted = sum(entry.kind == UNLISTED for entry in entries)
     pinned = sum(entry.kind == PINNED for entry in entries)
@@ -86,7 +104,6 @@ def _refuse_too_many(entries: Sequence[FoundEntry]) -> int:
             f"{unlisted} folders cannot be listed, and the sandbox can hide {MAX_DENIED}; give "
             "yourself permission to read them (chmod u+rx), or run without the sandbox"
         )
-    return denied + pinned + unlisted
 
 
 def _is_covered(entry: FoundEntry, hidden: set[str]) -> bool:

@@ -33,6 +33,7 @@ from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.file_denials import FileDenials, HardLinkScanner, NameFilter
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.found_entry import (
+    GENERATED,
     GIT,
     HIDDEN,
     MEMORY,
@@ -44,14 +45,14 @@ from treadle.workspace.sandbox.found_entry import (
     FoundEntry,
 )
 from treadle.workspace.sandbox.git_folders import find_hook_folders
-from treadle.workspace.sandbox.mounts import MOUNT_ORDER
+from treadle.workspace.sandbox.mounts import MOUNT_ORDER, choose_mounts
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
-    GENERATED_FOLDERS,
     MAX_FOLDERS,
     MakeListable,
     TreeScanner,
     find_entry,
+    list_upwards,
     may_be_entered,
 )
 from treadle.workspace.supervisor.set_aside import open_folder, set_aside
@@ -64,6 +65,9 @@ _NAMES = frozenset(
     )
 )
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
+_UNCHANGEABLE = frozenset({READ_ONLY, PROTECTED})
+_SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
+"""Kinds of folders in which there may be what a deny rule hides."""
 
 _OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
 
@@ -92,13 +96,18 @@ class ProtectedPaths:
         self._name_filter = NameFilter(self._denials, self.root)
         self._hard_links = HardLinkScanner(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
+        has_denials = self._denials != FileDenials()
+        searched = _SEARCHED if has_denials else {MEMORY}
         self._scanner = TreeScanner(
-            self.root, self._classify, with_generated=self._denials != FileDenials()
+            self.root, self._classify, searched=searched, with_generated=has_denials
         )
         extra = dict.fromkeys((*names, *find_hook_folders(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
         self.repositories = Repositories(root, self._opened_ns, is_out_of_reach)
+        self._before: set[str] = set()  # the session, or written by a tool
+        self._identities: frozenset[tuple[int, int, str, str]] | None = None  # the same
         self._baseline: dict[str, FoundEntry] = {}
+        self._known: frozenset[tuple[int, int, str, str]] = frozenset()  # of the baseline
         self._has_begun = False  # without a baseline nothing counts as made by a command
         self._symlinks: dict[str, str] = {}
         self._memory: dict[str, tuple[int, int, int]] = {}
@@ -130,14 +139,15 @@ class ProtectedPaths:
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
-            self._baseline = {entry.path: entry for entry in found}
+            found = self._mark_made(found)
             self._has_begun = True
             self._permissions.begin(e for e in found if e.kind == UNLISTED)
             self._symlinks = _read_symlinks(found)
             self._memory = _read_states(found)
             self._written.clear()
-        else:  # what is not in the baseline was made by a command, and is moved when it ends
-            found = [e for e in found if e.kind not in _WATCHED or self._is_known(e.path)]
+        else:  # what is not known was made by a command, and is moved when it ends
+            found = [e for e in found if e.kind not in _WATCHED or self._is_known(e)]
+            found = self._mark_made(found)
         found += self._hard_links.find(found)
         mounted = [entry for entry in found if self._has_to_be_mounted(entry)]
         pins = [] if self.is_read_only else self._list_pins(mounted)
@@ -145,7 +155,30 @@ class ProtectedPaths:
             self._pins = frozenset(pins)
         # A running command can replace a folder with a symlink, unless it is pinned there, too.
         pins = [path for path in pins if path in self._pins]
-        return mounted + [FoundEntry(path, PINNED, 0, (0, 0)) for path in pins]
+        mounts = choose_mounts([*mounted, *(FoundEntry(path, PINNED, 0, (0, 0)) for path in pins)])
+        if is_first:
+            self._set_baseline(found, {*mounted}.difference(mounts))
+        return mounts
+
+    def _mark_made(self, found: Iterable[FoundEntry]) -> list[FoundEntry]:
+        """The same entries; those are marked that appeared since the first command."""
+        if self._identities is None:
+            found = list(found)
+            self._before.update(entry.path for entry in found)
+            self._identities = frozenset(entry.identity for entry in found)
+            return found
+        before, identities = self._before, self._identities
+        return [
+            e if e.path in before or e.identity in identities else e._replace(is_made=True)
+            for e in found
+        ]
+
+    def _set_baseline(self, found: Iterable[FoundEntry], unmounted: set[FoundEntry]) -> None:
+        """What the next command did not make. If a command made more than can be mounted, the rest
+        is looked at again when the next one has ended."""
+        kept = [e for e in found if not e.is_made or e not in unmounted]
+        self._baseline = {entry.path: entry for entry in kept}
+        self._known = frozenset(entry.identity for entry in kept)
 
     def _refuse_unknown(self, found: Iterable[FoundEntry]) -> None:
         if self._scanner.is_cut:
@@ -208,6 +241,8 @@ class ProtectedPaths:
     def accept(self, path: Path) -> None:
         """A tool wrote this path, with the user's approval: it is not a command's."""
         self._written.add(str(path))
+        if path.is_relative_to(self.root):
+            self._before.update(list_upwards(str(path), self.root))
 
     def list_known(self) -> list[str]:
         """What existed when the first of the running commands started."""
@@ -223,12 +258,14 @@ class ProtectedPaths:
 
     # Details
 
-    def _classify(self, folder: str, entry: os.DirEntry[str]) -> str:
+    def _classify(self, folder: str, entry: os.DirEntry[str], around: str) -> str:
         name, kind = fold_case(entry.name), ""
         if self._name_filter.may_match(name):
             kind = self._denials.classify(f"{folder}/{entry.name}")
+        if kind == READ_ONLY and around in _UNCHANGEABLE:
+            return ""  # the folder around it is read-only
         if not kind and (name in _NAMES or name.endswith(PROTECTED_SUFFIXES)):
-            kind = self._classify_name(folder, name)
+            kind = self._classify_name(folder, name, around)
         if kind:
             return kind
         if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
@@ -240,12 +277,13 @@ class ProtectedPaths:
         except OSError:
             return ""
 
-    def _classify_name(self, folder: str, name: str) -> str:
+    def _classify_name(self, folder: str, name: str, around: str) -> str:
+        if around in _WATCHED:
+            return ""  # it is protected with the folder around it
         if name == GIT_FOLDER:
             return GIT
         if is_read_only_name(folder.rpartition("/")[2], name):
-            below = folder[len(self.root) :].split("/")
-            return "" if GENERATED_FOLDERS.intersection(below) else PROTECTED
+            return "" if around == GENERATED else PROTECTED
         return MEMORY if name in MEMORY_FILES else ""
 
     def _find_denied_behind_symlinks(self) -> list[FoundEntry]:
@@ -259,15 +297,17 @@ class ProtectedPaths:
                         self._targets[target] = kind
         return [entry for path, kind in self._targets.items() for entry in find_entry(path, kind)]
 
-    def _list_pins(self, found: Iterable[FoundEntry]) -> list[str]:
+    def _list_pins(self, found: Sequence[FoundEntry]) -> list[str]:
         """The folders that may not be renamed: a protected path is not known under another."""
+        unchangeable = {entry.path for entry in found if entry.kind in _UNCHANGEABLE}
         pins: dict[str, None] = {}
         for entry in found:
             folder = entry.path.rpartition("/")[0]
             if folder.startswith(f"{self.root}/") and self._is_known_by_folder(folder, entry):
-                while folder != self.root:
-                    pins[folder] = None
-                    folder = folder.rpartition("/")[0]
+                above = list(list_upwards(folder, self.root))
+                held = [at for at, path in enumerate(above) if path in unchangeable]
+                # A pin is writable, so there is none in a folder that is read-only.
+                pins |= dict.fromkeys(above[held[-1] + 1 :] if held else above)
         return list(pins)
 
     def _is_known_by_folder(self, folder: str, entry: FoundEntry) -> bool:
@@ -290,7 +330,6 @@ class ProtectedPaths:
 
     def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
         baseline = self._baseline
-        known = {(entry.parent[0], entry.inode) for entry in baseline.values()}
         made = []
         for entry in found:
             before = baseline.get(entry.path)
@@ -298,7 +337,7 @@ class ProtectedPaths:
                 continue
             if before is None:
                 # A folder that was renamed takes its protected files along.
-                is_made = (entry.parent[0], entry.inode) not in known
+                is_made = entry.identity not in self._known
             else:
                 # A program of the user replaces a file; only a command replaces its folder.
                 is_made = before.parent != entry.parent
@@ -367,8 +406,10 @@ class ProtectedPaths:
             "the user"
         ]
 
-    def _is_known(self, path: str) -> bool:
-        return path in self._baseline or any(f"{w}/".startswith(f"{path}/") for w in self._written)
+    def _is_known(self, entry: FoundEntry) -> bool:
+        if entry.path in self._baseline or entry.identity in self._known:
+            return True
+        return any(f"{w}/".startswith(f"{entry.path}/") for w in self._written)
 
     def _is_written(self, path: Path) -> bool:
         return str(path) in self._written

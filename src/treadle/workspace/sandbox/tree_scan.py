@@ -11,11 +11,12 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from treadle.core.word_set import word_set
-from treadle.workspace.sandbox.found_entry import UNLISTED, FoundEntry
+from treadle.workspace.sandbox.birth_time import is_born_before
+from treadle.workspace.sandbox.found_entry import GENERATED, UNLISTED, FoundEntry
 
 MAX_FOLDERS = 200_000
 """How many folders are scanned; 50,000 take some 0.12 s if nothing changed, and 0.7 s at first."""
@@ -33,8 +34,9 @@ GENERATED_FOLDERS = word_set(
 RACY_NS = 50_000_000
 """A folder that changed this shortly before it was listed may have changed after it, too."""
 
-Classify = Callable[[str, os.DirEntry[str]], str]
-"""The kind of an entry of a folder, or "". An entry with a kind is not searched itself."""
+Classify = Callable[[str, os.DirEntry[str], str], str]
+"""The kind of an entry of a folder, or "". The last argument is the kind of the nearest folder
+around it that has one, GENERATED for one that a tool fills, or ""."""
 
 MakeListable = Callable[[str], bool]
 """Changes the permissions of a folder so that it can be listed; False if it may not."""
@@ -47,22 +49,28 @@ class _Folder(NamedTuple):
 
 
 class TreeScanner:
-    """Scans one root again and again. `is_cut`: there are more folders than it may scan."""
+    """Scans one root again and again. `is_cut`: there are more folders than it may scan.
+
+    A folder with a kind is searched only if the kind is one of `searched`.
+    """
 
     def __init__(
         self,
         root: str,
         classify: Classify,
         *,
+        searched: Collection[str] = (),
         with_generated: bool = False,
         max_folders: int = MAX_FOLDERS,
     ) -> None:
         self._root, self._classify = root, classify
+        self._searched, self._around = frozenset(searched), dict[str, str]()
         self._with_generated, self._max_folders = with_generated, max_folders
+        self._opened_ns, self._inodes = time.time_ns(), set[int]()
         self._folders: dict[str, _Folder] = {}
         self._racy: set[str] = set()
         self._unvisited: list[str] = []
-        self._blocked: list[FoundEntry] = []
+        self._blocked: dict[str, FoundEntry] = {}
 
     @property
     def is_cut(self) -> bool:
@@ -70,8 +78,8 @@ class TreeScanner:
 
     def scan(self, make_listable: MakeListable | None = None) -> list[FoundEntry]:
         """The entries of interest that exist now."""
-        self._blocked = []
-        waiting, self._unvisited = self._unvisited, []
+        waiting, self._unvisited = [*self._unvisited, *self._blocked], []
+        self._blocked = {}
         for path in self._find_changed():
             if path in self._folders:  # or a folder above it is gone
                 waiting += self._visit(path, make_listable)
@@ -84,7 +92,8 @@ class TreeScanner:
                 self._unvisited.append(path)
         found = [entry for folder in self._folders.values() for entry in folder.found]
         known = {entry.path for entry in found if entry.kind == UNLISTED}
-        return found + [entry for entry in self._blocked if entry.path not in known]
+        blocked = {entry.path: entry for entry in self._blocked.values()}
+        return found + [entry for path, entry in blocked.items() if path not in known]
 
     def _find_changed(self) -> list[str]:
         """The folders to list again. With 50,000 folders this loop is what a scan costs."""
@@ -138,23 +147,43 @@ class TreeScanner:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self._blocked.append(make_unlisted(path, too_long=error.errno == errno.ENAMETOOLONG))
+            self._blocked[path] = make_unlisted(path, too_long=error.errno == errno.ENAMETOOLONG)
             return None
 
     def _list(self, path: str, state: tuple[int, int, int]) -> _Folder:
         below: list[str] = []
         found: list[FoundEntry] = []
+        around = self._around.get(path, "")
+        if around != GENERATED:
+            self._inodes.add(state[1])
         with os.scandir(path or "/") as entries:
             for entry in entries:
-                if kind := self._classify(path, entry):
+                if kind := self._classify(path, entry, around):
                     inode = entry.inode()
                     found.append(FoundEntry(f"{path}/{entry.name}", kind, inode, state[:2]))
-                elif entry.is_dir(follow_symlinks=False) and self._is_searched(entry.name):
-                    below.append(f"{path}/{entry.name}")
+                if kind and kind not in self._searched:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    kind = kind or (GENERATED if self._is_generated(path, entry) else around)
+                    if kind != GENERATED or self._with_generated:
+                        below.append(f"{path}/{entry.name}")
+                        self._set_around(below[-1], kind)
         return _Folder(state, tuple(below), tuple(found))
 
-    def _is_searched(self, name: str) -> bool:
-        return self._with_generated or name not in GENERATED_FOLDERS
+    def _set_around(self, path: str, kind: str) -> None:
+        if kind:
+            self._around[path] = kind
+        else:
+            self._around.pop(path, None)
+
+    def _is_generated(self, path: str, entry: os.DirEntry[str]) -> bool:
+        """Whether tools fill it. A folder of the user that a command has renamed stays what it
+        was; a new one may have the inode of one that is gone."""
+        if entry.name not in GENERATED_FOLDERS:
+            return False
+        return entry.inode() not in self._inodes or not is_born_before(
+            f"{path}/{entry.name}", self._opened_ns
+        )
 
 
 def _is_open_to_us(status: os.stat_result) -> bool:
@@ -164,7 +193,7 @@ def _is_open_to_us(status: os.stat_result) -> bool:
 
 def make_unlisted(path: str, *, too_long: bool = False) -> FoundEntry:
     """The entry for a path that cannot be looked at: the nearest folder above that can be."""
-    for candidate in _list_upwards(path):
+    for candidate in list_upwards(path):
         if too_long and len(os.fsencode(candidate)) > MAX_PATH_BYTES:
             continue
         try:
@@ -176,8 +205,9 @@ def make_unlisted(path: str, *, too_long: bool = False) -> FoundEntry:
     return FoundEntry("/", UNLISTED, 0, (0, 0))
 
 
-def _list_upwards(path: str) -> Iterator[str]:
-    while path:
+def list_upwards(path: str, root: str = "") -> Iterator[str]:
+    """The path and the folders above it, below the root."""
+    while path != root:
         yield path
         path = path.rpartition("/")[0]
 

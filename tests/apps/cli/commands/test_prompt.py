@@ -70,7 +70,7 @@ async def test_sections_put_together_are_what_the_agent_says():
     await wired.store.aclose()
     await wired.aclose()
     sections = [section.text.strip() for section in wired.prompt.sections if section.text]
-    assert "\n\n".join(sections) == wired.agent.config.system_prompt()
+    assert "\n\n".join(sections) == wired.agent.config.instructions
 
 
 def test_servers_that_are_not_started_for_it_are_named(capsys):

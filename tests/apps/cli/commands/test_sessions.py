@@ -235,7 +235,7 @@ def test_a_turn_that_is_not_there(made: str, told: Told) -> None:
 
 def test_escapes_of_a_terminal_are_not_passed_on(told: Told) -> None:
     journal = Library().create(Path.cwd())
-    asyncio.run(Agent(Scripted(["\x1b]52;c;ZXZpbA==\x07"])).run("go", store=journal))
+    asyncio.run(Agent(Scripted(["\x1b]52;c;ZXZpbA==\x07"])).run("go", session=journal))
     assert run(["sessions", "show", journal.session_id]) == 0
     assert "\x1b" not in told()[0]
 

@@ -15,6 +15,7 @@ import msgspec
 from rich.text import Text
 from textual.widget import Widget
 
+from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.host import FileChange, Host
 from treadle.apps.tui.questions import ApprovalAnswer
 from treadle.apps.tui.render import diffs
@@ -47,9 +48,9 @@ class Dialogs:
 
     hidden_answers: frozenset[ApprovalAnswer] = frozenset({"stop"})  # esc does it
 
-    def __init__(self, dialog_host: DialogHost) -> None:
+    def __init__(self, dialog_host: DialogHost, lock: DialogLock) -> None:
         self._dialog_host = dialog_host
-        self._lock = asyncio.Lock()
+        self._lock = lock
         self._answer: asyncio.Future[str | None] | None = None
         self._on_highlight: Callable[[str], None] | None = None
 
@@ -96,7 +97,7 @@ class Dialogs:
     async def _open_dialog(
         self, *widgets: Widget, by_user: bool, is_touched: bool = False
     ) -> AsyncIterator[asyncio.Future[str | None]]:
-        async with self._lock:
+        async with self._lock.dialog():
             self._answer = asyncio.get_running_loop().create_future()
             show = self._dialog_host.show_dialog
             await show(*widgets, by_user=by_user, is_touched=is_touched)

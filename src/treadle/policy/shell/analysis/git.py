@@ -140,6 +140,8 @@ def parse_git_command(words: Sequence[Word]) -> GitCommand:
             return GitCommand(Word(text, "version"), (), tuple(folders), tuple(doubts))
         if text == "-C" and at < len(words):
             folders.append(words[at])
+            if words[at].is_glob:  # it may become several words, and another subcommand
+                doubts.append("the folder of git -C is known only when the command runs")
             at += 1
         elif text == "-c" and at < len(words):
             if not _is_safe_config(words[at].text):

@@ -114,6 +114,8 @@ def find_git_content(name: str, arguments: Sequence[Word]) -> GitContent | None:
     is_by_object = name == "show" and any(map(_OBJECT_NAME.fullmatch, operands))
     if not is_by_object and not _prints_patch(name, options):
         return None
+    if any(len(o) > 4 and "--full-diff".startswith(o) for o in options):
+        return GitContent()  # paths choose the commits, and not what is printed of them
     is_whole = name != "show" or not operands or not all(map(_FILE_OF_COMMIT.fullmatch, operands))
     paths = [t for t in operands if _PATHSPEC_MAGIC.match(t)]
     limiting = [] if is_by_object else _list_operands(before)

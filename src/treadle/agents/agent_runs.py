@@ -1,0 +1,372 @@
+"""The ways to run an agent: run, run_sync, stream, session, start.
+
+All of them are a few lines over `Driver.next()` and take the same arguments. Inherited by Agent,
+which has the settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast, overload
+
+import msgspec
+
+from treadle.agents.result import Result, StructuredAnswer, make_result
+from treadle.agents.stream import DecideApprovals, Stream
+from treadle.core.contracts.store import Store
+from treadle.core.errors import ConfigError, LoopError
+from treadle.core.events import TurnResult
+from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.driver import Driver
+from treadle.core.steps import DriverSnapshot, UserInput
+from treadle.core.transcript.entries import View
+from treadle.core.transcript.items import Item, Metadata
+from treadle.core.transcript.repair import repair_view
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.type_variables import DepsT, OutputT
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from treadle.agents.session import Session
+    from treadle.agents.structured_output import StructuredOutput
+    from treadle.sessions.open_store import StoreLocation
+
+_T = TypeVar("_T")
+History = Transcript | Sequence[Item]
+
+OUTPUT_RETRIES = 2
+
+
+class RunOptions(TypedDict, total=False):
+    """The arguments of a run besides the prompt, `deps` and `output`."""
+
+    output_retries: int
+    history: History | None
+    session: str | Store | None
+    metadata: Metadata | None
+
+
+class AgentRuns(Generic[DepsT, OutputT]):
+    """What Agent inherits: it sets the attributes, and defines the three methods at the end."""
+
+    config: DriverConfig
+    store: StoreLocation | None
+    _deps_type: object
+    _structured_output: StructuredOutput | None
+    _is_closed: bool
+    _on_start: Callable[[Driver], None] | None
+
+    @overload
+    async def run(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[OutputT]: ...
+    @overload
+    async def run(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: type[_T],
+        **options: Unpack[RunOptions],
+    ) -> Result[_T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: object,
+        **options: Unpack[RunOptions],
+    ) -> Result[Any]: ...
+    async def run(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: object = None,
+        output: object | None = None,
+        output_retries: int = OUTPUT_RETRIES,
+        history: History | None = None,
+        session: str | Store | None = None,
+        metadata: Metadata | None = None,
+    ) -> Result[Any]:
+        """One prompt, one result. A provider's failure is raised as its error.
+
+        `history` are earlier items, which this run continues: `result.transcript` of another run,
+        say; without a prompt its last message is answered. With `session`, an id or a Store, the
+        run continues that session and is stored there. `output`, a type or a JSON schema, is what
+        the answer is, instead of the agent's `output_type`. `deps` reaches the tools as
+        `context.deps`. `metadata` goes into the requests and into `result.turn.metadata`; no model
+        reads it.
+        """
+        self._check_open()
+        if session is not None:
+            async with self._use_session(session, deps, history) as opened:
+                return await opened.run(
+                    prompt, output=output, output_retries=output_retries, metadata=metadata
+                )
+        agent = self.for_output(output)
+        driver = agent.start(prompt, deps=deps, history=history, metadata=metadata)
+        try:
+            return await agent.finish_with_result(driver, output_retries)
+        finally:
+            await driver.aclose()
+
+    @overload
+    def run_sync(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[OutputT]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: type[_T],
+        **options: Unpack[RunOptions],
+    ) -> Result[_T]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: object,
+        **options: Unpack[RunOptions],
+    ) -> Result[Any]: ...
+    def run_sync(self, prompt: UserInput | None = None, **options: Any) -> Result[Any]:
+        """`run` for a program without an event loop. Connections are closed afterwards."""
+        if _is_loop_running():
+            raise LoopError("run_sync was called inside an event loop: await agent.run() instead")
+        return asyncio.run(self._run_and_disconnect(prompt, options))
+
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> Stream[OutputT]: ...
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: type[_T],
+        **options: Unpack[RunOptions],
+    ) -> Stream[_T]: ...
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: DepsT = ...,
+        output: object,
+        **options: Unpack[RunOptions],
+    ) -> Stream[Any]: ...
+    def stream(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: object = None,
+        output: object | None = None,
+        output_retries: int = OUTPUT_RETRIES,
+        history: History | None = None,
+        session: str | Store | None = None,
+        metadata: Metadata | None = None,
+    ) -> Stream[Any]:
+        """`async with agent.stream(prompt) as events`: the events of a run.
+
+        A failure arrives as RunFailed. Without an approver, the reader of the events answers
+        ApprovalRequired, also that of a child agent inside a ChildEvent, with
+        `events.approve(...)` or `events.deny(...)`.
+        """
+        self._check_open()
+        agent = self.for_output(output)
+        opened = None if session is None else self._use_session(session, deps, history)
+
+        async def open_driver() -> Driver:
+            if opened is None:
+                return agent.start(prompt, deps=deps, history=history, metadata=metadata)
+            await opened.__aenter__()
+            return await opened.begin_run(prompt, output, metadata)
+
+        async def close_driver(driver: Driver) -> None:
+            await (driver.aclose() if opened is None else opened.aclose())
+
+        return agent.make_stream(open_driver, close_driver, output_retries)
+
+    def session(
+        self,
+        session_id: str | None = None,
+        *,
+        deps: DepsT = cast(DepsT, None),  # noqa: B008 - None, for any type
+        history: History | None = None,
+        store: StoreLocation | None = None,
+    ) -> Session[DepsT, OutputT]:
+        """`async with agent.session("order-42") as session`: a conversation that is stored as it
+        goes on. The same id continues it, also after a crash; without an id it is a new one.
+
+        `store` is where it is kept: a folder, a SQLite file (`sessions.db`), an own Store, or a
+        function that makes the Store of an id; the agent's `store` if it is not given; without
+        both, with the user's other sessions. `history` is what a new session begins with.
+        """
+        from treadle.agents.session import Session
+
+        self._check_open()
+        location = store if store is not None else self.store
+        return Session(self, session_id, location, deps, history)
+
+    def start(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: object = None,
+        history: History | None = None,
+        view: View | None = None,
+        store: Store | None = None,
+        session_id: str | None = None,
+        metadata: Metadata | None = None,
+        snapshot: DriverSnapshot | None = None,
+    ) -> Driver:
+        """The loop itself: call `next()` on it.
+
+        A `history` from elsewhere is repaired first, and logged as a new session if there is a
+        `store`; `view`, loaded from a session's log, is used as it is. A `snapshot` of another
+        driver is continued with its session id; with a `store`, in the new session of that store.
+        `metadata` belongs to the prompt, see `Driver.submit`.
+        """
+        self._check_open()
+        self._check_deps(deps)
+        if snapshot is not None:
+            view = repair_view(snapshot.view)
+            session_id = session_id or (None if store is not None else snapshot.session_id)
+        elif history is not None:
+            view = repair_view(View(transcript=Transcript(history)))
+        config = self.config
+        if deps is not None:
+            config = msgspec.structs.replace(config, deps=deps)
+        driver = Driver(config, session_id=session_id, view=view, store=store)
+        if history is not None or snapshot is not None:
+            driver.log_transcript()
+        if self._on_start is not None:
+            self._on_start(driver)
+        if prompt is not None:
+            driver.submit(prompt, metadata=metadata)
+        return driver
+
+    # --- the end -------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the model's connections and the tools' servers; the agent cannot run any more."""
+        self._is_closed = True
+        await self._disconnect()
+
+    # --- for sessions and hosts ----------------------------------------------------------
+
+    async def finish_run(
+        self,
+        driver: Driver,
+        output_retries: int = OUTPUT_RETRIES,
+        decide: DecideApprovals | None = None,
+    ) -> StructuredAnswer:
+        """Drive a turn to its end, or several until the answer fits the output type."""
+        if self._structured_output is None:
+            return StructuredAnswer(await self.finish_turn(driver, decide))
+        return await self._structured_output.run(
+            driver, lambda one: self.finish_turn(one, decide), output_retries + 1
+        )
+
+    async def finish_with_result(self, driver: Driver, output_retries: int) -> Result[Any]:
+        answer = await self.finish_run(driver, output_retries)
+        return make_result(driver, answer, self._structured_output)
+
+    def make_stream(
+        self,
+        open_driver: Callable[[], Awaitable[Driver]],
+        close_driver: Callable[[Driver], Awaitable[None]],
+        output_retries: int,
+    ) -> Stream[Any]:
+        async def drive(driver: Driver, wait: DecideApprovals) -> StructuredAnswer:
+            return await self.finish_run(driver, output_retries, wait)
+
+        return Stream(open_driver, drive, close_driver, self._structured_output)
+
+    # --- details -------------------------------------------------------------------------
+
+    def _use_session(
+        self, session: str | Store, deps: object, history: History | None
+    ) -> Session[DepsT, Any]:
+        location = None if isinstance(session, str) else session
+        name = session if isinstance(session, str) else getattr(session, "session_id", None)
+        if name is None:
+            raise ConfigError(f"session is {session!r}; give its id or its Store")
+        return self.session(name, deps=cast(DepsT, deps), history=history, store=location)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LoopError("this agent is closed: make another one")
+
+    def _check_deps(self, deps: object) -> None:
+        wanted = self._deps_type
+        if not isinstance(wanted, type) or getattr(wanted, "_is_protocol", False):
+            return
+        if not isinstance(deps, wanted):
+            expected, given = (
+                "nothing" if kind is NoneType else kind.__name__ for kind in (wanted, type(deps))
+            )
+            raise ConfigError(f"deps: expected {expected}, got {given} (see deps_type)")
+
+    async def _disconnect(self) -> None:
+        await self.config.source.aclose()
+        await self.config.model.aclose()
+
+    async def _run_and_disconnect(
+        self, prompt: UserInput | None, options: dict[str, Any]
+    ) -> Result[Any]:
+        try:
+            result: Result[Any] = await self.run(prompt, **options)
+            return result
+        finally:
+            await self._disconnect()
+
+    # --- of the agent --------------------------------------------------------------------
+
+    def for_output(self, output: object | None) -> AgentRuns[Any, Any]:
+        """This agent, or a copy that answers with another type."""
+        raise NotImplementedError
+
+    async def finish_turn(
+        self, driver: Driver, decide: DecideApprovals | None = None
+    ) -> TurnResult:
+        """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
+        raise NotImplementedError
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

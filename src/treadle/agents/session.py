@@ -1,0 +1,364 @@
+"""A session: a conversation that is stored as it goes on, and continues after a crash.
+
+    async with agent.session("order-42") as session:
+        await session.run("Book two seats")
+
+It owns the store, its lock and the driver, and closes them in the right order. Made by
+`Agent.session`; where it is kept is decided in sessions/open_store.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+
+from treadle.agents.agent_runs import OUTPUT_RETRIES, AgentRuns, History
+from treadle.agents.result import Result
+from treadle.agents.stream import Stream
+from treadle.core.contracts.store import Store
+from treadle.core.contracts.wrapped import WrappedStore
+from treadle.core.errors import ConfigError, LoopError, StoreError
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.session_state import check_one_writer
+from treadle.core.steps import Doubt, PendingApproval, QueuedMessage, Step, UserInput
+from treadle.core.text import plural
+from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.entries import (
+    Entry,
+    Rewound,
+    TurnBegan,
+    UsageRecorded,
+    View,
+    fold_entries,
+)
+from treadle.core.transcript.items import Metadata
+from treadle.core.transcript.repair import repair_entries
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
+from treadle.core.type_variables import DepsT, OutputT
+from treadle.sessions.open_store import (
+    StoreLocation,
+    check_session_id,
+    make_session_id,
+    open_store,
+)
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_T = TypeVar("_T")
+
+
+class Session(Generic[DepsT, OutputT]):
+    """One conversation of an agent. Use it in an `async with` block."""
+
+    def __init__(
+        self,
+        agent: AgentRuns[DepsT, OutputT],
+        session_id: str | None,
+        location: StoreLocation | None,
+        deps: object,
+        history: History | None,
+    ) -> None:
+        self.id = make_session_id() if session_id is None else check_session_id(session_id)
+        self.warnings: tuple[str, ...] = ()
+        self._agent = agent
+        self._location = location
+        self._deps = deps
+        self._history = history
+        self._store: Store | None = None
+        self._driver: Driver | None = None
+        self._driver_agent: AgentRuns[Any, Any] = agent
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        if self._store is not None or self._is_closed:
+            raise LoopError("this session was entered before: call agent.session() again")
+        own_store = self._location if hasattr(self._location, "append") else None
+        if own_store is not None:
+            check_one_writer(cast(Store, own_store))
+        opened = await open_store(self._location, self.id)
+        self._store, self.warnings = opened.store, opened.warnings
+        try:
+            self._driver = self._begin(opened.view)
+        except BaseException:
+            if own_store is None:
+                await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop what runs, write all of it, and release the session for others."""
+        self._is_closed = True
+        driver, self._driver = self._driver, None
+        store, self._store = self._store, None
+        try:
+            if driver is not None:
+                await driver.aclose()
+        finally:
+            if store is not None:
+                await store.aclose()
+
+    # --- work ----------------------------------------------------------------------------
+
+    @overload
+    async def run(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        output: None = None,
+        output_retries: int = ...,
+        metadata: Metadata | None = None,
+    ) -> Result[OutputT]: ...
+    @overload
+    async def run(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        output: type[_T],
+        output_retries: int = ...,
+        metadata: Metadata | None = None,
+    ) -> Result[_T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        output: object,
+        output_retries: int = ...,
+        metadata: Metadata | None = None,
+    ) -> Result[Any]: ...
+    async def run(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        output: object | None = None,
+        output_retries: int = OUTPUT_RETRIES,
+        metadata: Metadata | None = None,
+    ) -> Result[Any]:
+        """Answer a prompt. Without one, continue what an interruption or a crash left."""
+        driver = await self.begin_run(prompt, output, metadata)
+        return await self._driver_agent.finish_with_result(driver, output_retries)
+
+    def stream(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        output: object | None = None,
+        output_retries: int = OUTPUT_RETRIES,
+        metadata: Metadata | None = None,
+    ) -> Stream[OutputT]:
+        """`async with session.stream(prompt) as events`: the events of a run."""
+
+        async def open_driver() -> Driver:
+            return await self.begin_run(prompt, output, metadata)
+
+        async def release(driver: Driver) -> None:
+            return None  # the session keeps it
+
+        agent = self._agent.for_output(output)
+        return agent.make_stream(open_driver, release, output_retries)
+
+    async def begin_run(
+        self, prompt: UserInput | None, output: object | None, metadata: Metadata | None
+    ) -> Driver:
+        """The driver for a run, with its prompt."""
+        driver = await self._get_driver(output)
+        if prompt is not None:
+            driver.submit(prompt, metadata=metadata)
+        return driver
+
+    async def next(self) -> Step:
+        """One step of the loop; see `Driver.next`."""
+        return await self._open_driver.next()
+
+    def submit(self, prompt: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message for `next`; returns its id."""
+        return self._open_driver.submit(prompt, metadata=metadata)
+
+    def steer(self, prompt: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message for the agent at work; returns its id."""
+        return self._open_driver.steer(prompt, metadata=metadata)
+
+    def withdraw(self, message_id: str) -> bool:
+        """Take back a queued message; False if it is too late."""
+        return self._open_driver.withdraw(message_id)
+
+    def interrupt(self, reason: str = "user_cancelled") -> None:
+        """Stop the model and every tool; the turn ends `aborted`."""
+        self._open_driver.interrupt(reason)
+
+    def approve(
+        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
+    ) -> bool:
+        """Let a pending call run, as it is or edited; False if none has that id."""
+        return self._open_driver.approve(call_id, arguments=arguments, always=always)
+
+    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
+        return self._open_driver.deny(call_id, reason)
+
+    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> bool:
+        """Tell the outcome of a call in doubt: the model reads `result`, the call is not run."""
+        return self._open_driver.settle(call_id, result, is_error=is_error)
+
+    # --- history -------------------------------------------------------------------------
+
+    async def rewind(self, turns: int = 1) -> None:
+        """Take back the last turns, with their messages. The log keeps them; files stay."""
+        store = self._open_store
+        begun = _list_turns(await self._load_entries())
+        if not 1 <= turns <= len(begun):
+            count = plural(len(begun), "turn")
+            raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns}")
+        await self._close_driver()
+        store.append(Rewound(begun[-turns]))
+        await store.flush()
+        await self._reload()
+
+    async def fork(self, session_id: str | None = None, *, turns_back: int = 0) -> str:
+        """A new session with the history of this one, without its last `turns_back` turns; returns
+        its id. This session does not change; what was spent is counted here only."""
+        new_id = make_session_id() if session_id is None else check_session_id(session_id)
+        entries = await self._load_entries()
+        begun = _list_turns(entries)
+        if turns_back:
+            if not 0 < turns_back <= len(begun):
+                raise ConfigError(f"session {self.id} has {plural(len(begun), 'turn')}")
+            entries = entries[: _find_turn(entries, begun[-turns_back])]
+        if self._location is not None and hasattr(self._location, "append"):
+            raise ConfigError("this store holds one session: give a folder or a function to fork")
+        opened = await open_store(self._location, new_id)
+        try:
+            if len(opened.view.transcript):
+                raise StoreError(f"there is a session {new_id} already; choose another id")
+            for entry in entries:
+                if not isinstance(entry, UsageRecorded):
+                    opened.store.append(entry)
+        finally:
+            await opened.store.aclose()
+        return new_id
+
+    @property
+    def transcript(self) -> Transcript:
+        """What the model is shown; `history` has also what compaction took out of it."""
+        return self._open_driver.transcript
+
+    @property
+    def history(self) -> Transcript:
+        return self._open_driver.history
+
+    @property
+    def usage(self) -> Usage:
+        """Of the whole session, with that of child agents since it was opened."""
+        return self._open_driver.total_usage
+
+    @property
+    def cost(self) -> float | None:
+        """In USD; None when a price is not known."""
+        return self.usage.cost
+
+    @property
+    def approvals(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait for a decision."""
+        return self._open_driver.approvals
+
+    @property
+    def queued_messages(self) -> tuple[QueuedMessage, ...]:
+        return self._open_driver.queued_messages
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """The calls whose outcome is not known after a crash; `settle` tells it."""
+        return self._open_driver.doubts
+
+    @property
+    def driver(self) -> Driver:
+        """The loop of this session, for what is not offered here."""
+        return self._open_driver
+
+    # --- details -------------------------------------------------------------------------
+
+    @property
+    def _open_driver(self) -> Driver:
+        if self._driver is None:
+            raise LoopError(self._describe_closed())
+        return self._driver
+
+    @property
+    def _open_store(self) -> Store:
+        if self._store is None:
+            raise LoopError(self._describe_closed())
+        return self._store
+
+    def _describe_closed(self) -> str:
+        if self._is_closed:
+            return f"session {self.id} is closed: open it again with agent.session({self.id!r})"
+        return "enter the session first: async with agent.session(...) as session"
+
+    def _begin(self, view: View) -> Driver:
+        history, self._history = self._history, None
+        store = KeptStore(self._open_store)
+        agent = self._driver_agent
+        if history is None:
+            return agent.start(view=view, store=store, deps=self._deps)
+        if len(view.transcript):
+            raise ConfigError(
+                f"history: session {self.id} has a history of its own; leave `history` out, or "
+                "choose another id"
+            )
+        return agent.start(history=history, store=store, deps=self._deps)
+
+    async def _get_driver(self, output: object | None) -> Driver:
+        """The driver, made anew if this run answers with another type than the one before."""
+        driver = self._open_driver
+        agent = self._agent.for_output(output)
+        if output is None and self._driver_agent is self._agent:
+            return driver
+        view = driver.snapshot().view
+        await self._close_driver()
+        self._driver_agent = agent
+        self._driver = self._begin(view)
+        return self._driver
+
+    async def _close_driver(self) -> None:
+        driver, self._driver = self._open_driver, None
+        await driver.aclose()
+
+    async def _load_entries(self) -> Sequence[Entry]:
+        store = self._open_store
+        await store.flush()
+        return await store.load()
+
+    async def _reload(self) -> None:
+        store = self._open_store
+        view = fold_entries(await store.load())
+        repair = repair_entries(view)
+        for entry in repair:
+            store.append(entry)
+        self._driver = self._begin(fold_entries(repair, view))
+
+
+class KeptStore(WrappedStore):
+    """The store of a session for one of its drivers, which does not close it."""
+
+    async def aclose(self) -> None:
+        await self.flush()
+
+
+def _list_turns(entries: Sequence[Entry]) -> list[str]:
+    """The ids of the turns that are in the view, oldest first."""
+    turns: list[str] = []
+    for entry in entries:
+        if isinstance(entry, TurnBegan):
+            turns.append(entry.turn_id)
+        elif isinstance(entry, Rewound) and entry.turn_id in turns:
+            del turns[turns.index(entry.turn_id) :]
+    return turns
+
+
+def _find_turn(entries: Sequence[Entry], turn_id: str) -> int:
+    positions = (i for i, e in enumerate(entries) if isinstance(e, TurnBegan))
+    return next(i for i in reversed([*positions]) if getattr(entries[i], "turn_id", "") == turn_id)

@@ -1,0 +1,127 @@
+"""Where a session is kept: `agent.session("order-42", store=...)`.
+
+    nothing         with the user's other sessions: `treadle sessions list` shows it
+    a folder        a folder for each session in it
+    a file          sessions.db, .sqlite, .sqlite3: all sessions in one SQLite database
+    a Store         an own one, for this session
+    a function      makes the Store of an id
+
+Used by agents/session.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.contracts.store import Store
+from treadle.core.errors import ConfigError
+from treadle.core.transcript.entries import View, fold_entries
+from treadle.core.transcript.repair import repair_entries
+
+StoreLocation = str | os.PathLike[str] | Store | Callable[[str], Store | Awaitable[Store]]
+
+DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+_SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
+
+
+class OpenedStore(msgspec.Struct, frozen=True):
+    """The store of a session, what it holds, and lines for the user about damage."""
+
+    store: Store
+    view: View
+    warnings: tuple[str, ...] = ()
+
+
+def make_session_id() -> str:
+    return f"{time.strftime('%y%m%d')}-{os.urandom(4).hex()}"
+
+
+def check_session_id(session_id: object) -> str:
+    if isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id):
+        return session_id
+    raise ConfigError(
+        f"{session_id!r} cannot be the id of a session: use 1 to 81 letters, digits, '.', '_' and "
+        "'-', with a letter or digit first"
+    )
+
+
+async def open_store(location: StoreLocation | None, session_id: str) -> OpenedStore:
+    """Open the session with this id, or begin it. SessionBusy if it is open elsewhere."""
+    if location is None or isinstance(location, (str, os.PathLike)):
+        path = _find_place(location)
+        if path.suffix in DATABASE_SUFFIXES:
+            return await _load(await asyncio.to_thread(_open_database, path, session_id))
+        return await asyncio.to_thread(_open_journal, path / session_id)
+    if callable(location):
+        made: object = location(session_id)
+        store = await made if inspect.isawaitable(made) else made
+    else:
+        store = location
+    return await _load(_check_store(store, session_id))
+
+
+async def _load(store: Store) -> OpenedStore:
+    try:
+        view = fold_entries(await store.load())
+        repair = repair_entries(view)
+        for entry in repair:
+            store.append(entry)
+        return OpenedStore(store, fold_entries(repair, view))
+    except BaseException:
+        await store.aclose()
+        raise
+
+
+def _check_store(store: object, session_id: str) -> Store:
+    missing = [name for name in ("append", "flush", "load", "aclose") if not hasattr(store, name)]
+    if missing or store is None:
+        raise ConfigError(
+            f"store: {store!r} is not a Store (it has no {missing[0]}); give a folder, a database "
+            "file, a Store or a function that makes one"
+        )
+    found = getattr(store, "session_id", None)
+    if found != session_id:
+        raise ConfigError(f"store: it holds the session {found!r}, not {session_id!r}")
+    return store  # type: ignore[return-value]  # checked by its methods
+
+
+def _find_place(location: str | os.PathLike[str] | None) -> Path:
+    if location is not None:
+        return Path(location).expanduser()
+    from treadle.sessions.library import default_root, project_name
+
+    return default_root() / project_name(Path.cwd())
+
+
+def _open_database(path: Path, session_id: str) -> Store:
+    from treadle.core.redaction import find_secrets
+    from treadle.sessions.log.entry_redaction import EntryRedactor
+    from treadle.sessions.sqlite_store import SqliteStore
+
+    store = SqliteStore(path, session_id)
+    store.redactor = EntryRedactor(find_secrets(os.environ))
+    return store
+
+
+def _open_journal(session_dir: Path) -> OpenedStore:
+    from treadle.core.redaction import find_secrets
+    from treadle.sessions.log.entry_redaction import EntryRedactor
+    from treadle.sessions.log.journal import Journal, resume
+    from treadle.sessions.log.reader import FIRST_SEGMENT
+
+    redactor = EntryRedactor(find_secrets(os.environ))
+    if (session_dir / FIRST_SEGMENT).exists():
+        resumed = resume(session_dir)
+        resumed.journal.redactor = redactor
+        return OpenedStore(resumed.journal, resumed.view, resumed.warnings)
+    journal = Journal.create(session_dir, folder=str(Path.cwd()))
+    journal.redactor = redactor
+    return OpenedStore(journal, View())

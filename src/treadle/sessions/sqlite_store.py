@@ -1,0 +1,205 @@
+"""The log of one session in a SQLite database: an implementation of the Store contract.
+
+One file holds any number of sessions. Each flush is one transaction that is synced to the disk.
+A session has one writer: a lock on a byte of the file DATABASE-lock, which the kernel releases
+when its process ends. Used through `agent.session("id", store="sessions.db")`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import struct
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
+from treadle.core.transcript.entries import Entry
+from treadle.sessions.log.entry_redaction import EntryRedactor
+from treadle.sessions.log.records import decode_entry, to_json
+
+BUSY_SECONDS = 30.0  # to wait for the transaction of another process
+FORMAT_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS sessions (
+    number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, created REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS entries (
+    session INTEGER NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, entry BLOB NOT NULL,
+    PRIMARY KEY (session, seq)
+) WITHOUT ROWID;
+"""
+
+
+class SqliteStore:
+    """One session, open for writing."""
+
+    def __init__(self, path: Path, session_id: str) -> None:
+        """Raises SessionBusy if the session is open elsewhere, StoreError if the file is not a
+        database of sessions."""
+        self._path = path
+        self._session_id = session_id
+        self._queue: list[tuple[int, float, bytes]] = []
+        self._thread_lock = threading.Lock()
+        self._is_closed = False
+        self.write_error: StoreError | None = None
+        self.redactor = EntryRedactor()  # of what is appended from now on
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._database = _open_database(path)
+        except (OSError, sqlite3.Error) as error:
+            raise _to_store_error(error, path) from error
+        try:
+            self._number = self._find_number()
+            self._lock = _lock_session(path, self._number, session_id)
+            self._seq = self._read_last_seq()
+        except sqlite3.Error as error:
+            self._database.close()
+            raise _to_store_error(error, path) from error
+        except BaseException:
+            self._database.close()
+            raise
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    def append(self, entry: Entry) -> None:
+        if self._is_closed:
+            raise StoreError(f"session {self.session_id} is closed; open it again")
+        try:
+            body = to_json(entry)
+            if self.redactor.finds_secret(body):
+                body = to_json(self.redactor.redact(entry))
+        except (TypeError, ValueError, RecursionError) as error:
+            name = type(entry).__name__
+            raise StoreError(f"{name} cannot be written to the session: {error}") from error
+        self._seq += 1
+        self._queue.append((self._seq, time.time(), body))
+
+    async def flush(self) -> None:
+        batch = tuple(self._queue)
+        if not batch:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            # Shielded: the caller may be cancelled, the write must be completed.
+            await asyncio.shield(loop.run_in_executor(None, self._write, batch))
+        except sqlite3.Error as error:
+            self.write_error = _to_store_error(error, self._path)
+            raise self.write_error from error
+        self.write_error = None
+        written = batch[-1][0]
+        self._queue = [queued for queued in self._queue if queued[0] > written]
+
+    async def load(self) -> Sequence[Entry]:
+        try:
+            bodies = await asyncio.to_thread(self._read)
+        except sqlite3.Error as error:
+            raise _to_store_error(error, self._path) from error
+        try:
+            return [decode_entry(body) for body in bodies]
+        except msgspec.DecodeError as error:
+            raise StoreError(
+                f"session {self.session_id} in {self._path} has an entry that this version does "
+                f"not know: {error}"
+            ) from error
+
+    async def aclose(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self.flush()
+        finally:
+            with self._thread_lock:
+                self._database.close()
+                os.close(self._lock)
+
+    # --- in a thread -----------------------------------------------------------------------
+
+    def _write(self, batch: Sequence[tuple[int, float, bytes]]) -> None:
+        """A batch may come twice, after a cancelled flush: its numbers make that harmless."""
+        rows = [(self._number, *queued) for queued in batch]
+        with self._thread_lock, self._database as database:
+            database.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?)", rows)
+
+    def _read(self) -> list[bytes]:
+        query = "SELECT entry FROM entries WHERE session = ? ORDER BY seq"
+        with self._thread_lock:
+            return [row[0] for row in self._database.execute(query, (self._number,))]
+
+    def _find_number(self) -> int:
+        with self._database as database:
+            database.execute(
+                "INSERT OR IGNORE INTO sessions (id, created) VALUES (?, ?)",
+                (self._session_id, time.time()),
+            )
+            query = "SELECT number FROM sessions WHERE id = ?"
+            return int(database.execute(query, (self._session_id,)).fetchone()[0])
+
+    def _read_last_seq(self) -> int:
+        query = "SELECT max(seq) FROM entries WHERE session = ?"
+        return int(self._database.execute(query, (self._number,)).fetchone()[0] or 0)
+
+
+def list_session_ids(path: Path) -> list[str]:
+    """The ids of the sessions in a database, the newest first."""
+    try:
+        database = _open_database(path)
+        try:
+            rows = database.execute("SELECT id FROM sessions ORDER BY number DESC").fetchall()
+        finally:
+            database.close()
+    except sqlite3.Error as error:
+        raise _to_store_error(error, path) from error
+    return [str(row[0]) for row in rows]
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version > FORMAT_VERSION:
+            found, known = version, FORMAT_VERSION
+            raise SessionTooNew(f"{path} has format {found}; this version reads format {known}")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        if version < FORMAT_VERSION:
+            database.executescript(_SCHEMA)
+            database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _lock_session(path: Path, number: int, session_id: str) -> int:
+    """The lock of one session, as a descriptor to close."""
+    lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    one_byte = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
+    try:
+        fcntl.fcntl(lock, fcntl.F_OFD_SETLK, one_byte)  # also between two runs of one process
+    except OSError as error:
+        os.close(lock)
+        raise SessionBusy(
+            f"session {session_id} in {path} is open in another process or run; close it there"
+        ) from error
+    return lock
+
+
+def _to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"{path}: no space is left; free some, then the session goes on")
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreError(f"{path} is not a SQLite database; choose another file for the sessions")
+    return StoreError(f"{path}: {error}")

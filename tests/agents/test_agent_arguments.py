@@ -1,0 +1,205 @@
+"""What an agent is given: settings that are checked, deps, instructions, history, outputs."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from treadle import (
+    Agent,
+    Approval,
+    ConfigError,
+    Image,
+    LoopError,
+    OutputMissing,
+    RunContext,
+    ToolContext,
+    tool,
+)
+from treadle.agents.agent_settings import AgentChanges, AgentSettings
+from treadle.contracts import Allow, Ask, BasePolicy, PermissionRequest, Verdict
+from treadle.models import Say, Scripted
+from treadle.testing import ManualClock, MemoryStore, RecordingTool
+
+
+@dataclass
+class Shop:
+    name: str
+
+
+class Asks(BasePolicy):
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("sure?")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model": 3}, "model is 3; expected a name such as"),
+        ({"tools": "bash"}, "tools is 'bash'; expected a list of tools"),
+        ({"tools": 3}, "tools is 3; expected a list of tools"),
+        ({"tools": [3]}, "3 is not a tool, a function or a source of tools"),
+        ({"max_turns": -1}, "max_turns is -1; expected a whole number of 0 or more"),
+        ({"max_turns": 1.5}, "max_turns is 1.5; expected a whole number of 0 or more"),
+        ({"max_turns": "3"}, "max_turns is '3'; expected a whole number of 0 or more"),
+        ({"max_turns": True}, "max_turns is True; expected a whole number of 0 or more"),
+        ({"max_parallel": 0}, "max_parallel is 0; expected a whole number of 1 or more"),
+        ({"tool_timeout": -1}, "tool_timeout is -1; expected a number above 0"),
+        ({"tool_timeout": float("nan")}, "tool_timeout is nan; expected a number above 0"),
+        ({"hooks": [3]}, r"hooks is 3; expected objects with the method run\(\)"),
+        ({"hooks": RecordingTool()}, r"expected a list of objects with the method run\(\)"),
+        ({"gates": [Asks()]}, r"expected objects with the method admit\(\)"),
+        ({"observers": [ManualClock()]}, r"expected objects with the method on_event\(\)"),
+        ({"mutators": ["x"]}, r"mutators is 'x'; expected objects with the method mutate\(\)"),
+        ({"policy": Asks}, r"expected an object with the method decide\(\)"),
+        ({"policy": Allow()}, r"expected an object with the method decide\(\)"),
+        ({"workspace": "/tmp"}, r"workspace is '/tmp'; expected an object"),
+        ({"options": {"thinking": 1}}, "expected a ModelOptions"),
+        ({"cache": True}, "cache is True; expected a CacheRequest"),
+        ({"approve": True}, "approve is True; expected a function"),
+        ({"instructions": None}, "instructions is None; expected a text, or a function"),
+        ({"collision": "last"}, "collision is 'last'; expected one of"),
+    ],
+)
+def test_a_wrong_setting_is_an_error_that_says_what_is_expected(settings: dict[str, Any], words):
+    with pytest.raises(ConfigError, match=words):
+        Agent(**{"model": Scripted([]), **settings})
+
+
+def test_a_misspelt_setting_is_an_error():
+    with pytest.raises(TypeError, match="instruction"):
+        Agent(Scripted([]), instruction="x")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="no setting 'max_turn'; did you mean 'max_turns'"):
+        Agent(Scripted([])).replace(max_turn=3)  # type: ignore[call-arg]
+
+
+def test_the_typed_settings_are_those_of_the_constructor():
+    parameters = set(inspect.signature(Agent.__init__).parameters) - {"self"}
+    assert set(AgentChanges.__annotations__) == parameters
+    first = {"model", "tools", "deps_type", "output_type"}
+    assert set(AgentSettings.__annotations__) == parameters - first
+
+
+async def test_deps_reach_async_and_plain_functions_and_children():
+    seen: list[str] = []
+
+    @tool
+    async def later(context: ToolContext[Shop]) -> str:
+        seen.append(f"later {context.deps.name}")
+        return "ok"
+
+    @tool
+    def now(context: ToolContext[Shop]) -> str:
+        seen.append(f"now {context.deps.name}")
+        return "ok"
+
+    calls = Say(calls=[("later", {}), ("now", {})])
+    child = Say(calls=[("task", {"description": "d", "prompt": "p"})])
+    model = Scripted([calls, child, Say(calls=[("now", {})]), "child done", "done"])
+    agent = Agent(model, [later, now], deps_type=Shop, subagents=())
+    await agent.run("go", deps=Shop("Ada"))
+    assert seen == ["later Ada", "now Ada", "now Ada"]
+
+
+async def test_deps_of_another_type_or_none_are_refused():
+    agent = Agent(Scripted([]), deps_type=Shop)
+    with pytest.raises(ConfigError, match="deps: expected Shop, got int"):
+        await agent.run("x", deps=3)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="deps: expected Shop, got nothing"):
+        await agent.run("x")
+    with pytest.raises(ConfigError, match="deps: expected nothing, got int"):
+        await Agent(Scripted([])).run("x", deps=3)  # type: ignore[call-overload]
+
+
+async def test_instructions_get_the_context_and_are_called_once_a_turn():
+    contexts: list[RunContext[Shop]] = []
+
+    async def instruct(context: RunContext[Shop]) -> str:
+        contexts.append(context)
+        return f"You work for {context.deps.name}."
+
+    model = Scripted([Say(calls=[("record", {})]), "one", "two"])
+    agent = Agent(model, [RecordingTool()], deps_type=Shop, instructions=instruct)
+    async with agent.session("a", deps=Shop("Ada"), store=MemoryStore) as session:
+        await session.run("go", metadata={"job": 7})
+        await session.run("more")
+    assert [context.turn_id for context in contexts] == ["turn-1", "turn-2"]
+    assert contexts[0].metadata == {"job": 7}
+    assert [request.system for request in model.requests] == ["You work for Ada."] * 3
+
+
+async def test_instructions_that_are_no_text_end_the_run_with_an_error():
+    with pytest.raises(ConfigError, match="instructions returned int; they must be a text"):
+        await Agent(Scripted(["x"]), instructions=lambda: 3).run("x")  # type: ignore[arg-type]
+
+
+async def test_a_prompt_may_be_a_list_of_texts_and_images():
+    model = Scripted(["ok"])
+    await Agent(model).run(["Look:", Image("image/png", b"\x89PNG")])
+    [item] = model.requests[0].transcript
+    assert [type(part).__name__ for part in item.content] == ["Text", "Image"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("prompt", [5, [3], object()])
+async def test_a_prompt_that_is_none_is_refused(prompt):
+    with pytest.raises(TypeError, match=r"a prompt is a text|content consists of"):
+        await Agent(Scripted([])).run(prompt)
+
+
+async def test_an_approver_may_edit_the_arguments():
+    record = RecordingTool()
+    agent = Agent(
+        Scripted([Say(calls=[("record", {"n": 1})]), "done"]),
+        [record],
+        policy=Asks(),
+        approve=lambda approval: Approval(arguments={"n": 2}),
+    )
+    result = await agent.run("go")
+    assert record.calls == [{"n": 2}]
+    assert "The user changed the arguments" in result.transcript[2].text
+
+
+async def test_a_run_that_stops_before_its_answer_raises_and_keeps_what_there_is():
+    model = Scripted([Say(calls=[("record", {})]), Say(calls=[("record", {})])])
+    agent = Agent(model, [RecordingTool()], output_type=Shop, max_turns=1)
+    with pytest.raises(OutputMissing, match="max_turns") as raised:
+        await agent.run("go")
+    assert raised.value.reason == "max_turns"
+    assert len(raised.value.transcript) >= 3
+
+
+async def test_the_output_of_the_agent_the_run_and_the_stream():
+    answers = [Say(calls=[("final_answer", {"name": name})]) for name in ("a", "b", "c")]
+    agent = Agent(Scripted([*answers[:2], Say(calls=[("final_answer", {"answer": 3})])]),
+                  output_type=Shop)  # fmt: skip
+    assert (await agent.run("go")).output == Shop("a")
+    async with agent.stream("go") as events:
+        async for _ in events:
+            pass
+    assert events.result.output == Shop("b")
+    assert agent.replace(max_turns=3).config.options == agent.config.options
+
+
+async def test_one_agent_serves_two_loops_one_after_the_other():
+    agent = Agent(Scripted(lambda request: "ok"))
+    first = await asyncio.to_thread(agent.run_sync, "one")
+    second = await asyncio.to_thread(agent.run_sync, "two")
+    assert (first.text, second.text) == ("ok", "ok")
+
+
+async def test_a_closed_agent_says_so():
+    async with Agent(Scripted(["ok"])) as agent:
+        await agent.run("x")
+    for use in (agent.run, agent.stream, agent.session, agent.start):
+        with pytest.raises(LoopError, match="this agent is closed"):
+            await asyncio.wait_for(made, 9) if inspect.isawaitable(made := use("x")) else None
+
+
+def test_an_agent_can_be_written_with_one_or_two_types():
+    assert Agent[Shop].__args__ == (Shop, str)  # type: ignore[attr-defined]
+    assert Agent[Shop, int].__args__ == (Shop, int)  # type: ignore[attr-defined]
+    assert "deps" in (ToolContext.__doc__ or "")

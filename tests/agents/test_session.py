@@ -1,0 +1,297 @@
+"""`agent.session("id")`: a conversation that is stored as it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from treadle import Agent, ToolContext, UserItem, tool
+from treadle.core.errors import ConfigError, LoopError, SessionBusy, StoreError
+from treadle.core.events import TextDelta
+from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
+from treadle.models import Pause, Say, Scripted
+from treadle.sessions.sqlite_store import list_session_ids
+from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import RecordingTool
+
+PLACES = ["sessions", "sessions.db", "sessions.sqlite3"]
+
+
+def list_files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def said(transcript) -> list[str]:
+    return [item.text for item in transcript]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_the_same_id_goes_on_where_it_was(tmp_path: Path, place: str):
+    agent = Agent(Scripted(["Hello, Ada.", "You are Ada."]), store=tmp_path / place)
+    async with agent.session("order-42") as session:
+        await session.run("I am Ada.")
+    async with agent.session("order-42") as session:
+        assert said(session.transcript) == ["I am Ada.", "Hello, Ada."]
+        result = await session.run("Who am I?")
+    assert result.text == "You are Ada."
+    assert result.session_id == "order-42"
+    async with agent.session("order-43") as other:
+        assert said(other.transcript) == []
+
+
+async def test_without_a_place_the_program_lists_it(tmp_path: Path):
+    async with Agent(Scripted(["Hello."])).session() as session:
+        await session.run("Hi")
+    program = [sys.executable, "-m", "treadle", "sessions", "list", "--json"]
+    listed = await asyncio.to_thread(subprocess.run, program, capture_output=True, check=True)
+    assert session.id.encode() in listed.stdout
+
+
+async def test_a_run_and_a_stream_can_name_a_session(tmp_path: Path):
+    agent = Agent(Scripted(["one", "two", "three"]), store=tmp_path / "s.db")
+    await agent.run("first", session="a")
+    async with agent.stream("second", session="a") as events:
+        texts = [event.text async for event in events if isinstance(event, TextDelta)]
+    assert "".join(texts) == "two"
+    assert events.result.output == "two"
+    result = await agent.run("third", session="a")
+    assert said(result.transcript) == ["first", "one", "second", "two", "third", "three"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_session_is_open_once(tmp_path: Path, place: str):
+    agent = Agent(Scripted(["one"]), store=tmp_path / place)
+    async with agent.session("a") as session:
+        with pytest.raises(SessionBusy):
+            async with agent.session("a"):
+                pass
+        async with agent.session("b"):
+            pass
+        assert (await session.run("go")).text == "one"
+
+
+async def test_step_by_step_with_an_approval_and_a_message(tmp_path: Path):
+    class Asks:
+        async def decide(self, request):
+            from treadle.core.contracts.policy import Ask
+
+            return Ask("sure?")
+
+        async def save_rules(self, request, rules) -> None:
+            return None
+
+    record = RecordingTool()
+    model = Scripted([Say(calls=[("record", {"n": 1})]), "done"])
+    agent = Agent(model, [record], policy=Asks())
+    steps = []
+    async with agent.session("a", store=tmp_path) as session:
+        while True:
+            step = await session.next()
+            steps.append(type(step))
+            match step:
+                case AwaitingInput():
+                    session.submit("go")
+                case ApprovalRequest():
+                    [approval] = session.approvals
+                    assert session.approve(approval.call.id, arguments={"n": 2})
+                case Finished():
+                    break
+                case _:
+                    pass
+    assert steps == [AwaitingInput, ApprovalRequest, AfterToolResult, Finished]
+    assert record.calls == [{"n": 2}]
+    assert isinstance(step, Finished)
+    assert step.result.text == "done"
+    asked = model.requests[1].transcript
+    assert 'The user changed the arguments before the call ran: {"n":2}' in asked[2].text
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_rewind_and_fork(tmp_path: Path, place: str):
+    agent = Agent(Scripted(["one", "two", "three", "four"]), store=tmp_path / place)
+    async with agent.session("a") as session:
+        await session.run("first")
+        await session.run("second")
+        fork = await session.fork("b", turns_back=1)
+        whole = await session.fork()
+        await session.rewind()
+        assert said(session.transcript) == ["first", "one"]
+        await session.run("other")
+        assert said(session.transcript) == ["first", "one", "other", "three"]
+        with pytest.raises(ConfigError, match="has 2 turns; it cannot go back by 3"):
+            await session.rewind(3)
+        with pytest.raises(StoreError, match="there is a session b already"):
+            await session.fork("b")
+    async with agent.session(fork) as forked:
+        assert said(forked.transcript) == ["first", "one"]
+        assert forked.usage.output == 0
+    async with agent.session(whole) as forked:
+        assert said(forked.transcript) == ["first", "one", "second", "two"]
+
+
+async def test_an_output_of_one_run_and_text_again(tmp_path: Path):
+    answer = Say(calls=[("final_answer", {"n": 4})])
+    agent = Agent(Scripted([answer, "text"]), store=tmp_path / "s.db")
+    async with agent.session("a") as session:
+        result = await session.run("count", output=dict[str, int])
+        assert result.output == {"n": 4}
+        assert (await session.run("talk")).output == "text"
+        assert len(session.transcript) == 6
+
+
+async def test_interrupt_and_go_on(tmp_path: Path):
+    pause = Pause()
+    agent = Agent(Scripted([["be", pause, "gun"], "done"]), store=tmp_path)
+    async with agent.session("a") as session:
+        running = asyncio.create_task(session.run("go"))
+        await pause.reached.wait()
+        session.interrupt()
+        assert (await running).reason == "aborted"
+        assert (await session.run("again")).text == "done"
+
+
+CRASHING = """
+import asyncio, os, sys
+from treadle import Agent, tool
+from treadle.models import Say, Scripted
+
+@tool
+async def pay(amount: int) -> str:
+    open("paid", "a").write("x")
+    os.kill(os.getpid(), 9)
+
+async def main():
+    agent = Agent(Scripted([Say(calls=[("pay", {"amount": 5})])]), [pay], store=sys.argv[1])
+    async with agent.session("order-42") as session:
+        await session.run("Pay five")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("is_settled", [True, False])
+async def test_a_call_in_doubt_after_a_crash_is_settled_by_the_host(
+    tmp_path: Path, place: str, is_settled: bool
+):
+    words = [sys.executable, "-c", CRASHING, str(tmp_path / place)]
+    process = await asyncio.create_subprocess_exec(*words, cwd=tmp_path)
+    assert await process.wait() == -signal.SIGKILL
+    paid: list[int] = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    model = Scripted(["All is well."])
+    async with Agent(model, [pay], store=tmp_path / place).session("order-42") as session:
+        [doubt] = session.doubts
+        assert (doubt.tool, doubt.arguments) == ("pay", {"amount": 5})
+        assert doubt.idempotency_key == f"order-42/turn-1/{doubt.call.id}"
+        if is_settled:
+            assert session.settle(doubt.call.id, "The bank says that it was paid.")
+            assert not session.settle(doubt.call.id, "twice")
+            assert session.doubts == ()
+        result = await session.run()
+    assert result.text == "All is well."
+    assert paid == []
+    assert (tmp_path / "paid").read_text() == "x"
+    told = model.requests[0].transcript[2].text
+    assert told == "The bank says that it was paid." if is_settled else "outcome unknown" in told
+
+
+async def test_an_own_store_and_a_function_that_makes_one(tmp_path: Path):
+    stores: dict[str, MemoryStore] = {}
+
+    async def open_memory(session_id: str) -> MemoryStore:
+        return stores.setdefault(session_id, MemoryStore(session_id))
+
+    agent = Agent(Scripted(["one", "two"]), store=open_memory)
+    await agent.run("first", session="a")
+    assert said((await agent.run("second", session="a")).transcript)[:2] == ["first", "one"]
+    own = MemoryStore("b", list(stores["a"].entries))
+    async with agent.session("b", store=own) as session:
+        assert len(session.transcript) == 4
+        with pytest.raises(ConfigError, match="holds one session"):
+            await session.fork()
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "x" * 90, 7, "a b"])
+def test_an_id_that_cannot_be_a_name_is_refused(name):
+    with pytest.raises(ConfigError, match="cannot be the id of a session"):
+        Agent(Scripted([])).session(name)
+
+
+async def test_wrong_use_says_what_to_do(tmp_path: Path):
+    agent = Agent(Scripted(["one"]), store=tmp_path)
+    session = agent.session("a")
+    with pytest.raises(LoopError, match="enter the session first"):
+        await session.run("x")
+    async with session:
+        with pytest.raises(LoopError, match="was entered before"):
+            await session.__aenter__()
+    with pytest.raises(LoopError, match="is closed: open it again"):
+        await session.run("x")
+    with pytest.raises(ConfigError, match="is not a Store"):
+        await agent.session("a", store=3).__aenter__()  # type: ignore[arg-type]
+    (tmp_path / "text.db").write_text("this is not a database, but it is long enough" * 50)
+    with pytest.raises(StoreError, match="is not a SQLite database"):
+        async with agent.session("a", store=tmp_path / "text.db"):
+            pass
+    async with agent:
+        pass
+    with pytest.raises(LoopError, match="this agent is closed"):
+        await agent.run("x")
+
+
+async def test_a_database_holds_many_sessions_and_belongs_to_the_user_alone(tmp_path: Path):
+    place = tmp_path / "s.db"
+    agent = Agent(Scripted(lambda request: "ok"), store=place)
+    await asyncio.gather(*(agent.run("go", session=f"s{n}") for n in range(50)))
+    assert len(list_session_ids(place)) == 50
+    assert oct(place.stat().st_mode & 0o777) == "0o600"
+    results = await asyncio.gather(*(agent.run("more", session=f"s{n}") for n in range(50)))
+    assert all(len(result.transcript) == 4 for result in results)
+
+
+async def test_a_secret_of_the_environment_is_not_stored(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value")
+    for place in PLACES:
+        agent = Agent(Scripted(["sk-very-secret-value"]), store=tmp_path / place)
+        await agent.run("say it: sk-very-secret-value", session="a")
+    for path in list_files(tmp_path):
+        assert b"very-secret" not in path.read_bytes(), path
+
+
+async def test_deps_of_a_session_reach_the_tools(tmp_path: Path):
+    @tool
+    async def whose(context: ToolContext[str]) -> str:
+        return f"of {context.deps}"
+
+    model = Scripted([Say(calls=[("whose", {})]), "done"])
+    agent = Agent(model, [whose], deps_type=str, store=tmp_path)
+    async with agent.session("a", deps="Ada") as session:
+        await session.run("go")
+        assert "of Ada" in said(session.transcript)
+
+
+async def test_a_damaged_session_tells_of_it(tmp_path: Path):
+    agent = Agent(Scripted(["one", "two"]), store=tmp_path)
+    await agent.run("first", session="a")
+    journal = tmp_path / "a/journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:-2], b"broken\n", lines[-1]]))
+    async with agent.session("a") as session:
+        assert session.warnings
+        assert isinstance(session.transcript[0], UserItem)
+
+
+def test_nothing_is_written_before_the_block(tmp_path: Path):
+    Agent(Scripted([]), store=tmp_path / "s").session("a")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,93 @@
+"""Typed programs: what the checkers say about agents, runs and sessions.
+
+Checked by tests/typing/test_typing.py with mypy and pyright; `assert_type` states what each
+expression is. Wrong lines end with `# type: ignore`, and an ignore that is not needed is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from treadle import Agent, Approval, Denial, PendingApproval, Result, RunContext, Session, Stream
+from treadle.models import Scripted
+
+
+@dataclass
+class Shop:
+    name: str
+
+
+@dataclass
+class Order:
+    seats: int
+
+
+model = Scripted([])
+plain = Agent(model)
+assert_type(plain, Agent[None, str])
+shop = Agent(model, deps_type=Shop)
+assert_type(shop, Agent[Shop, str])
+typed = Agent(model, deps_type=Shop, output_type=Order)
+assert_type(typed, Agent[Shop, Order])
+listed = Agent(model, output_type=list[int])
+assert_type(listed, Agent[None, list[int]])
+either = Agent(model, output_type=int | Order)
+assert_type(either, Agent[None, Any])
+by_schema = Agent(model, output_type={"type": "object"})
+assert_type(by_schema, Agent[None, Any])
+
+
+def decide(approval: PendingApproval) -> Approval | Denial:
+    return Approval(arguments={"n": 1}) if approval.summary else Denial("no")
+
+
+def instruct(context: RunContext[Shop]) -> str:
+    return assert_type(context.deps, Shop).name
+
+
+async def instruct_later() -> str:
+    return "Be brief."
+
+
+Agent(model, instructions=instruct, approve=decide, max_turns=3)
+Agent(model, instructions=instruct_later, approve=lambda approval: True)
+Agent(model, instructionss="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+Agent(model, max_turns="3")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+Agent(3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+async def run() -> None:
+    assert_type(await plain.run("x"), Result[str])
+    assert_type((await plain.run("x")).output, str)
+    assert_type((await typed.run("x", deps=Shop("a"))).output, Order)
+    assert_type((await typed.run("x", deps=Shop("a"), output=int)).output, int)
+    assert_type((await plain.run("x", output=list[str])).output, list[str])
+    assert_type((await plain.run("x", output=int | str)).output, Any)
+    await typed.run("x", deps=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await plain.run("x", metadatas={})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await plain.run(["look", "here"], session="a", metadata={"job": 1})
+
+
+def run_sync() -> None:
+    assert_type(typed.run_sync("x", deps=Shop("a")), Result[Order])
+    assert_type(plain.run_sync("x", output=Order), Result[Order])
+
+
+async def stream() -> None:
+    async with typed.stream("x", deps=Shop("a")) as events:
+        assert_type(events, Stream[Order])
+        assert_type(events.partial_output, Order | None)
+    assert_type(events.result, Result[Order])
+
+
+async def session() -> None:
+    async with typed.session("order-42", deps=Shop("a")) as one:
+        assert_type(one, Session[Shop, Order])
+        assert_type((await one.run("x")).output, Order)
+        assert_type((await one.run("x", output=int)).output, int)
+
+
+def replace() -> None:
+    assert_type(typed.replace(max_turns=3), Agent[Shop, Order])
+    typed.replace(max_turn=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
