@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import treadle
+from treadle import Denial, PendingApproval, ToolFinished, ToolStarted
 from treadle.models import Say, Scripted
 
 # What a model would do. Leave out `model=` below to let a real one work.
@@ -26,10 +27,10 @@ MODEL = Scripted(
 )
 
 
-def approve(approval: treadle.PendingApproval) -> bool | treadle.Denial:
+def approve(approval: PendingApproval) -> bool | Denial:
     """Called for what no rule allows. A Denial tells the model why."""
     print("asked about:", approval.summary)
-    return treadle.Denial("leave the file alone") if "rm " in approval.summary else False
+    return Denial("leave the file alone") if "rm " in approval.summary else False
 
 
 async def main() -> None:
@@ -49,9 +50,9 @@ async def main() -> None:
         async with agent.stream("The greeting is misspelt. Fix it.") as events:
             async for event in events:
                 match event:
-                    case treadle.ToolStarted(summary=summary):
+                    case ToolStarted(summary=summary):
                         print("runs", summary)
-                    case treadle.ToolFinished(is_error=True, result=result):
+                    case ToolFinished(is_error=True, result=result):
                         print("denied:", result)
         print(events.result.text)
     print((folder / "greet.py").read_text(), end="")

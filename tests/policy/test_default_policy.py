@@ -25,14 +25,14 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def run(folder: Path, *calls: tuple[str, dict[str, Any]], **agent: Any) -> Result:
+async def run(folder: Path, *calls: tuple[str, dict[str, Any]], **agent: Any) -> Result[str]:
     async with opened(folder, sandbox=False) as workspace:
         tools = builtin_tools(workspace, ["read", "write", "edit", "apply_patch", "bash", "ls"])
         model = Scripted([*(Say(calls=[call]) for call in calls), "done"])
         return await Agent(model, [tools, *agent.pop("tools", ())], **agent).run("go")
 
 
-def last_answer(result: Result) -> ToolResultItem:
+def last_answer(result: Result[Any]) -> ToolResultItem:
     return [item for item in result.transcript if isinstance(item, ToolResultItem)][-1]
 
 

@@ -10,7 +10,7 @@ import pytest
 from treadle import Agent
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
+from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.events import ChildEvent, Event, TaskFinished, TurnFinished
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, Finished
@@ -18,7 +18,6 @@ from treadle.core.transcript import UserItem
 from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.models.scripted import ScriptElement
-from treadle.policy import AllowAll
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool
 

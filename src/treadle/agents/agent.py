@@ -80,8 +80,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
     of what each run gives to the tools as `context.deps`. `approve` decides every call for which
     the policy returns Ask; without it such a call is denied with a reason for the model. Without a
     `policy` your own tools run, and built-in tools that change something need `approve`
-    (`DefaultPolicy`). `store` is where `session` keeps its sessions. With `subagents`, a list of
-    definitions that may be empty, the model gets the `task` tool and can start children.
+    (`DefaultPolicy`). `store` is where `session` keeps its sessions. `name` is in events, logs,
+    telemetry and sessions. With `subagents`, a list of definitions that may be empty, the model
+    gets the `task` tool and can start children.
     """
 
     if TYPE_CHECKING:

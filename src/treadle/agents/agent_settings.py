@@ -25,7 +25,6 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
 from treadle.core.loop.config import Clock, MakeInstructions, RunContext
-from treadle.core.loop.driver import Driver
 from treadle.core.loop.recovery import Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.text import suggest
@@ -34,6 +33,7 @@ from treadle.tools.function import FunctionTool
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.core.loop.driver import Driver
     from treadle.sessions.open_store import StoreLocation
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
@@ -76,7 +76,7 @@ class AgentSettings(TypedDict, total=False):
     caller: Caller
     task_manager: MakeTaskManager | None
     structured_output: StructuredOutput | None
-    on_start: Callable[[Driver], None] | None
+    on_start: Callable[[Driver], None] | None  # called with each driver that the agent starts
 
 
 class AgentChanges(AgentSettings, total=False):
@@ -108,11 +108,12 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         given = settings[name]
         if given is not None and (isinstance(given, type) or not hasattr(given, method)):
             raise _wrong(name, given, f"an object with the method {method}()")
-    for name, kind in (("options", ModelOptions), ("cache", CacheRequest), ("retry", Retry)):
-        if settings[name] is not None and not isinstance(settings[name], kind):
-            raise _wrong(name, settings[name], f"a {kind.__name__}")
     if not isinstance(settings["name"], str):
         raise _wrong("name", settings["name"], "a text")
+    kinds = (("options", ModelOptions), ("cache", CacheRequest), ("retry", Retry))
+    for name, kind in kinds:
+        if settings[name] is not None and not isinstance(settings[name], kind):
+            raise _wrong(name, settings[name], f"a {kind.__name__}")
     for name in ("approve", "keep_output", "open_store", "task_manager", "on_start"):
         if settings[name] is not None and not callable(settings[name]):
             raise _wrong(name, settings[name], "a function")

@@ -78,8 +78,9 @@ async def test_earlier_history_is_found_by_words_and_by_id(folder: Path) -> None
             ]
         )
         messages: list[Item] = [*earlier]
-        agent_of_test = Agent(model, [agent.tools], policy=AllowAll())
-        messages = list((await agent_of_test.run(history=messages)).transcript)
+        messages = list(
+            (await Agent(model, [agent.tools], policy=AllowAll()).run(history=messages)).transcript
+        )
     items = [item for item in messages if isinstance(item, ToolResultItem)]
     _, port, zebra, whole, nothing, unknown, neither = items
     assert plain(port).startswith("[1 of ")

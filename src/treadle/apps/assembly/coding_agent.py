@@ -138,8 +138,9 @@ def coding_agent(
     settings         more settings by their names, see `treadle config`
 
     Settings of the user, ~/.treadle/config.toml and TREADLE_*, apply where no argument is given.
-    Nothing is written to the user's home. A wrong argument raises ConfigError. Close the agent with
-    `async with` or `aclose`. `host` is for the programs of this package.
+    No session, rule or trust is written to the user's home; ~/.local/state/treadle has a record for
+    the case of a crash while a command or a write runs. A wrong argument raises ConfigError. Close
+    the agent with `async with` or `aclose`. `host` is for the programs of this package.
     """
     place = _check_folder(folder)
     known_trust = choose_trust(place, _check_type("trust", trust, (bool, type(None)), "a bool"))
