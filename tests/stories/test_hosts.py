@@ -199,6 +199,20 @@ async def test_a_queued_message_has_an_id_and_events_tell_when_it_waits_and_when
     assert driver.queued_messages == ()
 
 
+@pytest.mark.parametrize("withdrawn", [0, 1, 2, None])
+async def test_messages_that_wait_keep_their_order_over_close_and_resume(withdrawn: int | None):
+    store = MemoryStore()
+    driver = Agent(Scripted(["x"])).start(store=store)
+    ids = [driver.submit("first"), driver.steer("second"), driver.submit("third")]
+    if withdrawn is not None:
+        assert driver.withdraw(ids[withdrawn])
+    live = [message.item for message in driver.queued_messages]
+    await driver.aclose()
+    resumed = fold_entries(store.durable).queued
+    assert list(resumed) == live
+    assert len(live) == (3 if withdrawn is None else 2)
+
+
 async def test_a_queued_message_can_be_withdrawn_by_its_id():
     pause, seen = Pause(), RecordingObserver()
     driver = Agent(Scripted([["Working", pause], "never asked"])).start(input="go")
