@@ -51,6 +51,9 @@ PROTECTED_IN_GIT = (
 )  # fmt: skip
 """In a git folder, which commands have to write to. Tools are asked about all of it."""
 
+PROTECTED_IN_WORKTREE = ("config.worktree", "modules")
+"""The same in the folder of a linked worktree, `.git/worktrees/NAME`."""
+
 MEMORY_FILES = word_set(
     """
     agents.md agents.local.md agents.override.md claude.md claude.local.md gemini.md

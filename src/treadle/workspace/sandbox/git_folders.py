@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.core.protected_paths import GIT_FOLDER
+from treadle.core.protected_paths import GIT_FOLDER, PROTECTED_IN_WORKTREE
 from treadle.core.word_set import word_set
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -93,11 +93,7 @@ def list_worktree_links(git: str) -> list[Path]:
     """The `.git` files of the linked worktrees of a repository. git removes what it knows of a
     worktree whose file it does not see. Each file has to name the repository: commands can write
     to the list, and must not choose what becomes visible."""
-    try:
-        with os.scandir(f"{git}/worktrees") as entries:
-            folders = [Path(entry.path) for entry in entries]
-    except OSError:
-        return []
+    folders = [Path(folder) for folder in _list_worktrees(git)]
     links = [_join(folder, _read_text(folder / "gitdir") or "") for folder in folders]
     return [
         link
@@ -106,6 +102,32 @@ def list_worktree_links(git: str) -> list[Path]:
         and os.path.realpath(link) == str(link)
         and read_git_link(link) == folder
     ]
+
+
+def list_worktree_parts(git: str) -> list[str]:
+    """The protected parts of the linked worktrees of a repository; symlinks are such parts."""
+    folders = _list_worktrees(git)
+    links = [path for path in (f"{git}/worktrees", *folders) if Path(path).is_symlink()]
+    return links + [f"{folder}/{part}" for folder in folders for part in PROTECTED_IN_WORKTREE]
+
+
+def list_redirected_worktrees(git: str) -> list[str]:
+    """The `commondir` files of linked worktrees that name another repository than this one."""
+    found = []
+    for folder in map(Path, _list_worktrees(git)):
+        common = _read_text(folder / "commondir")
+        is_missing = common is None and not os.path.lexists(folder / "commondir")
+        if not is_missing and _join(folder, common or "") != Path(git):
+            found.append(f"{folder}/commondir")
+    return found
+
+
+def _list_worktrees(git: str) -> list[str]:
+    try:
+        with os.scandir(f"{git}/worktrees") as entries:
+            return [entry.path for entry in entries]
+    except OSError:
+        return []
 
 
 def read_git_link(link: Path) -> Path | None:

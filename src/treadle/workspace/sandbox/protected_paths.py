@@ -5,7 +5,7 @@ what a command creates at a protected path is found when it ends and moved into 
 agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_paths and git_folders.
 """
 
-# ruff: noqa: PTH115, PTH116 - pathlib would slow down every command
+# ruff: noqa: PTH113, PTH115, PTH116 - pathlib would slow down every command
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from treadle.core.protected_paths import (
     PROTECTED_IN_GIT,
     PROTECTED_PAIRS,
     PROTECTED_SUFFIXES,
+    find_read_only_part,
     fold_case,
     is_read_only_name,
 )
@@ -36,6 +37,7 @@ from treadle.workspace.sandbox.found_entry import (
     GENERATED,
     GIT,
     HIDDEN,
+    LINK,
     MEMORY,
     PINNED,
     PROTECTED,
@@ -44,14 +46,20 @@ from treadle.workspace.sandbox.found_entry import (
     UNLISTED,
     FoundEntry,
 )
-from treadle.workspace.sandbox.git_folders import find_hook_folders
+from treadle.workspace.sandbox.git_folders import (
+    find_hook_folders,
+    list_redirected_worktrees,
+    list_worktree_parts,
+)
 from treadle.workspace.sandbox.mounts import MOUNT_ORDER, choose_mounts
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
+    GENERATED_FOLDERS,
     MAX_FOLDERS,
     MakeListable,
     TreeScanner,
     find_entry,
+    find_links,
     list_upwards,
     may_be_entered,
 )
@@ -67,9 +75,12 @@ _NAMES = frozenset(
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 _UNCHANGEABLE = frozenset({READ_ONLY, PROTECTED})
 _SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
-"""Kinds of folders in which there may be what a deny rule hides."""
+"""Kinds of folders in which there may be what a deny rule hides. In a protected one there may be
+symlinks, too."""
 
 _OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
+
+NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
 
@@ -97,7 +108,7 @@ class ProtectedPaths:
         self._hard_links = HardLinkScanner(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         has_denials = self._denials != FileDenials()
-        searched = _SEARCHED if has_denials else {MEMORY}
+        searched = _SEARCHED if has_denials else {MEMORY, PROTECTED}
         self._scanner = TreeScanner(
             self.root, self._classify, searched=searched, with_generated=has_denials
         )
@@ -110,6 +121,8 @@ class ProtectedPaths:
         self._known: frozenset[tuple[int, int, str, str]] = frozenset()  # of the baseline
         self._has_begun = False  # without a baseline nothing counts as made by a command
         self._symlinks: dict[str, str] = {}
+        self._linked: list[str] = []  # what symlinks at protected paths name
+        self._redirected: frozenset[str] = frozenset()
         self._memory: dict[str, tuple[int, int, int]] = {}
         self._own_sockets: set[tuple[str, int]] = set()
         self._written: set[str] = set()
@@ -126,9 +139,10 @@ class ProtectedPaths:
         self.repositories.open(folders)
         found += [part for git in folders for part in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
-        found += [
-            e for path in self._extra if path not in known for e in find_entry(path, PROTECTED)
-        ]
+        for path in (*self._extra, *self._linked):
+            found += find_entry(path, PROTECTED) if path not in known else ()
+        for path in (*self._extra, *(f"{git}/hooks" for git in folders)):
+            found += find_links(path)
         return found + self._find_denied_behind_symlinks()
 
     def begin(self, *, is_first: bool) -> list[FoundEntry]:
@@ -139,10 +153,11 @@ class ProtectedPaths:
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
-            found = self._mark_made(found)
-            self._has_begun = True
-            self._permissions.begin(e for e in found if e.kind == UNLISTED)
             self._symlinks = _read_symlinks(found)
+            found = self._mark_made(found + self._find_linked(found))
+            self._has_begun = True
+            self._redirected = frozenset(_list_redirected(found))
+            self._permissions.begin(e for e in found if e.kind == UNLISTED)
             self._memory = _read_states(found)
             self._written.clear()
         else:  # what is not known was made by a command, and is moved when it ends
@@ -157,7 +172,7 @@ class ProtectedPaths:
         pins = [path for path in pins if path in self._pins]
         mounts = choose_mounts([*mounted, *(FoundEntry(path, PINNED, 0, (0, 0)) for path in pins)])
         if is_first:
-            self._set_baseline(found, {*mounted}.difference(mounts))
+            self._set_baseline(found, frozenset(mounts))
         return mounts
 
     def _mark_made(self, found: Iterable[FoundEntry]) -> list[FoundEntry]:
@@ -173,10 +188,10 @@ class ProtectedPaths:
             for e in found
         ]
 
-    def _set_baseline(self, found: Iterable[FoundEntry], unmounted: set[FoundEntry]) -> None:
-        """What the next command did not make. If a command made more than can be mounted, the rest
-        is looked at again when the next one has ended."""
-        kept = [e for e in found if not e.is_made or e not in unmounted]
+    def _set_baseline(self, found: Iterable[FoundEntry], mounts: frozenset[FoundEntry]) -> None:
+        """What the next command did not make. What another one made and is not mounted is looked
+        at again when it has ended."""
+        kept = [e for e in found if not e.is_made or e.kind not in _WATCHED or e in mounts]
         self._baseline = {entry.path: entry for entry in kept}
         self._known = frozenset(entry.identity for entry in kept)
 
@@ -222,7 +237,7 @@ class ProtectedPaths:
             (e.path, e.inode) for e in found if e.kind == SOCKET and e.path not in self._baseline
         }
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
-        moved += self._restore_symlinks()
+        moved += [*self._restore_symlinks(), *self._restore_worktrees(found)]
         notes = [*self._describe_moved(moved), *self._describe_opened_up()]
         if downloaded := self.repositories.take_downloaded():
             names = ", ".join(self._shorten(str(path)) for path in downloaded[:5])
@@ -271,6 +286,8 @@ class ProtectedPaths:
         if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
             return ""
         if entry.is_symlink():  # what it names is not scanned
+            if around == PROTECTED:
+                return LINK
             return PROTECTED if name in _FIRST_OF_PAIRS else ""
         try:
             return SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else ""
@@ -296,6 +313,29 @@ class ProtectedPaths:
                     if target != path:
                         self._targets[target] = kind
         return [entry for path, kind in self._targets.items() for entry in find_entry(path, kind)]
+
+    def _find_linked(self, found: Iterable[FoundEntry]) -> list[FoundEntry]:
+        """What symlinks at protected paths and in protected folders name. A program follows them,
+        so that is protected like the symlink."""
+        known = {entry.path for entry in found}
+        links = [*self._symlinks, *(entry.path for entry in found if entry.kind == LINK)]
+        targets = {os.path.realpath(path): path for path in links}
+        self._linked = [target for target in targets if self._is_own_file(target, targets[target])]
+        return [e for p in self._linked if p not in known for e in find_entry(p, PROTECTED)]
+
+    def _is_own_file(self, target: str, link: str) -> bool:
+        """Whether a symlink names what no other rule is about: no memory file, nothing in a
+        protected or generated folder, and no folder that the symlink is in."""
+        below = target.removeprefix(f"{self.root}/")
+        parts = below.split("/")
+        return (
+            below != target
+            and not link.startswith(f"{target}/")
+            and GIT_FOLDER not in parts
+            and fold_case(parts[-1]) not in MEMORY_FILES
+            and GENERATED_FOLDERS.isdisjoint(parts)
+            and not find_read_only_part(below)
+        )
 
     def _list_pins(self, found: Sequence[FoundEntry]) -> list[str]:
         """The folders that may not be renamed: a protected path is not known under another."""
@@ -326,6 +366,8 @@ class ProtectedPaths:
             return may_be_entered(entry.path)
         if self.is_read_only:
             return entry.kind == HIDDEN
+        if entry.kind == GIT and entry.is_made and os.path.isfile(entry.path):
+            return False  # of a linked worktree, which a command may remove
         return entry.kind in MOUNT_ORDER
 
     def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
@@ -387,6 +429,27 @@ class ProtectedPaths:
                 self._make_symlink(path, target)
         return moved
 
+    def _restore_worktrees(self, found: Iterable[FoundEntry]) -> list[str]:
+        """git must not take the settings of a linked worktree from elsewhere. Its file is not
+        mounted, because then no command could remove the worktree."""
+        moved = []
+        for path in _list_redirected(found):
+            if path not in self._redirected:
+                moved.append(self._move(path))
+                self._make_file(path, b"../..\n")
+        return moved
+
+    def _make_file(self, path: str, data: bytes) -> None:
+        *above, name = path[len(self.root) + 1 :].split("/")
+        with contextlib.suppress(OSError):  # a folder of it is gone, or something is there again
+            folder = open_folder(self.root, above)
+            try:
+                fd = os.open(name, NEW_FILE_FLAGS, 0o644, dir_fd=folder)
+                os.write(fd, data)
+                os.close(fd)
+            finally:
+                os.close(folder)
+
     def _make_symlink(self, path: str, target: str) -> None:
         *above, name = path[len(self.root) + 1 :].split("/")
         with contextlib.suppress(OSError):  # a folder of it is gone, or something is there again
@@ -430,11 +493,17 @@ def format_path(path: str) -> str:
 
 def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:
     """The protected parts of a git folder; of a `.git` file none."""
-    found = [e for part in PROTECTED_IN_GIT for e in find_entry(f"{git}/{part}", PROTECTED)]
+    paths = [*(f"{git}/{part}" for part in PROTECTED_IN_GIT), *list_worktree_parts(git)]
+    found = [e for path in paths for e in find_entry(path, PROTECTED)]
     unlisted = {entry.path for entry in found if entry.kind == UNLISTED}
     if make_listable is not None and any(map(make_listable, unlisted)):
         return _find_parts(git, make_listable)
     return found
+
+
+def _list_redirected(found: Iterable[FoundEntry]) -> list[str]:
+    gits = [entry.path for entry in found if entry.kind == GIT]
+    return [path for git in gits for path in list_redirected_worktrees(git)]
 
 
 def _read_symlinks(found: Iterable[FoundEntry]) -> dict[str, str]:
