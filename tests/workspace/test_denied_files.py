@@ -342,8 +342,20 @@ async def test_with_more_files_than_can_be_hidden_there_is_no_sandbox_and_a_reas
     rule = compile_path_pattern("*.pem", str(folder), "")
     options = WorkspaceOptions(denials=FileDenials((rule,)))
     workspace = await LocalWorkspace.open(folder, options)
+    done = await workspace.run("true")
     await workspace.aclose()
     assert "write the rules for folders" in workspace.sandbox_problem
+    assert (done.note, done.hidden_files) == ("", ())
+
+
+async def test_a_command_that_makes_many_denied_files_stops_no_other_command(folder: Path) -> None:
+    put(folder, _env="secret")
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",))) as space:
+        await space.run(f"for i in {{0..{MAX_DENIED}}}; do mkdir d$i; touch d$i/.env; done")
+        done = await space.run("cat .env; rm -rf d*; echo removed")
+    assert "secret" not in done.output
+    assert "removed" in done.output
+    assert [path.name for path in folder.iterdir()] == [".env"]
 
 
 @pytest.mark.parametrize("with_background", [False, True], ids=["alone", "with background"])

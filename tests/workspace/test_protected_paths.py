@@ -931,3 +931,34 @@ async def test_a_symlink_that_a_command_makes_protects_and_moves_nothing_else(
     assert ".idea" in done.note
     assert (again.exit_code, again.note) == (0, "")
     assert (folder / "src/a.py").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("command", ["git worktree add -q wt -b nb", "git clone -q . wt"])
+async def test_a_worktree_or_clone_inside_keeps_the_settings_that_the_repository_had(
+    folder: Path, command: str
+) -> None:
+    make_commit(folder, {".vscode/tasks.json": "ours", ".husky/pre-commit": "ours", "f": "1"})
+    git(folder, "branch", "feat")
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run(command)
+        assert (done.exit_code, done.note) == (0, ""), done.output
+        done = await workspace.run("git -C wt status --short")
+        assert (done.output, done.note) == ("", "")
+        evil = "mkdir wt/.idea; echo evil > wt/.idea/a.xml; echo evil > wt/.vscode/tasks.json"
+        done = await workspace.run(f"{evil}; rm -rf wt/.vscode; cp -r wt/.idea wt/.vscode")
+    assert "wt/.idea" in done.note
+    assert not (folder / "wt/.idea").exists()
+    assert (folder / "wt/.vscode/tasks.json").read_text() == "ours"
+
+
+async def test_a_made_up_worktree_or_clone_brings_no_settings(folder: Path) -> None:
+    make_commit(folder, {".vscode/tasks.json": "ours", "f": "1"})
+    evil = (
+        "git clone -q . cl; cd cl; echo evil > .vscode/tasks.json; git add -A;"
+        "git -c user.name=a -c user.email=b commit -qm evil; git checkout -q .; cd ..;"
+        "mkdir wt; echo gitdir: $PWD/.git/worktrees/x > wt/.git; cp -r cl/.vscode wt"
+    )
+    done = await inside(folder, evil)
+    assert not (folder / "cl/.vscode/tasks.json").exists()
+    assert not (folder / "wt/.vscode/tasks.json").exists()
+    assert "was moved to" in done.note

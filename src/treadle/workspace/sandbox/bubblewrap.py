@@ -207,7 +207,7 @@ class Bubblewrap:
 
     def _mount_options(self, command: CommandSpec, network: bool) -> list[str]:
         """In order: later mounts cover earlier ones."""
-        confinement = self.confinement
+        confinement, self._hidden = self.confinement, []
         homes = _find_homes(command.env.get("HOME", ""))
         options = SYSTEM_OPTIONS.split()
         options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
@@ -240,6 +240,8 @@ class Bubblewrap:
             confinement.copies_dir.mkdir(parents=True, exist_ok=True)
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
         options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
+        hidden = [entry.path for entry in entries if entry.kind == HIDDEN]
+        self._hidden = [_shorten(path, confinement.writable) for path in hidden]
         if self._stand_ins.has_tracked:
             for name, value in make_git_environment(command.env).items():
                 options += ["--setenv", name, value]
@@ -290,7 +292,6 @@ class Bubblewrap:
         in_roots = tuple(f"{root}/" for root in roots)
         sockets = list_host_sockets(lambda p: is_visible(p) and not p.startswith(in_roots))
         entries += [FoundEntry(path, SOCKET, 0, (0, 0)) for path in sockets]
-        self._hidden = [_shorten(e.path, roots) for e in entries if e.kind == HIDDEN]
         return entries
 
 

@@ -51,7 +51,7 @@ from treadle.workspace.sandbox.git_folders import (
     list_redirected_worktrees,
     list_worktree_parts,
 )
-from treadle.workspace.sandbox.mounts import MOUNT_ORDER, choose_mounts
+from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
     GENERATED_FOLDERS,
@@ -124,7 +124,7 @@ class ProtectedPaths:
         self._linked: list[str] = []  # what symlinks at protected paths name
         self._redirected: frozenset[str] = frozenset()
         self._memory: dict[str, tuple[int, int, int]] = {}
-        self._own_sockets: set[tuple[str, int]] = set()
+        self._own: set[tuple[str, int]] = set()  # sockets and denied files that commands made
         self._written: set[str] = set()
         self._leftovers: list[str] = []
         self._pins: frozenset[str] = frozenset()
@@ -165,6 +165,8 @@ class ProtectedPaths:
             found = self._mark_made(found)
         found += self._hard_links.find(found)
         mounted = [entry for entry in found if self._has_to_be_mounted(entry)]
+        if sum(entry.kind == HIDDEN for entry in mounted) > MAX_DENIED:  # of what commands made
+            mounted = [entry for entry in mounted if (entry.path, entry.inode) not in self._own]
         pins = [] if self.is_read_only else self._list_pins(mounted)
         if is_first:
             self._pins = frozenset(pins)
@@ -233,8 +235,12 @@ class ProtectedPaths:
         if not self._has_begun:
             return []
         found = self.scan(self._permissions.make_listable)
-        self._own_sockets |= {
-            (e.path, e.inode) for e in found if e.kind == SOCKET and e.path not in self._baseline
+        self._own |= {
+            (e.path, e.inode)
+            for e in found
+            if e.kind in (SOCKET, HIDDEN)
+            and e.path not in self._baseline
+            and e.identity not in self._known
         }
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
         moved += [*self._restore_symlinks(), *self._restore_worktrees(found)]
@@ -361,7 +367,7 @@ class ProtectedPaths:
 
     def _has_to_be_mounted(self, entry: FoundEntry) -> bool:
         if entry.kind == SOCKET:
-            return (entry.path, entry.inode) not in self._own_sockets
+            return (entry.path, entry.inode) not in self._own
         if entry.kind == UNLISTED:
             return may_be_entered(entry.path)
         if self.is_read_only:
