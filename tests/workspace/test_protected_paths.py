@@ -106,7 +106,9 @@ ASKED_FOR = (
     ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json", ".envrc",
     ".devcontainer/devcontainer.json", ".git/info/attributes", "a.code-workspace",
     ".config/mise/config.toml", ".bundle/config", ".ghci", ".ocamlinit", ".roo/mcp.json",
-    ".vs/tasks.vs.json", ".lvimrc",
+    ".vs/tasks.vs.json", ".lvimrc", ".helix/languages.toml", "mise/config.toml", "mise.dev.toml",
+    ".mise.dev.toml", ".rtx.toml", ".qwen/settings.json", ".crush.json", "crush.json",
+    ".factory/mcp.json", ".lazy.lua", ".pnpmfile.mjs", ".autoenv.zsh",
 )  # fmt: skip
 
 
