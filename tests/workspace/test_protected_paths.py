@@ -964,3 +964,47 @@ async def test_a_made_up_worktree_or_clone_brings_no_settings(folder: Path) -> N
     assert not (folder / "cl/.vscode/tasks.json").exists()
     assert not (folder / "wt/.vscode/tasks.json").exists()
     assert "was moved to" in done.note
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("git config user.name x", ".git/config"),
+        ("git remote add up /x", ".git/config"),
+        ("git checkout -q feat", ".husky"),
+        ("echo x > web/.npmrc", "web/.npmrc"),
+        ("rm -rf .husky", ".husky"),
+        ("echo x > /usr/x; ls .husky", ""),
+    ],
+)
+async def test_the_result_says_why_a_protected_file_could_not_be_changed(
+    folder: Path, command: str, named: str
+) -> None:
+    make_commit(folder, {".husky/pre-commit": "one", "f": "1", "web/.npmrc": "ours"})
+    git(folder, "checkout", "-qb", "feat")
+    make_commit(folder, {".husky/pre-commit": "two"})
+    git(folder, "checkout", "-q", "-")
+    done = await inside(folder, command)
+    expected = f"the sandbox keeps {named} as it is" if named else ""
+    assert expected in done.note
+    assert bool(done.note) == bool(named)
+
+
+async def test_a_rebase_that_a_command_leaves_runs_no_command_of_it(repository: Path) -> None:
+    make_commit(repository, {"f": "1"})
+    make_commit(repository, {"f": "2"})
+    git(repository, "config", "user.name", "a")
+    git(repository, "config", "user.email", "b")
+    start = "git -c sequence.editor='sed -i s/^pick/edit/' rebase -q -i HEAD~1"
+    todo = ".git/rebase-merge/git-rebase-todo"
+    async with opened(repository, sandbox=True) as workspace:
+        done = await workspace.run(f"{start}; git status; git rebase -q --abort; {start}")
+        assert done.note == ""
+        done = await workspace.run(f"echo 'exec touch ran' > {todo}")
+        assert f"{todo} was moved to" in done.note
+        assert not (repository / todo).exists()
+        (repository / todo).write_text("exec touch users\nexec true\n")
+        done = await workspace.run(f"sed -i 1d {todo}")
+        assert done.note == ""
+        done = await workspace.run(f"echo '  x touch ran' >> {todo}")
+        assert f"{todo} was moved to" in done.note

@@ -2,14 +2,14 @@
 
 What exists is mounted over itself read-only, or hidden. Nothing can be mounted where nothing is, so
 what a command creates at a protected path is found when it ends and moved into a folder of the
-agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_paths and git_folders.
+agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_paths, git_folders,
+git_control_files and protected_symlinks.
 """
 
-# ruff: noqa: PTH113, PTH115, PTH116 - pathlib would slow down every command
+# ruff: noqa: PTH113, PTH116 - pathlib would slow down every command
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import time
@@ -25,7 +25,6 @@ from treadle.core.protected_paths import (
     PROTECTED_IN_GIT,
     PROTECTED_PAIRS,
     PROTECTED_SUFFIXES,
-    find_read_only_part,
     fold_case,
     is_read_only_name,
 )
@@ -46,15 +45,12 @@ from treadle.workspace.sandbox.found_entry import (
     UNLISTED,
     FoundEntry,
 )
-from treadle.workspace.sandbox.git_folders import (
-    find_hook_folders,
-    list_redirected_worktrees,
-    list_worktree_parts,
-)
+from treadle.workspace.sandbox.git_control_files import GitControlFiles
+from treadle.workspace.sandbox.git_folders import find_hook_folders, list_worktree_parts
 from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
+from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
-    GENERATED_FOLDERS,
     MAX_FOLDERS,
     MakeListable,
     TreeScanner,
@@ -63,7 +59,7 @@ from treadle.workspace.sandbox.tree_scan import (
     list_upwards,
     may_be_entered,
 )
-from treadle.workspace.supervisor.set_aside import open_folder, set_aside
+from treadle.workspace.supervisor.set_aside import set_aside
 
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
 _NAMES = frozenset(
@@ -79,8 +75,6 @@ _SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
 symlinks, too."""
 
 _OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
-
-NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
 
@@ -120,9 +114,8 @@ class ProtectedPaths:
         self._baseline: dict[str, FoundEntry] = {}
         self._known: frozenset[tuple[int, int, str, str]] = frozenset()  # of the baseline
         self._has_begun = False  # without a baseline nothing counts as made by a command
-        self._symlinks: dict[str, str] = {}
-        self._linked: list[str] = []  # what symlinks at protected paths name
-        self._redirected: frozenset[str] = frozenset()
+        self._symlinks = ProtectedSymlinks(self.root)
+        self._git_files = GitControlFiles(self.root)
         self._memory: dict[str, tuple[int, int, int]] = {}
         self._own: set[tuple[str, int]] = set()  # sockets and denied files that commands made
         self._written: set[str] = set()
@@ -139,7 +132,7 @@ class ProtectedPaths:
         self.repositories.open(folders)
         found += [part for git in folders for part in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
-        for path in (*self._extra, *self._linked):
+        for path in (*self._extra, *self._symlinks.targets):
             found += find_entry(path, PROTECTED) if path not in known else ()
         for path in (*self._extra, *(f"{git}/hooks" for git in folders)):
             found += find_links(path)
@@ -153,10 +146,13 @@ class ProtectedPaths:
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
-            self._symlinks = _read_symlinks(found)
-            found = self._mark_made(found + self._find_linked(found))
+            links = [entry for entry in found if entry.kind in _WATCHED or entry.kind == LINK]
+            targets = self._symlinks.begin(links)
+            known = {entry.path for entry in found}
+            found += [e for t in targets if t not in known for e in find_entry(t, PROTECTED)]
+            found = self._mark_made(found)
             self._has_begun = True
-            self._redirected = frozenset(_list_redirected(found))
+            self._git_files.begin(entry.path for entry in found if entry.kind == GIT)
             self._permissions.begin(e for e in found if e.kind == UNLISTED)
             self._memory = _read_states(found)
             self._written.clear()
@@ -243,7 +239,13 @@ class ProtectedPaths:
             and e.identity not in self._known
         }
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
-        moved += [*self._restore_symlinks(), *self._restore_worktrees(found)]
+        gits = [entry.path for entry in found if entry.kind == GIT]
+        for path in self._symlinks.list_changed():
+            moved.append(self._move(path))
+            self._symlinks.restore(path)
+        for path in self._git_files.list_harmful(gits):
+            moved.append(self._move(path))
+            self._git_files.restore(path)
         notes = [*self._describe_moved(moved), *self._describe_opened_up()]
         if downloaded := self.repositories.take_downloaded():
             names = ", ".join(self._shorten(str(path)) for path in downloaded[:5])
@@ -320,29 +322,6 @@ class ProtectedPaths:
                         self._targets[target] = kind
         return [entry for path, kind in self._targets.items() for entry in find_entry(path, kind)]
 
-    def _find_linked(self, found: Iterable[FoundEntry]) -> list[FoundEntry]:
-        """What symlinks at protected paths and in protected folders name. A program follows them,
-        so that is protected like the symlink."""
-        known = {entry.path for entry in found}
-        links = [*self._symlinks, *(entry.path for entry in found if entry.kind == LINK)]
-        targets = {os.path.realpath(path): path for path in links}
-        self._linked = [target for target in targets if self._is_own_file(target, targets[target])]
-        return [e for p in self._linked if p not in known for e in find_entry(p, PROTECTED)]
-
-    def _is_own_file(self, target: str, link: str) -> bool:
-        """Whether a symlink names what no other rule is about: no memory file, nothing in a
-        protected or generated folder, and no folder that the symlink is in."""
-        below = target.removeprefix(f"{self.root}/")
-        parts = below.split("/")
-        return (
-            below != target
-            and not link.startswith(f"{target}/")
-            and GIT_FOLDER not in parts
-            and fold_case(parts[-1]) not in MEMORY_FILES
-            and GENERATED_FOLDERS.isdisjoint(parts)
-            and not find_read_only_part(below)
-        )
-
     def _list_pins(self, found: Sequence[FoundEntry]) -> list[str]:
         """The folders that may not be renamed: a protected path is not known under another."""
         unchangeable = {entry.path for entry in found if entry.kind in _UNCHANGEABLE}
@@ -381,7 +360,7 @@ class ProtectedPaths:
         made = []
         for entry in found:
             before = baseline.get(entry.path)
-            if entry.kind not in _WATCHED or entry.path in self._symlinks:
+            if entry.kind not in _WATCHED or entry.path in self._symlinks.texts:
                 continue
             if before is None:
                 # A folder that was renamed takes its protected files along.
@@ -427,44 +406,6 @@ class ProtectedPaths:
             return f"{self._shorten(path)} (it is still there: {error.strerror})"
         return self._shorten(path)
 
-    def _restore_symlinks(self) -> list[str]:
-        moved = []
-        for path, target in self._symlinks.items():
-            if os.path.lexists(path) and _read_symlink(path) != target:
-                moved.append(self._move(path))
-                self._make_symlink(path, target)
-        return moved
-
-    def _restore_worktrees(self, found: Iterable[FoundEntry]) -> list[str]:
-        """git must not take the settings of a linked worktree from elsewhere. Its file is not
-        mounted, because then no command could remove the worktree."""
-        moved = []
-        for path in _list_redirected(found):
-            if path not in self._redirected:
-                moved.append(self._move(path))
-                self._make_file(path, b"../..\n")
-        return moved
-
-    def _make_file(self, path: str, data: bytes) -> None:
-        *above, name = path[len(self.root) + 1 :].split("/")
-        with contextlib.suppress(OSError):  # a folder of it is gone, or something is there again
-            folder = open_folder(self.root, above)
-            try:
-                fd = os.open(name, NEW_FILE_FLAGS, 0o644, dir_fd=folder)
-                os.write(fd, data)
-                os.close(fd)
-            finally:
-                os.close(folder)
-
-    def _make_symlink(self, path: str, target: str) -> None:
-        *above, name = path[len(self.root) + 1 :].split("/")
-        with contextlib.suppress(OSError):  # a folder of it is gone, or something is there again
-            folder = open_folder(self.root, above)
-            try:
-                os.symlink(target, name, dir_fd=folder)
-            finally:
-                os.close(folder)
-
     def _describe_moved(self, moved: Iterable[str]) -> list[str]:
         names = ", ".join(dict.fromkeys(filter(None, moved)))
         if not names:
@@ -505,23 +446,6 @@ def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry
     if make_listable is not None and any(map(make_listable, unlisted)):
         return _find_parts(git, make_listable)
     return found
-
-
-def _list_redirected(found: Iterable[FoundEntry]) -> list[str]:
-    gits = [entry.path for entry in found if entry.kind == GIT]
-    return [path for git in gits for path in list_redirected_worktrees(git)]
-
-
-def _read_symlinks(found: Iterable[FoundEntry]) -> dict[str, str]:
-    links = {e.path: _read_symlink(e.path) for e in found if e.kind in _WATCHED}
-    return {path: target for path, target in links.items() if target is not None}
-
-
-def _read_symlink(path: str) -> str | None:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
 
 
 def _read_states(found: Iterable[FoundEntry]) -> dict[str, tuple[int, int, int]]:
