@@ -318,7 +318,9 @@ async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
     ],
     ids=["command", "file tool"],
 )
-async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinking(change, is_sure):
+async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinking(
+    change: list[FakeReply], is_sure: bool
+):
     Path("base").write_text("base\n")
     replies = iter([bash("echo 1 > a"), *change, LAST])
 
@@ -492,6 +494,42 @@ async def test_undo_of_what_the_file_tools_changed_asks_nothing_also_with_a_form
 # ------------------------------------------------------------------ partial redo
 
 
+@pytest.mark.parametrize("is_later", [False, True], ids=["at once", "after another turn"])
+async def test_undo_brings_back_the_users_file_that_a_redo_replaced(
+    session: Session, is_later: bool
+):
+    await session.turn("one", "echo agent > f")
+    assert (await run(None, "undo", "--yes")).code == 0
+    Path("f").write_text("my own work\n")
+    ran = await run(None, "redo")
+    assert (ran.code, tree()) == (exit_codes.ERROR, {"f": "my own work\n"})
+    assert (await run(None, "redo", "--include", "f")).code == 0
+    assert tree() == {"f": "agent\n"}
+    if is_later:
+        await session.turn("two", "echo 2 > g")
+        assert (await run(None, "undo", "--yes")).code == 0
+    assert (await run(None, "undo")).code == 0
+    assert tree() == {"f": "my own work\n"}
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"f": "agent\n"}
+
+
+async def test_undo_takes_back_a_redo_of_a_rewind_with_the_users_file_that_it_replaced(
+    session: Session,
+):
+    await session.turn("one", "echo agent > f")
+    await session.turn("two", "echo 2 > g")
+    assert (await session.rewind(1, "--files", "--yes")).code == 0
+    Path("f").write_text("my own work\n")
+    assert (await run(None, "redo", "--include", "f")).code == 0
+    assert tree() == {"f": "agent\n", "g": "2\n"}
+    ran = await run(None, "undo")
+    assert (ran.code, tree()) == (0, {"f": "my own work\n"})
+    assert ran.out == "took back the last redo: restored f; removed g\n"
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"f": "agent\n", "g": "2\n"}
+
+
 async def test_after_a_partial_redo_the_advised_command_restores_the_agents_version(
     session: Session,
 ):
@@ -510,7 +548,7 @@ async def test_after_a_partial_redo_the_advised_command_restores_the_agents_vers
     assert tree() == {"a.txt": "agent\n", "w.txt": "agent\n"}
     assert (await run(None, "redo", "--include", "w.txt")).err.endswith("nothing to redo\n")
     assert (await run(None, "undo", "--yes")).code == 0
-    assert tree() == {}
+    assert tree() == {"w.txt": "mine\n"}
 
 
 async def test_a_partial_redo_does_not_stand_before_earlier_ones(session: Session):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         RestorePlan,
         RestoreResult,
     )
-    from treadle.workspace.checkpoints.restore_plan import Author
+    from treadle.workspace.checkpoints.restore_plan import Author, SpanAuthor
 
 _RESTORABLE: tuple[Author, ...] = ("agent", "both", "command", "unknown")
 
@@ -68,8 +68,12 @@ class PlannedRestore(msgspec.Struct, frozen=True):
 
 
 async def plan_undo(checkpoints: Checkpoints, session_dir: Path) -> PlannedRestore:
-    """Undo of the last turn that changed files and is not undone."""
+    """Undo of the last turn that changed files and is not undone, or of the redo of a rewind."""
     history, has_changes = read_file_history(session_dir), False
+    if history.last_redo is not None:
+        plan = await _plan_spans(checkpoints, [history.last_redo])
+        if plan is not None and plan.by(*_RESTORABLE):
+            return PlannedRestore("rewind", history.last_redo.seq, None, plan)
     for turn in reversed(list_turns(session_dir)):
         has_changes = has_changes or any(span.seq == turn.seq for span in history.spans)
         spans = history.list_spans(turn.seq, turn.seq)
@@ -133,12 +137,19 @@ async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> Re
             Span(
                 span.before,
                 span.after,
-                "unknown" if span.is_interrupted else "command",
+                _span_author(span),
                 span.agent_files,
             )
             for span in spans
         ]
     )
+
+
+def _span_author(span: WorkSpan) -> SpanAuthor:
+    """Who changed the files of the span, beside its `agent_files`."""
+    if span.is_redo:
+        return "agent"
+    return "unknown" if span.is_interrupted else "command"
 
 
 # --- run -----------------------------------------------------------------------------------
@@ -215,6 +226,8 @@ def describe_action(planned: PlannedRestore) -> str:
     """`undid the file changes of turn 3 (Add a test)`."""
     undone, redone = "undid the file changes of", "redid the file changes of"
     verb = {"undo": undone, "redo": redone, "rewind": "restored the files to before"}
+    if planned.turn is None and planned.action == "rewind":
+        return "took back the last redo"
     if planned.turn is None:
         return "redid what the last rewind changed"
     words = " ".join(planned.turn.text.split())
