@@ -17,8 +17,8 @@ class WorkSpan(msgspec.Struct, frozen=True):
     """The files before and after the work of a turn; `seq` is the first entry of the turn.
 
     If the program was killed, the end is the next state that is known, or "" for the current one.
-    `agent_files` are the files that only the agent can have changed. `is_redo`: it is not the turn
-    itself but the redo of it, which the user asked for.
+    `agent_files` are the files that only the agent can have changed. `is_redo`: it is the redo
+    of the turn; before it, the files may be the user's.
     """
 
     seq: int
@@ -80,8 +80,8 @@ def read_file_history(session_dir: Path) -> FileHistory:
                 span = WorkSpan(redo.seq, entry.tree, redo.tree, is_redo=True)
                 past = _take_back(restores, redo)
                 is_undo = past is not None and past.restore.action == "undo"
-                if past is not None and is_undo:
-                    _replace_by_redo(spans, past, span)
+                if is_undo:
+                    _append_span(spans, span)
                 last_redo = None if is_undo else span
             case Checkpoint(restore=Restore() as restore):
                 last_redo = None
@@ -111,12 +111,6 @@ def _append_span(spans: list[WorkSpan], span: WorkSpan) -> None:
     if spans and not spans[-1].after:
         spans[-1] = msgspec.structs.replace(spans[-1], after=span.before, is_interrupted=True)
     spans.append(span)
-
-
-def _replace_by_redo(spans: list[WorkSpan], past: PastRestore, redo: WorkSpan) -> None:
-    """The redo of an undone turn stands for the turn: the files before it may be the user's."""
-    spans[:] = [span for span in spans if span.seq not in past.turn_seqs]
-    _append_span(spans, redo)
 
 
 def _take_back(restores: list[PastRestore], redo: Restore) -> PastRestore | None:

@@ -139,6 +139,7 @@ async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> Re
                 span.after,
                 _span_author(span),
                 span.agent_files,
+                span.is_redo,
             )
             for span in spans
         ]
