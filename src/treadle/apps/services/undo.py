@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -35,10 +35,10 @@ _RESTORABLE: tuple[Author, ...] = ("agent", "both", "command", "unknown")
 # Why a file is not restored unless the user agrees.
 _LEFT_ALONE: dict[str, str] = {
     "both": "you changed it since",
-    "command": "it changed while the agent's command ran: it may be your change",
+    "command": "it changed while a command of the agent ran: it may be your change",
     "unknown": "it changed after the program was killed: it may be your change",
 }
-SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+_VERBS = {"added": "bring back", "removed": "delete", "changed": "change"}
 MAX_LISTED_PATHS = 20
 
 
@@ -48,6 +48,16 @@ class NothingToRedo(StoreError):
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(paths)
         super().__init__(f"nothing left to redo but files that you changed: {_join_paths(paths)}")
+
+
+class PlannedChange(Protocol):
+    """What would happen to a file."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
 
 
 class PlannedRestore(msgspec.Struct, frozen=True):
@@ -197,30 +207,40 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
 # --- describe ------------------------------------------------------------------------------
 
 
-def describe_plan(plan: RestorePlan) -> list[str]:
-    """The files that would change, and those that would not, by whose changes they have.
-
-    A sign says what would happen to a file; the user's own changes, which stay, have none.
-    """
-    command = "changed while the agent's command ran: yours or the agent's, will be restored:"
-    unknown = "changed after the program was killed: yours or the agent's, will be restored:"
-    both = "changed by the agent and then by you, will be left alone (--include PATH restores one):"
+def describe_plan(planned: PlannedRestore) -> list[str]:
+    """The files that would change, and those that would not, by whose changes they have."""
+    plan, action = planned.plan, planned.action.capitalize()
+    command = "These files changed while a command of the agent ran; some changes may be yours."
+    unknown = "These files changed after the program was killed; some changes may be yours."
+    both = "The agent changed these files, and then you. They are left alone; --include PATH would:"
     groups = (
-        ("changed by the agent, will be restored:", plan.by("agent")),
-        (command, plan.by("command")),
-        (unknown, plan.by("unknown")),
+        (f"The agent changed these files. {action} will:", plan.by("agent")),
+        (f"{command} {action} will:", plan.by("command")),
+        (f"{unknown} {action} will:", plan.by("unknown")),
         (both, plan.by("both")),
     )
     lines = []
     for heading, changes in groups:
         if changes:
-            lines += [heading, *(f"  {SIGNS[one.kind]} {one.path}" for one in changes)]
+            lines += [heading, *(f"  {_VERBS[one.kind]} {one.path}" for one in changes)]
     if others := plan.by("user"):
-        lines.append("changed by you or another program, will be left alone:")
+        lines.append("You or another program changed these files. They are left alone:")
         lines += [f"  {one.path} ({one.kind})" for one in others]
     if plan.skipped:
-        lines += ["cannot be restored:", *(f"  {one.path} ({one.reason})" for one in plan.skipped)]
+        lines.append("These files cannot be restored:")
+        lines += [f"  {one.path} ({one.reason})" for one in plan.skipped]
     return lines
+
+
+def describe_changes(changes: Sequence[PlannedChange], max_named: int = 4) -> str:
+    """`delete a.txt and b.txt, bring back c.txt, change d.txt`."""
+    paths: dict[str, list[str]] = {"removed": [], "added": [], "changed": []}
+    for one in changes[:max_named]:
+        paths[one.kind].append(one.path)
+    parts = [f"{_VERBS[kind]} {' and '.join(some)}" for kind, some in paths.items() if some]
+    if (more := len(changes) - max_named) > 0:
+        parts.append(f"and {plural(more, 'more file')}")
+    return ", ".join(parts)
 
 
 def describe_action(planned: PlannedRestore) -> str:

@@ -63,8 +63,8 @@ class FileChange(msgspec.Struct, frozen=True):
     def note(self) -> str:
         notes = {
             "both": "  (you changed it, too: left alone)",
-            "command": "  (changed while the agent's command ran: yours or the agent's)",
-            "unknown": "  (changed after the program was killed: yours or the agent's)",
+            "command": "  (changed while a command of the agent ran: may be your change)",
+            "unknown": "  (changed after the program was killed: may be your change)",
             "user": f"  (you {self.kind} it: left alone)",
         }
         return notes.get(self.author, "")
