@@ -359,7 +359,7 @@ async def test_undo_after_kill_9_lists_the_files_and_asks_since_some_may_be_the_
     ran = await run(None, "undo")
     assert (ran.code, Path("code.py").read_text()) == (exit_codes.USAGE_ERROR, "two\n")
     assert "changed after the program was killed; some changes may be yours" in ran.out
-    assert "~ code.py" in ran.out
+    assert "change code.py\n" in ran.out
     code, _ = await answer_at_a_terminal("y\n", "undo")
     assert (code, Path("code.py").read_text()) == (0, "one\n")
     assert (await run(None, "redo")).code == 0

@@ -323,6 +323,24 @@ async def test_a_used_up_budget_names_the_limit_and_budget_raises_it(monkeypatch
         await on.sees("usage: /budget USD")
 
 
+async def test_budget_takes_times_refuses_a_decimal_comma_and_removes_a_limit(monkeypatch):
+    async with running_app(monkeypatch, flags={"max_cost": 2.0}, size=(100, 40)) as on:
+        await on.send("/budget 1,50")
+        await on.sees("write the amount without a comma, for example 1.50; usage: /budget USD")
+        await on.send("/budget tokens 500,000")
+        await on.sees("max_tokens: 0 of 500,000 tokens used, set by /budget")
+        await on.sees("max_cost: $0.00 of $2.00 spent, set by --max-cost")
+        await on.send("/budget time 5m")
+        await on.sees("max_time: 300 seconds for a turn, set by /budget")
+        for limit in ("tokens off", "time off"):
+            await on.send(f"/budget {limit}")
+            await on.idle()
+        await on.send("/budget off")
+        await on.sees("this session has no limit of cost, tokens or time")
+        await on.send("/budget 3")
+        await on.sees("max_cost: $0.00 of $3.00 spent, set by /budget")
+
+
 async def test_a_compaction_is_told_once_and_the_context_is_counted_anew(monkeypatch):
     long = Say("word " * 4_000, usage=make_usage(30_000))
     script: list[ScriptElement] = [long, long, "Short.", Say("Sum.", usage=make_usage(29_000))]

@@ -262,13 +262,17 @@ async def _goal(ui: Frontend, arguments: str) -> None:
 
 async def _budget(ui: Frontend, arguments: str) -> None:
     if not arguments:
-        found = ui.host.list_limits()
-        none = f"this session has no limit of cost, tokens or time; {limits.USAGE}"
-        ui.show_message(limits.format_limits(found) if found else none)
+        _show_limits(ui)
         return
     setting, value = limits.parse_budget(arguments)
     if await ui.reopen_session(lambda: ui.host.change_limit(setting, value), has_notes=False):
-        ui.show_message(limits.format_limits(ui.host.list_limits()))
+        _show_limits(ui)
+
+
+def _show_limits(ui: Frontend) -> None:
+    found = ui.host.list_limits()
+    none = f"this session has no limit of cost, tokens or time; {limits.USAGE}"
+    ui.show_message(limits.format_limits(found) if found else none)
 
 
 async def _config(ui: Frontend, arguments: str) -> None:
@@ -416,7 +420,9 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),
     SlashCommand("queue", "edit or remove a message that waits", _queue),
     SlashCommand("goal", "continue every turn until a command succeeds", _goal, "goal", False),
-    SlashCommand("budget", "show or change the cost limit", _budget, "budget", False),
+    SlashCommand(
+        "budget", "show or change the limits of cost, tokens and time", _budget, "budget", False
+    ),
     SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
     SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
     SlashCommand("agents", "list the defined agents", _agents, "agents"),

@@ -190,8 +190,8 @@ class Host(Protocol):
     def list_limits(self) -> list[LimitLine]:
         """The limits of cost, tokens and time that apply to this session."""
 
-    async def change_limit(self, setting: str, value: float) -> Driver:
-        """Change a limit of this session."""
+    async def change_limit(self, setting: str, value: float | None) -> Driver:
+        """Change a limit of this session; None removes it."""
 
     # --- lists
 
