@@ -244,6 +244,24 @@ async def test_a_goal_holds_the_turn_open(monkeypatch):
         assert exists("ready")
 
 
+async def test_a_goal_shows_each_attempt_and_a_missing_command_stops_at_once(monkeypatch):
+    model = scripted(["I stop.", "One.", "Two."])
+    async with running_app(monkeypatch, model, flags={"goal_attempts": 2}, size=(110, 40)) as on:
+        await on.send("/goal")
+        await on.sees("/goal off         removes it")
+        await on.send("/goal all-tests pass")
+        await on.send("go")
+        await on.sees("goal, attempt 1 of 2: `all-tests pass` cannot run: command not found")
+        await on.sees("/goal off removes the goal")
+        assert len(model.requests) == 1
+        await on.send("/goal echo broken; false")
+        await on.send("go")
+        await on.sees("goal, attempt 2 of 2: `echo broken; false` failed with exit code 1")
+        await on.sees("  broken")
+        await on.send("/goal clear")
+        await on.sees("there is no goal any more")
+
+
 async def test_a_command_of_ones_own_with_arguments(monkeypatch):
     write_file(
         ".claude/commands/fix.md", "---\ndescription: mend one\n---\nFix issue $1: $ARGUMENTS"
@@ -375,7 +393,7 @@ async def test_a_change_of_the_mode_is_not_told_as_a_shorter_history(monkeypatch
 async def test_a_bare_goal_shows_it_and_off_removes_it(monkeypatch):
     async with running_app(monkeypatch) as on:
         await on.send("/goal")
-        await on.sees("no goal is set; /goal COMMAND sets one")
+        await on.sees("no goal is set.")
         await on.send("/goal true")
         await on.sees("goal set: every turn continues until this succeeds: true")
         await on.send("/goal")

@@ -35,6 +35,10 @@ the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there i
 which you improve instead. Only what is true and useful, in at most 60 lines."""
 
 GOAL_OFF = "off"
+_NO_GOAL = """\
+no goal is set. A goal is a command that must succeed before a turn ends:
+/goal pytest -q   sets one: the agent works until the tests pass
+/goal off         removes it"""
 
 CommandFunction = Callable[[Frontend, str], Awaitable[None]]
 
@@ -252,9 +256,9 @@ async def _goal(ui: Frontend, arguments: str) -> None:
     if not arguments:
         usage = f"/goal COMMAND changes it, /goal {GOAL_OFF} removes it"
         current = f"goal: every turn continues until this succeeds: {goal}\n{usage}"
-        ui.show_message(current if goal else "no goal is set; /goal COMMAND sets one")
+        ui.show_message(current if goal else _NO_GOAL)
         return
-    goal = "" if arguments == GOAL_OFF else arguments
+    goal = "" if arguments in (GOAL_OFF, "clear", "none") else arguments
     if await ui.reopen_session(lambda: ui.host.change_goal(goal), has_notes=False):
         done = f"goal set: every turn continues until this succeeds: {goal}"
         ui.show_message(done if goal else "there is no goal any more")
