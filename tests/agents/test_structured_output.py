@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from treadle import Agent
-from treadle.agents.structured_output import StructuredOutput, make_output_missing
+from treadle.agents.structured_output import StructuredOutput
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError, OutputMismatch, OutputMissing, StreamBroken
 from treadle.core.steps import AwaitingInput
@@ -122,13 +122,26 @@ async def test_a_run_that_ends_otherwise_has_an_error_with_its_reason():
     driver = agent.start(input="Weather?")
     answer = await output.run(driver, agent.finish_turn)
     assert answer.text is None
-    error = make_output_missing(answer.turn, driver.transcript, driver.total_usage)
+    error = output.make_missing_error(answer.turn, driver)
     assert isinstance(error, OutputMissing)
     assert error.reason == "max_turns"
-    assert str(error).startswith("the run ended before it gave an output: max_turns")
+    assert str(error).startswith("the run ended with max_turns before it gave its answer")
     assert error.transcript == driver.transcript
     assert error.usage.requests == 2
     await driver.aclose()
+
+
+async def test_runs_of_one_agent_count_their_attempts_apart():
+    wrong = Say(calls=[("final_answer", {"city": "Oslo"})])
+    right = Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])
+    model = Scripted(lambda request: right if len(request.transcript) > 2 else wrong)
+    output = StructuredOutput(Weather, model)
+    agent = Agent(model, structured_output=output)
+    drivers = [agent.start(input="Weather?") for _ in range(4)]
+    answers = await asyncio.gather(*[output.run(one, agent.finish_turn, 2) for one in drivers])
+    assert [answer.value for answer in answers] == [Weather("Oslo", 4)] * 4
+    for driver in drivers:
+        await driver.aclose()
 
 
 async def test_an_output_that_is_no_type_is_refused_before_the_model_is_asked():

@@ -23,8 +23,6 @@ from treadle.core.loop.driver import Driver
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
-from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
 from treadle.models.output_schema import OutputType, get_output_type
 
 TOOL_NAME = "final_answer"
@@ -34,12 +32,9 @@ ASK_FOR_CALL = f"Give your final answer by calling the tool `{TOOL_NAME}`."
 
 
 class Attempts:
-    """Counts the answers of a run that do not fit, calls and texts."""
+    """Counts the answers of one run that do not fit, calls and texts."""
 
-    def __init__(self) -> None:
-        self.start(MAX_ATTEMPTS)
-
-    def start(self, limit: int) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
         self._texts = 0
         self._calls: set[str] = set()
@@ -60,12 +55,13 @@ class FinalAnswerTool(BaseTool, BaseGate):
     """A tool whose call is the answer, and the gate that ends the turn after it.
 
     The answer is read off the transcript, so that a resumed session still has it. The gate also
-    ends the turn after as many calls that do not fit as there are attempts.
+    ends the turn after as many calls that do not fit as the run has attempts. Runs of several
+    sessions may use it at the same time.
     """
 
-    def __init__(self, output: OutputType, attempts: Attempts) -> None:
+    def __init__(self, output: OutputType) -> None:
         self._output = output
-        self._attempts = attempts
+        self.attempts: dict[str, Attempts] = {}  # of the runs, by session
         # Not eager: a reply that breaks off is not an answer.
         self._spec = ToolSpec(TOOL_NAME, DESCRIPTION, output.schema, effect="pure", eager=False)
 
@@ -92,9 +88,11 @@ class FinalAnswerTool(BaseTool, BaseGate):
         results = _list_last_results(estimate.transcript)
         if any(_get_answer(item) is not None for item in results):
             return Stop("end_turn", "The answer was given.")
-        self._attempts.count_calls(results)
-        if self._attempts.are_used_up:
-            return Stop("end_turn", "No answer fits.")
+        attempts = self.attempts.get(estimate.session_id)
+        if attempts is not None:
+            attempts.count_calls(results)
+            if attempts.are_used_up:
+                return Stop("end_turn", "No answer fits.")
         return Admit()
 
 
@@ -141,10 +139,7 @@ class StructuredOutput:
         self._output = get_output_type(output_type)
         self._model = model
         self._has_schema = "schema" in model.card.abilities
-        self._attempts = Attempts()
-        self.final_answer = (
-            None if self._has_schema else FinalAnswerTool(self._output, self._attempts)
-        )
+        self.final_answer = None if self._has_schema else FinalAnswerTool(self._output)
 
     def add_schema(self, options: ModelOptions) -> ModelOptions:
         if not self._has_schema:
@@ -158,40 +153,53 @@ class StructuredOutput:
         max_attempts: int = MAX_ATTEMPTS,
     ) -> StructuredAnswer:
         """Drive turns until an answer fits. OutputMismatch after the last attempt; a turn that
-        does not end with `end_turn` is returned without an answer, see `make_output_missing`."""
+        does not end with `end_turn` is returned without an answer, see `make_missing_error`."""
         if max_attempts < 1:
             raise ConfigError(f"output_retries is {max_attempts - 1}; it must be 0 or more")
-        self._attempts.start(max_attempts)
+        attempts = Attempts(max_attempts)
+        if self.final_answer is not None:
+            self.final_answer.attempts[driver.session_id] = attempts
+        try:
+            return await self._run(driver, finish_turn, attempts)
+        finally:
+            if self.final_answer is not None:
+                self.final_answer.attempts.pop(driver.session_id, None)
+
+    def read_partial(self, text: str) -> Any:
+        """The value of an answer that is still being written; None before it begins."""
+        return self._output.read_partial(text)
+
+    def make_missing_error(self, turn: TurnResult, driver: Driver) -> OutputMissing:
+        """The error for a run that ended before it gave an output."""
+        detail = str(turn.metadata.get("detail", ""))
+        return OutputMissing(turn.reason, driver.transcript, driver.total_usage, detail=detail)
+
+    async def _run(
+        self,
+        driver: Driver,
+        finish_turn: Callable[[Driver], Awaitable[TurnResult]],
+        attempts: Attempts,
+    ) -> StructuredAnswer:
         while True:
             turn = await finish_turn(driver)
             if turn.reason != "end_turn":
                 return StructuredAnswer(turn)
-            text = find_final_answer(driver.transcript) or self._count_answer(turn)
+            text = find_final_answer(driver.transcript) or _count_answer(turn, attempts)
             try:
                 return StructuredAnswer(turn, text, self._output.parse(text))
             except Mismatch as mismatch:
                 problem = str(mismatch)
-            if self._attempts.are_used_up:
-                raise self._make_mismatch(driver, text, problem)
+            if attempts.are_used_up:
+                raise self._make_mismatch(driver, attempts.limit, text, problem)
             driver.submit(self._ask_again(problem))
-
-    def _count_answer(self, turn: TurnResult) -> str:
-        """What the model said last: a call of `final_answer` that does not fit, or a text."""
-        wrong_calls = _list_last_results(turn.items)
-        if not wrong_calls or turn.reply is None:
-            self._attempts.count_text()
-            return turn.text
-        self._attempts.count_calls(wrong_calls)
-        said = [call.raw for call in turn.reply.calls if call.name == TOOL_NAME]
-        return said[-1] if said else turn.text
 
     def _ask_again(self, problem: str) -> str:
         if self.final_answer is None:
             return f"The answer does not fit: {problem}. Answer again with one JSON value only."
         return f"The answer does not fit: {problem}. {ASK_FOR_CALL}"
 
-    def _make_mismatch(self, driver: Driver, text: str, problem: str) -> OutputMismatch:
-        name, attempts = self._model.name, plural(self._attempts.limit, "attempt")
+    def _make_mismatch(self, driver: Driver, limit: int, text: str, problem: str) -> OutputMismatch:
+        name, attempts = self._model.name, plural(limit, "attempt")
         return OutputMismatch(
             f"{name} gave no answer that fits in {attempts}: {problem}. "
             f"It said last: {preview(text)}",
@@ -203,12 +211,12 @@ class StructuredOutput:
         )
 
 
-def make_output_missing(turn: TurnResult, transcript: Transcript, usage: Usage) -> OutputMissing:
-    """The error for a run that ended before it gave an output."""
-    detail = turn.metadata.get("detail")
-    return OutputMissing(
-        f"the run ended before it gave an output: {turn.reason}{f' ({detail})' if detail else ''}",
-        reason=turn.reason,
-        transcript=transcript,
-        usage=usage,
-    )
+def _count_answer(turn: TurnResult, attempts: Attempts) -> str:
+    """What the model said last: a call of `final_answer` that does not fit, or a text."""
+    wrong_calls = _list_last_results(turn.items)
+    if not wrong_calls or turn.reply is None:
+        attempts.count_text()
+        return turn.text
+    attempts.count_calls(wrong_calls)
+    said = [call.raw for call in turn.reply.calls if call.name == TOOL_NAME]
+    return said[-1] if said else turn.text

@@ -169,12 +169,14 @@ class OutputMismatch(ModelError):
 
 
 class OutputMissing(TreadleError):
-    """The run ended before it gave the requested output; `reason` says how it ended."""
+    """The run ended before it gave an answer of the output type. `reason` is that of the turn;
+    `transcript` and `usage` are those of the run."""
 
     def __init__(
-        self, message: str, *, reason: TerminalReason, transcript: Transcript, usage: Usage
+        self, reason: TerminalReason, transcript: Transcript, usage: Usage, *, detail: str = ""
     ) -> None:
-        super().__init__(message)
+        more = f" ({detail})" if detail else ""
+        super().__init__(f"the run ended with {reason} before it gave its answer{more}")
         self.reason = reason
         self.transcript = transcript
         self.usage = usage
