@@ -30,8 +30,8 @@ def add(a: int, b: int = 2) -> int:
 
 assert_type(add(1), int)
 assert_type(add(1, b=3), int)
-add("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-add(1, c=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+add("1")  # type: ignore[arg-type]
+add(1, c=3)  # type: ignore[call-arg]
 assert_type(add.spec.name, str)
 
 
@@ -43,14 +43,14 @@ async def fetch(url: str, *, tries: int = 1) -> bytes:
 
 async def use_fetch() -> None:
     assert_type(await fetch("x", tries=2), bytes)
-    await fetch(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await fetch(3)  # type: ignore[arg-type]
 
 
 # A wrong option is an error.
 
-tool(name="x", efect="pure")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-tool(effect="none")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
-tool(timeout="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+tool(name="x", efect="pure")  # type: ignore[call-overload]
+tool(effect="none")  # type: ignore[call-overload]
+tool(timeout="3")  # type: ignore[call-overload]
 
 
 # Methods: the object is bound, its parameters stay.
@@ -70,7 +70,7 @@ class Till:
 till = Till()
 assert_type(till.pay(3), str)
 assert_type(Till.pay(till, 3), str)
-till.pay("3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+till.pay("3")  # type: ignore[arg-type]
 
 
 async def use_till() -> None:
@@ -115,7 +115,7 @@ async def look(context: ToolContext) -> str:
 
 async def use_book(context: ToolContext[Shop], other: ToolContext[int]) -> None:
     assert_type(await book(2, context), str)
-    await book(2, other)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await book(2, other)  # type: ignore[arg-type]
 
 
 many: list[FunctionTool] = [add, fetch, till.pay, book, look]
