@@ -375,6 +375,8 @@ async def choose_model(settings: Settings) -> tuple[Model, str]:
         model = registry.model(settings.model, aliases=settings.aliases)
         return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
     default = await find_default_model()
+    if not default.is_available:
+        raise ConfigError(default.summary)
     return registry.model(default.model, aliases=settings.aliases), default.summary
 
 
