@@ -53,6 +53,7 @@ from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, ToolCallBegan
+from treadle.core.extras import describe_missing, is_installed
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.transcript.entries import View
@@ -104,8 +105,8 @@ class AgentSession(msgspec.Struct, frozen=True):
     """An agent, its session, and the parts that a host needs.
 
     `notes` are lines for the user: the model, what waits for approval, what a resumed session
-    lost. `session_warnings` are those about the session's log, which every host shows. The state
-    of `servers` changes while they start and stop.
+    lost. `session_warnings` are those that every host shows: about the session's log, and about
+    servers that need a missing extra. The state of `servers` changes while they start and stop.
     """
 
     agent: Agent
@@ -228,6 +229,11 @@ async def build_agent(
         servers: tuple[McpServer, ...] = ()
         if extensions.servers and is_small:
             notes.append(f"MCP servers are off: {model.name} can use only a few tools")
+        elif extensions.servers and not is_installed("mcp"):
+            names = ", ".join(sorted(extensions.servers))
+            missing = describe_missing("mcp", f"not started: {names}")
+            notes.append(missing)
+            session_notes = (*session_notes, missing)
         elif extensions.servers:
             from treadle.apps.assembly.servers import make_servers
             from treadle.tools.late_tools import StableToolList

@@ -18,7 +18,6 @@ from treadle.apps.assembly.extensions import start_objections
 from treadle.apps.assembly.hook_environment import make_hook_environment
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.errors import ConfigError
-from treadle.core.extras import describe_missing, is_installed
 from treadle.tools.federation import Federation
 from treadle.tools.mcp.config import McpServerConfig, find_secret_variables, parse_server_config
 from treadle.tools.mcp.server import McpServer, McpState, McpStatus
@@ -93,9 +92,6 @@ def make_servers(
     the names from the user's own settings; `trusted` is about the folder.
     """
     problems, root = ServerProblems(notify), workspace.root
-    if definitions and not is_installed("mcp"):
-        notes.append(describe_missing("mcp", f"not started: {', '.join(sorted(definitions))}"))
-        definitions = {}
     objection = start_objections(root)
     servers: list[McpServer] = []
     owners: dict[str, str] = {}  # the servers by the name that their tools have
