@@ -3,23 +3,24 @@
     python benchmarks/install.py [--runs 3] [--peer NAME ...]
 
 Each is installed into a new, empty environment by uv, with bytecode, from a filled cache, so that
-the network is not measured. The order changes from run to run, and the seconds are the median.
-Megabytes are all bytes that the environment has more than before. `import` is the time of a process
-that imports the library and makes an agent. Ours is the wheel of this checkout: the base, which has
-to stay within ten packages and 30 MB, and `treadle[all]`.
+the network is not measured. The order changes from run to run, and the seconds are the smallest of
+all runs; those of the CPU depend less on what else the machine does. Megabytes are all bytes that
+the environment has more than before. `import` is a process that imports the library and makes an
+agent. Ours is the wheel of this checkout: the base, which has to stay within ten packages and
+30 MB, and `treadle[all]`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,13 +48,20 @@ class CannotInstall(Exception):
     """Why something could not be installed."""
 
 
+class Seconds(NamedTuple):
+    """The time of a process and of those that it started."""
+
+    wall: float
+    cpu: float
+
+
 class Installation(NamedTuple):
     """A new environment with one requirement and what it needs."""
 
     python: Path
     packages: tuple[str, ...]
     megabytes: float
-    seconds: float
+    seconds: Seconds
 
     @property
     def program(self) -> Path:
@@ -98,12 +106,12 @@ def install(
     argv += ["--compile-bytecode"] if compiled else []
     if locked:
         argv += ["--constraint", str(ROOT / "requirements.lock")]
-    began = time.perf_counter()
+    began = read_clock()
     done = _run_uv([*argv, "--offline", requirement], env)
     if done.returncode != 0:
-        began = time.perf_counter()
+        began = read_clock()
         done = _run_uv([*argv, requirement], env)
-    seconds = time.perf_counter() - began
+    seconds = measure_since(began)
     if done.returncode != 0:
         raise CannotInstall(f"{requirement} could not be installed: {done.stderr[-2_000:]}")
     listed = subprocess.run(
@@ -117,6 +125,21 @@ def _run_uv(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Completed
     # System certificates: they include that of a company's proxy, uv's own list does not.
     settings = {"UV_SYSTEM_CERTS": "1", **env}
     return subprocess.run(argv, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
+
+
+def read_clock() -> Seconds:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Seconds(time.perf_counter(), used.ru_utime + used.ru_stime)
+
+
+def measure_since(began: Seconds) -> Seconds:
+    now = read_clock()
+    return Seconds(now.wall - began.wall, now.cpu - began.cpu)
+
+
+def find_least(times: Iterable[Seconds]) -> Seconds:
+    walls, cpus = zip(*times, strict=True)
+    return Seconds(min(walls), min(cpus))
 
 
 def count_bytes(folder: Path) -> int:
@@ -165,7 +188,7 @@ def list_candidates(wheel: Path, peers: Sequence[str]) -> list[Candidate]:
 def compare(candidates: Sequence[Candidate], place: Path, runs: int) -> int:
     """Print a row for each; 1 if our base is larger than it may be."""
     installed: dict[str, list[Installation]] = {one.name: [] for one in candidates}
-    imports: dict[str, list[float]] = {one.name: [] for one in candidates}
+    imports: dict[str, list[Seconds]] = {one.name: [] for one in candidates}
     for one in candidates:  # fills the cache
         install(place / "warm", one.requirement, locked=one.locked)
         shutil.rmtree(place / "warm")
@@ -176,12 +199,14 @@ def compare(candidates: Sequence[Candidate], place: Path, runs: int) -> int:
             installed[one.name].append(done)
             imports[one.name].append(time_first_agent(done.python, one.first_agent))
             shutil.rmtree(folder)
-    print(f"{'':30} {'packages':>8} {'MB':>7} {'install s':>10} {'import s':>9}")
+    print(
+        f"{'':30} {'packages':>8} {'MB':>7} {'install s':>10} {'CPU':>6} {'import s':>9} {'CPU':>6}"
+    )
     for name, every in installed.items():
-        seconds = statistics.median(done.seconds for done in every)
-        took = statistics.median(imports[name])
+        took, imported = find_least(done.seconds for done in every), find_least(imports[name])
         count, size = len(every[0].packages), every[0].megabytes
-        print(f"{name:30} {count:8} {size:7.1f} {seconds:10.2f} {took:9.2f}")
+        times = f"{took.wall:10.2f} {took.cpu:6.2f} {imported.wall:9.2f} {imported.cpu:6.2f}"
+        print(f"{name:30} {count:8} {size:7.1f} {times}")
     base = installed["treadle"][0]
     is_small = len(base.packages) <= MAX_PACKAGES and base.megabytes <= MAX_MEGABYTES
     print(f"the base may have {MAX_PACKAGES} packages and {MAX_MEGABYTES:.0f} MB")
@@ -193,14 +218,13 @@ def rotate(candidates: Sequence[Candidate], run: int) -> list[Candidate]:
     return [*candidates[start:], *candidates[:start]]
 
 
-def time_first_agent(python: Path, program: str) -> float:
-    """The quickest of three processes."""
+def time_first_agent(python: Path, program: str) -> Seconds:
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = read_clock()
         subprocess.run([str(python), "-I", "-c", program], env={**os.environ, **KEYS}, check=True)
-        times.append(time.perf_counter() - began)
-    return min(times)
+        times.append(measure_since(began))
+    return find_least(times)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import ConfigError, MissingExtra
-from treadle.core.extras import EXTRA_FEATURES, is_installed, require_extra
+from treadle.core.extras import (
+    EXTRA_FEATURES,
+    format_install_command,
+    is_installed,
+    require_extra,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,3 +50,21 @@ def test_a_missing_extra_is_a_config_error_with_the_command_and_the_addition(
         "the extra 'tui' (the full screen) is not installed: "
         "pip install 'treadle[tui]'; --plain works without it"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("pyvenv.cfg", "pip install 'treadle[mcp]'"),
+        ("pipx_metadata.json", "pipx install --force 'treadle[tui,mcp]'"),
+        ("uv-receipt.toml", "uv tool install 'treadle[tui,mcp]'"),
+    ],
+)
+def test_the_command_fits_the_installer_and_keeps_the_extras_that_are_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, command: str
+):
+    (tmp_path / file).touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    for module in ("mcp", "xllamacpp", "opentelemetry"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert format_install_command(["mcp"]) == command

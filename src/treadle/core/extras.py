@@ -6,7 +6,9 @@ it imports anything. pyproject.toml has the packages of each extra. Uses errors.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Literal
 
 from treadle.core.errors import MissingExtra
@@ -18,6 +20,10 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "mcp": "MCP servers",
     "embedded": "embedded models",
     "otel": "telemetry",
+}
+_TOOL_INSTALLERS = {
+    "pipx_metadata.json": "pipx install --force",
+    "uv-receipt.toml": "uv tool install",
 }
 # The module that tells whether an extra is installed.
 _MODULES: Mapping[Extra, str] = {
@@ -52,4 +58,13 @@ def describe_missing(extra: Extra, addition: str = "") -> str:
 
 
 def format_install_command(extras: Iterable[Extra]) -> str:
-    return f"pip install 'treadle[{','.join(extras)}]'"
+    """The command for this environment: of pipx or uv, which leave a file in theirs, or of pip."""
+    wanted = {*extras}
+    installer = "pip install"
+    for file, command in _TOOL_INSTALLERS.items():
+        if Path(sys.prefix, file).exists():
+            # These replace the environment: what is installed now has to be named, too.
+            wanted |= {extra for extra in EXTRA_FEATURES if is_installed(extra)}
+            installer = command
+    names = ",".join(extra for extra in EXTRA_FEATURES if extra in wanted)
+    return f"{installer} 'treadle[{names}]'"
