@@ -119,7 +119,7 @@ async def test_a_run_that_ends_otherwise_has_an_error_with_its_reason():
     model = Scripted(lambda request: Say(calls=[("probe", {})]))
     output = StructuredOutput(Weather, model)
     agent = Agent(model, [RecordingTool("probe")], max_turns=1, structured_output=output)
-    driver = agent.start(input="Weather?")
+    driver = agent.start(prompt="Weather?")
     answer = await output.run(driver, agent.finish_turn)
     assert answer.text is None
     error = output.make_missing_error(answer.turn, driver)
@@ -137,7 +137,7 @@ async def test_runs_of_one_agent_count_their_attempts_apart():
     model = Scripted(lambda request: right if len(request.transcript) > 2 else wrong)
     output = StructuredOutput(Weather, model)
     agent = Agent(model, structured_output=output)
-    drivers = [agent.start(input="Weather?") for _ in range(4)]
+    drivers = [agent.start(prompt="Weather?") for _ in range(4)]
     answers = await asyncio.gather(*[output.run(one, agent.finish_turn, 2) for one in drivers])
     assert [answer.value for answer in answers] == [Weather("Oslo", 4)] * 4
     for driver in drivers:

@@ -14,7 +14,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.trace import SpanContext, StatusCode
 
 from treadle import Agent, Usage, tool
-from treadle.core.errors import AccessDenied, ConfigError, Overloaded
+from treadle.core.errors import AccessDenied, MissingExtra, Overloaded
 from treadle.core.transcript import UserItem
 from treadle.models import Pause, Say, Scripted
 from treadle.observe.telemetry import Telemetry
@@ -156,10 +156,13 @@ async def test_an_interrupted_turn_leaves_no_span_open():
     assert chat.status.status_code is StatusCode.ERROR
 
 
-def test_without_opentelemetry_there_is_one_clear_sentence(monkeypatch):
+def test_without_opentelemetry_the_error_names_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(ConfigError, match="install opentelemetry-api"):
+    with pytest.raises(MissingExtra) as raised:
         Telemetry()
+    assert str(raised.value) == (
+        "the extra 'otel' (telemetry) is not installed: pip install 'treadle[otel]'"
+    )
 
 
 # --- spans inside a tool -----------------------------------------------------------------

@@ -33,11 +33,20 @@ def locked(name: str) -> dict[str, set[Version]]:
     return versions
 
 
+BASE = PROJECT["project"]["dependencies"]
+EXTRAS = [
+    need
+    for extra, needs in PROJECT["project"]["optional-dependencies"].items()
+    if extra != "all"
+    for need in needs
+]
+
+
 @pytest.mark.parametrize(
     ("lock", "needs"),
     [
-        ("requirements.lock", PROJECT["project"]["dependencies"]),
-        ("requirements-dev.lock", PROJECT["project"]["dependencies"]),
+        ("requirements.lock", [*BASE, *EXTRAS]),
+        ("requirements-dev.lock", [*BASE, *EXTRAS]),
         ("requirements-dev.lock", PROJECT["dependency-groups"]["dev"]),
     ],
 )

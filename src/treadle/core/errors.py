@@ -31,6 +31,7 @@
     │   └── SessionTooNew          written by a newer version: can only be read
     ├── WorkspaceError             a file or process operation failed; see its `kind`
     └── ConfigError                a setting, rule or definition is wrong: file, line, remedy
+        └── MissingExtra           a feature needs packages that are not installed
 
 A message says what happened, to what, and what to do next. Models translate the errors of their
 provider to these (models/provider_base/error_mapping.py); only models raise ModelError.
@@ -281,6 +282,14 @@ class WorkspaceError(TreadleError):
 
 class ConfigError(TreadleError):
     """A setting, rule or definition is wrong."""
+
+
+class MissingExtra(ConfigError):
+    """A feature needs an extra of the package that is not installed (core/extras.py)."""
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        super().__init__(message)
+        self.extra = extra
 
 
 def error_message(error: BaseException) -> str:

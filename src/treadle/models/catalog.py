@@ -1,7 +1,7 @@
 """The card of a model by its name: window, output limit, prices, abilities.
 
-A table of the common models; with `prices=True` also genai-prices (offline, half a second to
-import) for the prices of the others. An unknown name gets a card with cautious limits and without
+A table of the common models; with `prices=True` also the price list (price_list.py) for the prices
+of the others. An unknown name gets a card with cautious limits and without
 a price. Nothing uses the network or changes at run time. Used by the registry (the card of each
 model) and by provider_base/codec.py (the cost of each usage).
 
@@ -168,13 +168,13 @@ _FAMILY_DEFAULTS = (
     ("", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _BASE_ABILITIES),  # any other family
 )
 
-# The vendor whose prices a provider has; and the names of providers in genai-prices.
+# The vendor whose prices a provider has; and the names of providers in the price list.
 _PRICE_VENDORS = {"openai-chat": "openai", "azure": "openai"}
-_GENAI_PRICES_NAMES = {"gemini": "google", "openai-chat": "openai"}
+_PRICE_LIST_NAMES = {"gemini": "google", "openai-chat": "openai"}
 
 
 def card_for(name: str, *, prices: bool = False) -> ModelCard:
-    """The card of a model. With `prices`, genai-prices is used too: slow the first time."""
+    """The card of a model. With `prices`, the price list is used too, which is a large file."""
     card = _lookup_card(name)
     looked_up = _lookup_prices(name) if prices and card.input_price is None else None
     return msgspec.structs.replace(card, **looked_up) if looked_up is not None else card
@@ -296,33 +296,10 @@ def _find_long_pricing(name: str) -> LongContextPricing | None:
     return row.long_pricing if row is not None and exact else None
 
 
-@lru_cache(maxsize=256)
 def _lookup_prices(name: str) -> dict[str, float | None] | None:
-    """The prices of today from genai-prices, whose import is slow."""
-    from datetime import UTC, datetime
-    from decimal import Decimal
-
-    from genai_prices.data_snapshot import get_snapshot
-    from genai_prices.types import TieredPrices
+    """The prices of today from the price list."""
+    from treadle.models.price_list import find_prices  # reads a large file
 
     provider, model = split_name(name)
-    seller = _GENAI_PRICES_NAMES.get(provider, provider) or None
-    try:
-        _, entry = get_snapshot().find_provider_model(model, None, seller, None)
-    except LookupError:
-        return None
-    prices = entry.get_prices(datetime.now(UTC))
-
-    def price(key: str) -> float | None:
-        value = getattr(prices, key, None)
-        if isinstance(value, TieredPrices):
-            value = value.base
-        return float(value) if isinstance(value, (Decimal, int, float)) else None
-
-    found = {
-        "input_price": price("input_mtok"),
-        "output_price": price("output_mtok"),
-        "cache_read_price": price("cache_read_mtok"),
-        "cache_write_price": price("cache_write_mtok"),
-    }
-    return None if found["input_price"] is None or found["output_price"] is None else found
+    prices = find_prices(_PRICE_LIST_NAMES.get(provider, provider), model)
+    return None if prices is None else {f"{field}_price": prices[field] for field in prices}

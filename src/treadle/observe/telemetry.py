@@ -4,8 +4,8 @@
       chat MODEL               one attempt at a model call
       execute_tool NAME        one tool call until it ends, also in the background
 
-An observer. It needs `opentelemetry-api`, imported when an instance is made; the program chooses
-where spans go (an SDK and its exporters). Spans hold names, counts, times and errors; no content of
+An observer. It needs the extra `otel`, imported when an instance is made; the program chooses
+where spans go (the exporters of the SDK). Spans hold names, counts, times and errors; no content of
 the conversation.
 """
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnResult
+from treadle.core.extras import require_extra
 from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
@@ -49,13 +49,9 @@ class Telemetry(BaseObserver):
     without `provider` the global one is used."""
 
     def __init__(self, provider: TracerProvider | None = None, *, agent: str = "treadle") -> None:
-        try:
-            from opentelemetry import context, trace
-        except ImportError as error:
-            raise ConfigError(
-                "telemetry needs OpenTelemetry: install opentelemetry-api, and an SDK with an "
-                "exporter to see the spans"
-            ) from error
+        require_extra("otel")
+        from opentelemetry import context, trace
+
         self._trace, self._context = trace, context
         self._tracer: Tracer = trace.get_tracer("treadle", tracer_provider=provider)
         self._agent = agent

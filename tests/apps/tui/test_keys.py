@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
-from treadle.apps.tui.render import render
+from treadle.apps.tui.render.block_text import plain_text
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 BASH = ("bash", {"command": "touch made.txt"})
@@ -341,7 +341,7 @@ async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
         await on.send(f"!echo {token}")
         await on.until(lambda: bool(on.app.shell_commands.recent_outputs), "its end")
         assert "touch [redacted]" in on.screen()
-        shown = [render.plain_text(one) for one in on.app.conversation.view.blocks]
+        shown = [plain_text(one) for one in on.app.conversation.view.blocks]
         assert "token = [redacted]" in "\n".join(shown)
         assert token not in "\n".join(shown[:-1])  # the last is what was typed
         assert shown[-1].endswith("\n[redacted]")

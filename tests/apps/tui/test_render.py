@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.apps.tui.render import diffs, markdown, render
+from treadle.apps.tui.render.block_text import is_diff
 from treadle.apps.tui.render.palette import DARK, LIGHT, NONE, select_palette
 from treadle.apps.tui.state import markdown_stream
 from treadle.apps.tui.state.blocks import (
@@ -151,8 +152,8 @@ def test_a_table_is_columns():
 
 def test_the_lines_of_a_diff_are_counted():
     assert diffs.count_changes(DIFF) == (1, 1)
-    assert diffs.is_diff(DIFF)
-    assert not diffs.is_diff("--- nothing")
+    assert is_diff(DIFF)
+    assert not is_diff("--- nothing")
 
 
 def test_the_theme_is_what_was_chosen_or_what_the_terminal_says():

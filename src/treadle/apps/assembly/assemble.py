@@ -44,7 +44,8 @@ class AgentSession(msgspec.Struct, frozen=True):
     """The coding agent and its session.
 
     `notes` are lines for the user: the model, what waits for approval, what a resumed session
-    lost. `session_warnings` are those about the session's log, which every host shows.
+    lost. `session_warnings` are those that every host shows: about the session's log, and about
+    servers that need a missing extra.
     """
 
     agent: Agent
@@ -130,7 +131,7 @@ async def build_agent(
         )
         parts = agent.parts
         assert parts is not None, "coding_agent gives the agent its parts"
-        session = AgentSession(agent, parts, store, view, warnings)
+        session = AgentSession(agent, parts, store, view, (*warnings, *parts.warnings))
         on_error.push_async_callback(session.aclose)
         if parts.needs_sandbox:
             await parts.workspace.open()  # fail now, not at the first command

@@ -74,6 +74,7 @@ from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, ToolCallBegan
+from treadle.core.extras import describe_missing, is_installed
 from treadle.core.logger import logger
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.recovery import Retry
@@ -273,8 +274,13 @@ def _assemble(
     extensions = discover_extensions(folder, trust.open_store)
     notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
     mcp = None
+    warnings: list[str] = []
     if (extensions.servers or given.servers) and is_small:
         notes.append(f"MCP servers are off: {model.name} can use only a few tools")
+    elif (extensions.servers or given.servers) and not is_installed("mcp"):
+        names = ", ".join(sorted({*extensions.servers, *given.servers}))
+        warnings.append(describe_missing("mcp", f"not started: {names}"))
+        notes += warnings
     elif extensions.servers or given.servers:
         from treadle.tools.late_tools import StableToolList
 
@@ -408,6 +414,7 @@ def _assemble(
         outputs_dir=outputs_dir,
         prompt=prompt,
         notes=tuple(notes),
+        warnings=tuple(warnings),
         needs_sandbox=settings.sandbox == "required",
         is_temporary=store is None,
         shared_budget=shared_budget,
@@ -509,6 +516,8 @@ async def choose_model(settings: Settings) -> tuple[Model, str]:
     if settings.model:
         return _choose_model(settings)
     default = await find_default_model()
+    if not default.is_available:
+        raise ConfigError(default.summary)
     return _create_model(default.model, settings), default.summary
 
 

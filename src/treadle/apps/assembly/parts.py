@@ -60,8 +60,8 @@ class RunningDrivers(BaseObserver):
 class AgentParts(msgspec.Struct, frozen=True):
     """What the coding agent consists of besides its Agent.
 
-    `notes` are lines for the user: the model, what waits for approval, what is ignored. The state
-    of `servers` changes while they start and stop.
+    `notes` are lines for the user: the model, what waits for approval, what is ignored; `warnings`
+    those of them that every host shows. The state of `servers` changes while they start and stop.
     """
 
     workspace: LazyWorkspace
@@ -69,6 +69,7 @@ class AgentParts(msgspec.Struct, frozen=True):
     outputs_dir: Path
     prompt: SystemPrompt
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     needs_sandbox: bool = False
     is_temporary: bool = False  # outputs_dir
     shared_budget: SharedBudget | None = None

@@ -25,8 +25,10 @@ def start_tui(command_line: CommandLine) -> int:
         if command_line.has(name):
             raise UsageError(f"--{name.replace('_', '-')} works only with -p")
     folder = get_current_folder()
+    terminal = import_module(TUI_MODULE)
+    terminal.check_screen(command_line.has("plain"))  # before anything is downloaded
     _prepare_embedded_model(folder, command_line)
-    exit_code: int = import_module(TUI_MODULE).start(
+    exit_code: int = terminal.start(
         folder,
         command_line.settings(),
         resume="" if command_line.has("continue") else command_line.text("resume") or None,

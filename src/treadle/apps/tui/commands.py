@@ -17,9 +17,9 @@ from treadle.apps.tui import limits, trust_dialog
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Ability, Host
 from treadle.apps.tui.modes import MODE_DESCRIPTIONS, describe_mode
+from treadle.apps.tui.options import THEME_NAMES
 from treadle.apps.tui.render import context_usage
-from treadle.apps.tui.render.palette import THEMES
-from treadle.apps.tui.render.status_area import TODO_SIGNS
+from treadle.apps.tui.render.block_text import TODO_SIGNS
 from treadle.apps.tui.state.blocks import strip_brackets
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.errors import TreadleError
@@ -302,9 +302,11 @@ async def _doctor(ui: Frontend, arguments: str) -> None:
 async def _theme(ui: Frontend, arguments: str) -> None:
     name = arguments
     if not name:
-        name = await ui.choose("Theme", [ChoiceOption(name, name) for name in THEMES]) or ""
-    if name and name not in THEMES:
-        ui.show_message(f"unknown theme {name!r}; the themes are {', '.join(THEMES)}", "warning")
+        name = await ui.choose("Theme", [ChoiceOption(name, name) for name in THEME_NAMES]) or ""
+    if name and name not in THEME_NAMES:
+        ui.show_message(
+            f"unknown theme {name!r}; the themes are {', '.join(THEME_NAMES)}", "warning"
+        )
     elif name:
         ui.change_theme(name)
         ui.show_message(f"theme {name}: {ui.host.save_theme(name)}", "faint")

@@ -14,6 +14,7 @@ from pathlib import Path
 from treadle.apps.settings import load_settings, treadle_home
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.options import TerminalOptions
+from treadle.core.extras import require_extra
 
 EXIT_USAGE = 2
 
@@ -42,13 +43,14 @@ def start(
 
 def run(host: Host, options: TerminalOptions) -> int:
     """Run until the user quits; the exit code."""
-    if options.is_plain or _is_dumb_terminal():
+    if _is_plain(options.is_plain):
         from treadle.apps.tui.plain import run_plain
 
         return run_plain(host, options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print("treadle: not a terminal; use -p PROMPT for one task, or --plain", file=sys.stderr)
         return EXIT_USAGE
+    check_screen(options.is_plain)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # exported by some shells; not updated on resize
     from treadle.apps.tui.app import TerminalApp
@@ -60,5 +62,12 @@ def run(host: Host, options: TerminalOptions) -> int:
     return app.return_code or 0
 
 
-def _is_dumb_terminal() -> bool:
-    return os.environ.get("TERM", "") in ("dumb", "unknown")
+def check_screen(is_plain: bool) -> None:
+    """Raise MissingExtra if the full screen is wanted and its packages are not installed."""
+    if not _is_plain(is_plain):
+        require_extra("tui", "--plain and -p work without it")
+
+
+def _is_plain(wanted: bool) -> bool:
+    """Whether the plain mode is wanted, or the terminal can do no more."""
+    return wanted or os.environ.get("TERM", "") in ("dumb", "unknown")

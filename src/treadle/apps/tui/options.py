@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+THEME_NAMES = ("dark", "light", "none")
+
 
 class TerminalOptions(msgspec.Struct, frozen=True):
     """`resume`: a session id, "" for the newest session here, None for a new one. `prompt` is the

@@ -25,8 +25,13 @@ from treadle.apps.tui.host import Host
 from treadle.apps.tui.modes import describe_mode
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.questions import ApprovalAnswer
-from treadle.apps.tui.render import diffs, plain_reply, render
-from treadle.apps.tui.render.markdown import replace_controls
+from treadle.apps.tui.render import plain_reply
+from treadle.apps.tui.render.block_text import (
+    format_call_title,
+    is_diff,
+    plain_text,
+    replace_controls,
+)
 from treadle.apps.tui.state.blocks import (
     CodeBlock,
     MarkdownBlock,
@@ -289,14 +294,14 @@ class PlainFrontend(Frontend):
                 return self._format_call(block)
             case ShellBlock(exit_code=code):
                 exit_line = f"exit code {code}\n" if code else ""
-                return f"{render.plain_text(block)}\n{exit_line}"
+                return f"{plain_text(block)}\n{exit_line}"
             case NoteBlock(text=text, tone=tone):
                 return f"{'Error: ' if tone == 'error' else ''}{text}\n"
         return ""
 
     def _format_call(self, call: ToolCallBlock) -> str:
-        line = f"Tool {render.format_call_title(call)}: {call.state}"
-        if diffs.is_diff(call.display):
+        line = f"Tool {format_call_title(call)}: {call.state}"
+        if is_diff(call.display):
             return f"{line}\n{call.display}\n"
         first, *rest = (call.reason if call.state == "denied" else call.result).strip().split("\n")
         more = f" (and {plural(len(rest), 'more line')})" if rest else ""

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from treadle.apps.tui.conversation import Conversation, PendingQuestion
 from treadle.apps.tui.host import ModelQuestion
-from treadle.apps.tui.render.render import format_call_title
+from treadle.apps.tui.render.block_text import format_call_title
 from treadle.apps.tui.state.blocks import ToolCallBlock, strip_brackets
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible

@@ -28,6 +28,7 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.errors import ContextTooLong, EmptyReply, UnknownModel
+from treadle.core.extras import require_extra
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.transcript import Transcript
@@ -278,6 +279,7 @@ class _Completion(msgspec.Struct, frozen=True):
 
 
 def _select_weights(name: str | None, path: str | Path | None) -> tuple[weights.Weights, Path]:
+    require_extra("embedded")
     if path is not None:
         file = Path(path).expanduser()
         if not file.is_file():
@@ -291,14 +293,12 @@ def _select_weights(name: str | None, path: str | Path | None) -> tuple[weights.
     else:
         chosen = weights.find_weights(name)
     location = weights.locate_weights(chosen) if chosen is not None else None
-    if chosen is None or location is None or not weights.has_engine():
+    if chosen is None or location is None:
         raise UnknownModel(_missing_message(chosen), provider="embedded")
     return chosen, location
 
 
 def _missing_message(chosen: weights.Weights | None) -> str:
-    if not weights.has_engine():
-        return "The embedded model needs the package xllamacpp, which is not installed."
     if chosen is None or chosen.wheel:
         return (
             "No weights are on this machine: run `treadle models get qwen2.5-coder-1.5b` (1.1 GB), "

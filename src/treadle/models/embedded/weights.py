@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 from treadle.core.errors import UnknownModel
+from treadle.core.extras import is_installed
 
 
 class Weights(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ def find_default_weights() -> Weights | None:
 
 
 def has_engine() -> bool:
-    return find_spec("xllamacpp") is not None
+    return is_installed("embedded")
 
 
 def _find_in_wheel(weights: Weights) -> list[Path]:

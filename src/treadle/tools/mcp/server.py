@@ -21,6 +21,7 @@ import msgspec
 from treadle.core.contracts.source import BaseSource
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ConfigError, ToolError
+from treadle.core.extras import require_extra
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.tools.mcp.config import McpServerConfig, parse_server_config
@@ -83,6 +84,7 @@ class McpServer(BaseSource):
         delays: Sequence[float] = RESTART_DELAYS,
         call_wait: float = CALL_WAIT_SECONDS,
     ) -> None:
+        require_extra("mcp")
         if not isinstance(config, McpServerConfig):
             config = parse_server_config(name, config)
         self._config = config

@@ -121,6 +121,16 @@ async def _check_ripgrep() -> CheckResult:
     return CheckResult("ok", f"{version[0] if version else 'ripgrep'} at {program}")
 
 
+def _check_extras() -> CheckResult:
+    from treadle.core.extras import EXTRA_FEATURES, format_install_command, is_installed
+
+    missing = [extra for extra in EXTRA_FEATURES if not is_installed(extra)]
+    if not missing:
+        return CheckResult("ok", f"all are installed: {', '.join(EXTRA_FEATURES)}")
+    names = ", ".join(f"{extra} ({EXTRA_FEATURES[extra]})" for extra in missing)
+    return CheckResult("note", f"not installed: {names}", format_install_command(missing))
+
+
 async def _check_sandbox() -> CheckResult:
     from treadle.workspace.local import LocalWorkspace
 
@@ -223,6 +233,7 @@ CHECKS: dict[str, Check] = {
     "terminal": _check_terminal,
     "git": _check_git,
     "ripgrep": _check_ripgrep,
+    "extras": _check_extras,
     "sandbox": _check_sandbox,
     "model": _check_models,
     "keys": _check_keys,

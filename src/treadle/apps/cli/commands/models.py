@@ -20,6 +20,7 @@ from typing import NamedTuple, TextIO
 from treadle.apps.cli import exit_codes
 from treadle.apps.cli.console import BOLD, DIM, add_style, print_line, report_errors
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
+from treadle.core.extras import format_install_command, is_installed, require_extra
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_bytes, format_dollars
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
@@ -138,6 +139,8 @@ def _list_embedded() -> Iterable[ModelRow]:
     for weights in ALL_WEIGHTS:
         usable = weights in available
         hint = f"treadle models get {weights.name} ({format_bytes(weights.size)})"
+        if not is_installed("embedded"):
+            hint = format_install_command(["embedded"])
         source = "on this machine" if usable else hint
         yield ModelRow(f"embedded/{weights.name}", source, window, "free", usable)
 
@@ -180,6 +183,7 @@ async def _download_model(name: str) -> int:
     from treadle.models.embedded import find_weights, locate_weights
 
     weights = find_weights(name)
+    require_extra("embedded")
     present = locate_weights(weights)
     if present is not None:
         print(f"{weights.title} is already downloaded: {present}")

@@ -14,10 +14,6 @@ from treadle.core.text import plural
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
-def is_diff(text: str) -> bool:
-    return text.startswith(("--- ", "diff --git ")) and "\n@@ " in text
-
-
 def count_changes(text: str) -> tuple[int, int]:
     """The numbers of added and removed lines."""
     rows = [row for row in text.split("\n") if not row.startswith(("+++ ", "--- "))]

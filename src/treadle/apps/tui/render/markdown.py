@@ -6,7 +6,6 @@ borders: headings are bold, code is coloured, tables are columns. Lines are rich
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from io import StringIO
@@ -16,8 +15,8 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+from treadle.apps.tui.render.block_text import replace_controls
 from treadle.apps.tui.render.palette import Palette
-from treadle.core.sanitize import INVISIBLE, escape_char
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -52,16 +51,6 @@ def make_printable(line: Text) -> Text:
     if not line.plain.isprintable():
         line.plain = replace_controls(line.plain)
     return line
-
-
-def replace_controls(text: str) -> str:
-    """The text with each invisible character replaced by one visible character."""
-    return INVISIBLE.sub(_replacement_char, text)
-
-
-def _replacement_char(match: re.Match[str]) -> str:
-    visible = escape_char(match[0])
-    return visible if len(visible) == 1 else "\ufffd"
 
 
 def styled_prefix(text: str, style: Style | None = None) -> Text:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 import msgspec
 from rich.style import Style
 
+from treadle.apps.tui.options import THEME_NAMES
+
 
 class Palette(msgspec.Struct, frozen=True):
     """A style for each role; one palette per theme."""
@@ -40,7 +42,7 @@ class Palette(msgspec.Struct, frozen=True):
         return style
 
 
-# For each role its style in the themes dark, light and none.
+# For each role its style in the themes of THEME_NAMES.
 _STYLES: Mapping[str, tuple[str, str, str]] = {
     "accent": ("#7fb0ff", "#0a56c2", "bold"),
     "faint": ("#808792", "#6b7280", "dim"),
@@ -60,11 +62,12 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def _make_palette(name: str, column: int) -> Palette:
+def _make_palette(name: str) -> Palette:
+    column = THEME_NAMES.index(name)
     return Palette(name, **{role: Style.parse(row[column]) for role, row in _STYLES.items()})
 
 
-DARK, LIGHT, NONE = _make_palette("dark", 0), _make_palette("light", 1), _make_palette("none", 2)
+DARK, LIGHT, NONE = map(_make_palette, THEME_NAMES)
 THEMES: Mapping[str, Palette] = {palette.name: palette for palette in (DARK, LIGHT, NONE)}
 
 

@@ -15,6 +15,7 @@ from rich.style import Style
 from rich.text import Text
 
 from treadle.apps.tui.render import diffs, markdown
+from treadle.apps.tui.render.block_text import format_call_title, is_diff
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.state.blocks import (
@@ -106,38 +107,6 @@ def render_block(
             return _add_gutter(rows, sign, style)
 
 
-def plain_text(block: ViewBlock) -> str:
-    """The text that copying and searching a block use."""
-    match block:
-        case ToolCallBlock():
-            body = block.display if diffs.is_diff(block.display) else block.result
-            return f"{format_call_title(block)}\n{body}".rstrip()
-        case ShellBlock():
-            return f"$ {block.command}\n{block.output}".rstrip()
-        case CodeBlock():
-            return block.text.rstrip("\n")
-    return block.text.strip("\n")
-
-
-def format_call_title(call: ToolCallBlock) -> str:
-    """One line about a call: the tool's summary, or its name and main argument."""
-    summary = call.summary
-    if not summary:
-        summary = f"{call.name}: {_main_argument(call.raw)}" if call.raw else call.name
-    return " ".join(summary.split()).removesuffix(":")
-
-
-def _main_argument(raw: str) -> str:
-    arguments = parse_arguments(raw)
-    if isinstance(arguments, str):
-        return raw[:80]
-    for name in ("command", "path", "file_path", "pattern", "query", "url", "description"):
-        if isinstance(arguments.get(name), str):
-            return str(arguments[name])
-    texts = [str(value) for value in arguments.values() if isinstance(value, str | int | float)]
-    return ", ".join(texts)[:200]
-
-
 # ------------------------------------------------------------------ each kind
 
 
@@ -210,7 +179,7 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
             return Text("interrupted", palette.warning)
         case "failed":
             return Text(_first_line(block.result), palette.error)
-    if diffs.is_diff(block.display):
+    if is_diff(block.display):
         added, removed = diffs.count_changes(block.display)
         text = styled_prefix(f"+{added}", palette.good)
         return text.append(" ").append(f"-{removed}", palette.error)
@@ -222,7 +191,7 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
 
 def _render_folded(block: ToolCallBlock, room: int, palette: Palette) -> list[Text]:
     """What a folded call shows below its line: its diff, or the last lines of its progress."""
-    if block.state == "done" and diffs.is_diff(block.display):
+    if block.state == "done" and is_diff(block.display):
         return diffs.render_diff(block.display, room, palette, MAX_DIFF_LINES)
     if block.state in ("running", "background") and block.progress.strip():
         rows = block.progress.rstrip().split("\n")[-MAX_PROGRESS_LINES:]
@@ -234,7 +203,7 @@ def _render_expanded(block: ToolCallBlock, room: int, palette: Palette) -> list[
     lines = _render_arguments(block, room, palette)
     if block.child is not None:
         lines += [_truncate_line(row, room, palette.faint) for row in block.child.recent_calls]
-    if diffs.is_diff(block.display):
+    if is_diff(block.display):
         return lines + diffs.render_diff(block.display, room, palette)
     text = block.result if block.is_finished else block.progress
     style = palette.error if block.state == "failed" else palette.faint

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from rich.cells import cell_len
@@ -17,20 +16,17 @@ from rich.text import Text
 
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.input.completion import Completion
+from treadle.apps.tui.render.block_text import TODO_SIGNS
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.render.render import format_activity
 from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.text import format_count, format_dollars, format_duration, shorten_home
 
-if TYPE_CHECKING:
-    from treadle.tools.builtin.conversation.todo import TodoStatus
-
 MAX_TODOS = 6
 MAX_QUEUED_SHOWN = 4
 MAX_NAME_WIDTH = 20  # of completions, up to which their descriptions are aligned
 LONG_TURN_SECONDS = 10.0  # the end of a longer turn rings the bell
-TODO_SIGNS: dict[TodoStatus, str] = {"pending": "☐", "in_progress": "▸", "completed": "☑"}
 _SPINNER = "◐◓◑◒"
 
 

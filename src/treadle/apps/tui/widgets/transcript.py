@@ -21,9 +21,10 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from treadle.apps.tui.render.block_text import plain_text
 from treadle.apps.tui.render.markdown import CONSOLE, make_printable
 from treadle.apps.tui.render.palette import Palette
-from treadle.apps.tui.render.render import is_foldable, is_tight, plain_text, render_block
+from treadle.apps.tui.render.render import is_foldable, is_tight, render_block
 from treadle.apps.tui.state.blocks import (
     CodeBlock,
     MarkdownBlock,

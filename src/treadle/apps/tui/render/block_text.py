@@ -1,0 +1,64 @@
+"""The text of blocks without styles: for copying, searching, questions and the plain mode.
+
+Pure, and without rich: the plain mode works where the extra `tui` is not installed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from treadle.apps.tui.state.blocks import CodeBlock, ShellBlock, ToolCallBlock, ViewBlock
+from treadle.core.sanitize import INVISIBLE, escape_char
+from treadle.core.transcript.content import parse_arguments
+
+if TYPE_CHECKING:
+    from treadle.tools.builtin.conversation.todo import TodoStatus
+
+TODO_SIGNS: dict[TodoStatus, str] = {"pending": "☐", "in_progress": "▸", "completed": "☑"}
+
+
+def plain_text(block: ViewBlock) -> str:
+    """The text that copying and searching a block use."""
+    match block:
+        case ToolCallBlock():
+            body = block.display if is_diff(block.display) else block.result
+            return f"{format_call_title(block)}\n{body}".rstrip()
+        case ShellBlock():
+            return f"$ {block.command}\n{block.output}".rstrip()
+        case CodeBlock():
+            return block.text.rstrip("\n")
+    return block.text.strip("\n")
+
+
+def format_call_title(call: ToolCallBlock) -> str:
+    """One line about a call: the tool's summary, or its name and main argument."""
+    summary = call.summary
+    if not summary:
+        summary = f"{call.name}: {_main_argument(call.raw)}" if call.raw else call.name
+    return " ".join(summary.split()).removesuffix(":")
+
+
+def _main_argument(raw: str) -> str:
+    arguments = parse_arguments(raw)
+    if isinstance(arguments, str):
+        return raw[:80]
+    for name in ("command", "path", "file_path", "pattern", "query", "url", "description"):
+        if isinstance(arguments.get(name), str):
+            return str(arguments[name])
+    texts = [str(value) for value in arguments.values() if isinstance(value, str | int | float)]
+    return ", ".join(texts)[:200]
+
+
+def is_diff(text: str) -> bool:
+    return text.startswith(("--- ", "diff --git ")) and "\n@@ " in text
+
+
+def replace_controls(text: str) -> str:
+    """The text with each invisible character replaced by one visible character."""
+    return INVISIBLE.sub(_replacement_char, text)
+
+
+def _replacement_char(match: re.Match[str]) -> str:
+    visible = escape_char(match[0])
+    return visible if len(visible) == 1 else "\ufffd"

@@ -1,0 +1,86 @@
+"""The prices of models that are not in the table of the catalog: price_list.json, read once.
+
+The file is a part of genai-prices, written by scripts/update_prices.py: the package itself would
+bring ten others. Used by catalog.py; nothing here uses the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+PRICE_LIST_FILE = Path(__file__).with_name("price_list.json")
+PRICE_FIELDS = ("input", "output", "cache_read", "cache_write")
+
+_COMPACT_DATE = re.compile(r"-(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)")
+_TEXT_CLAUSES: Mapping[str, Callable[[str, str], bool]] = {
+    "equals": lambda name, text: name == text.lower(),
+    "starts_with": lambda name, text: name.startswith(text.lower()),
+    "ends_with": lambda name, text: name.endswith(text.lower()),
+    "contains": lambda name, text: text.lower() in name,
+    "regex": lambda name, text: re.search(text, name) is not None,
+}
+
+
+class _ListedModel(msgspec.Struct, frozen=True):
+    """`prices`: rows of the first day ("" for always) and the values of PRICE_FIELDS."""
+
+    match: dict[str, Any]
+    prices: list[tuple[str, float, float, float | None, float | None]]
+
+
+class _ListedProvider(msgspec.Struct, frozen=True):
+    """`fallbacks`: providers whose models it offers at their prices."""
+
+    fallbacks: list[str]
+    models: list[_ListedModel]
+
+
+class _PriceList(msgspec.Struct, frozen=True):
+    providers: dict[str, _ListedProvider]
+
+
+@lru_cache(maxsize=256)
+def find_prices(provider: str, model: str) -> dict[str, float | None] | None:
+    """The prices of today in USD per million tokens, by PRICE_FIELDS; None if not known."""
+    name = model.lower()
+    found = _find_model(provider, name)
+    if found is None and (dashed := _COMPACT_DATE.sub(r"-\1-\2-\3", name)) != name:
+        found = _find_model(provider, dashed)
+    if found is None:
+        return None
+    today = datetime.now(UTC).date().isoformat()
+    started = [prices for first_day, *prices in found.prices if first_day <= today]
+    return dict(zip(PRICE_FIELDS, started[-1], strict=True)) if started else None
+
+
+def _find_model(provider: str, name: str) -> _ListedModel | None:
+    providers = _load_price_list().providers
+    seller = providers.get(provider)
+    if seller is None:
+        return None
+    for listed in (seller, *(providers[fallback] for fallback in seller.fallbacks)):
+        for model in listed.models:
+            if _is_match(model.match, name):
+                return model
+    return None
+
+
+def _is_match(clause: Mapping[str, Any], name: str) -> bool:
+    ((kind, value),) = clause.items()
+    if kind == "or":
+        return any(_is_match(one, name) for one in value)
+    if kind == "and":
+        return all(_is_match(one, name) for one in value)
+    return _TEXT_CLAUSES[kind](name, value)
+
+
+@lru_cache(maxsize=1)
+def _load_price_list() -> _PriceList:
+    return msgspec.json.decode(PRICE_LIST_FILE.read_bytes(), type=_PriceList)
