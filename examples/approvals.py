@@ -1,53 +1,61 @@
-"""Approvals: the loop stops at each call that the policy wants the user to decide on.
+"""Approvals: the person says yes, says no with a reason, or edits the arguments first.
 
-Approve, deny with a reason, or approve with other arguments. The loop continues when every call is
-decided.
+The policy decides which calls are asked about; `approve` gets those. The model is told about a
+denial and about an edit. In a stream without `approve`, the event ApprovalRequired asks, and
+`events.approve(...)` or `events.deny(...)` answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from treadle import Agent, ApprovalRequest, Finished, tool
-from treadle.contracts import Allow, Ask, PermissionRequest, Verdict
+from treadle import Agent, Approval, Denial, PendingApproval, tool
+from treadle.contracts import Allow, Ask, BasePolicy, PermissionRequest, Verdict
 from treadle.models import Say, Scripted
 
 
 @tool
-async def delete(path: str) -> str:
-    """Delete a file."""
-    return f"deleted {path}"
+async def pay(to: str, euros: int) -> str:
+    """Pay an amount."""
+    return f"paid {euros} euros to {to}"
 
 
-class AskBeforeDeleting:
+class AskAboutMoney(BasePolicy):
     async def decide(self, request: PermissionRequest) -> Verdict:
-        return Ask("it cannot be undone") if request.tool.name == "delete" else Allow()
+        return Ask("money leaves the account") if request.tool.name == "pay" else Allow()
 
-    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
-        return None
+
+async def approve(approval: PendingApproval) -> bool | Approval | Denial:
+    """Stands for the person: a dialog, a message in a chat, a page."""
+    arguments = approval.call.arguments or {}
+    print(f"asked: pay {arguments['euros']} euros to {arguments['to']}? ({approval.reason})")
+    if arguments["to"] == "unknown":
+        return Denial("we do not know this account")
+    if arguments["euros"] > 100:
+        return Approval(arguments={**arguments, "euros": 100})
+    return True
+
+
+MODEL = Scripted(
+    [
+        Say(
+            calls=[
+                ("pay", {"to": "Ada", "euros": 20}),
+                ("pay", {"to": "Bob", "euros": 5000}),
+                ("pay", {"to": "unknown", "euros": 1}),
+            ]
+        ),
+        "Ada got 20 euros, Bob 100 instead of 5000; the third payment was refused.",
+    ]
+)
 
 
 async def main() -> None:
-    model = Scripted(
-        [
-            Say(
-                "Tidying up.", calls=[("delete", {"path": "a.txt"}), ("delete", {"path": "b.txt"})]
-            ),
-            "One is gone, one stays.",
-        ]
-    )
-    driver = Agent(model, [delete], policy=AskBeforeDeleting()).start(prompt="Tidy up")
-    while True:
-        match await driver.next():
-            case ApprovalRequest() as request:
-                first, second = request.pending
-                print("approve?", first.summary, "-", first.reason)
-                request.approve(first.call.id)
-                request.deny(second.call.id, "that one is still needed")
-            case Finished(result=result):
-                print(result.text)
-                break
-    await driver.aclose()
+    agent = Agent(MODEL, [pay], policy=AskAboutMoney(), approve=approve)
+    result = await agent.run("Pay the three bills")
+    for item in result.transcript[2:5]:
+        print("the model reads:", item.text)
+    print(result.output)
 
 
 if __name__ == "__main__":

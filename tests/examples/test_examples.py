@@ -1,0 +1,48 @@
+"""Every program of examples/ fits a screen, ends by itself, and shows what its docstring says."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+MAX_LINES = 75
+
+SHOWN = {
+    "approvals": "the model reads: denied: we do not know this account",
+    "budget": "spent 0.18 of 0.20 USD",
+    "chat_server": "One moment. It is booked.",
+    "compaction": "summary: So far: a river runs to the sea",
+    "crash": "payments: 1",
+    "hooks": "It runs on staging.",
+    "images": "the model is shown: Image (image/png, 73 bytes)",
+    "quickstart": "2 + 3 = 5 (end_turn, tool rounds: 1)",
+    "record_replay": 'system was "Be brief.", is "Be polite."',
+    "streaming": "Let me look. [weather: Graz] -> Graz: sunny, 24 degrees",
+    "structured_output": "Ada orders 2 x lamp",
+    "tools": "result: Ada has row 7, seat 1",
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+async def test_it_ends_by_itself_shows_its_point_and_leaves_nothing(example: Path):
+    command = [sys.executable, "-P", str(example)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+    out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (0, "")
+    assert SHOWN[example.stem] in out.decode()
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_it_fits_a_screen_and_is_listed_in_the_readme(example: Path):
+    source = example.read_text()
+    assert ast.get_docstring(ast.parse(source))
+    assert len(source.splitlines()) <= MAX_LINES
+    assert f"examples/{example.name}" in (ROOT / "README.md").read_text()
