@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from treadle.apps.assembly.servers import McpServers
     from treadle.policy.modes import PermissionMode
     from treadle.policy.ruleset.rules import RuleSet
+    from treadle.sessions.open_store import StoreLocation
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.local import WorkspaceOptions
 
@@ -114,6 +115,7 @@ def coding_agent(
     observers: Sequence[Observer] = (),
     trust: bool | None = None,
     settings: Mapping[str, object] | Settings | None = None,
+    store: StoreLocation | None = None,
     name: str = "",
     host: HostSession | None = None,
 ) -> CodingAgent:
@@ -136,6 +138,7 @@ def coding_agent(
     trust            True: use the AGENTS.md, rules, hooks, servers, agents and skills of the
                      folder; False: do not; None: as the user decided with `treadle trust`
     settings         more settings by their names, see `treadle config`
+    store            where `agent.session` keeps its sessions
 
     Settings of the user, ~/.treadle/config.toml and TREADLE_*, apply where no argument is given.
     No session, rule or trust is written to the user's home; ~/.local/state/treadle has a record for
@@ -173,6 +176,7 @@ def coding_agent(
         hooks=tuple(hooks),
         observers=tuple(observers),
         retry=retry or _make_retry(settings),
+        store=store,
         name=name,
     )
     allow = (*allow, *_list_own_tools(given.tools))
@@ -198,6 +202,7 @@ class GivenParts(msgspec.Struct, frozen=True):
     hooks: tuple[Hook, ...]
     observers: tuple[Observer, ...]
     retry: Retry | None
+    store: StoreLocation | None
     name: str
 
 
@@ -389,6 +394,7 @@ def _assemble(
         workspace=workspace,
         options=model_options,
         retry=given.retry,
+        store=given.store,
         keep_output=make_output_saver(outputs_dir),
         structured_output=structured_output,
         collision="first_wins",  # a file of the project must not prevent the start
