@@ -11,6 +11,7 @@ only if it is configured. The hosts use the same function (assemble.py), with a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -148,10 +149,14 @@ def coding_agent(
     place = _check_folder(folder)
     known_trust = choose_trust(place, _check_type("trust", trust, (bool, type(None)), "a bool"))
     if trust:
-        approve_extensions(place, known_trust.open_store)
-    rule_lists = {"allow": allow, "deny": deny, "ask": ask}
-    for argument, texts in rule_lists.items():
+        with contextlib.suppress(ConfigError):  # a note reports the file that cannot be read
+            approve_extensions(place, known_trust.open_store)
+    _check_model(model)
+    for argument, texts in {"allow": allow, "deny": deny, "ask": ask}.items():
         _check_rules(argument, texts)
+    lists = {"tools": tools, "hooks": hooks, "observers": observers, "add_dir": add_dir}
+    for argument, values in lists.items():
+        _check_list(argument, values)
     if not isinstance(settings, Settings):
         flags: dict[str, object | None] = {
             "model": model if isinstance(model, str) else None,
@@ -442,6 +447,18 @@ def _check_type(name: str, value: Any, kinds: type | tuple[type, ...], expected:
     if not isinstance(value, kinds):
         raise ConfigError(f"coding_agent({name}={value!r}): it must be {expected}")
     return value
+
+
+def _check_list(name: str, values: object) -> None:
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise ConfigError(f"coding_agent({name}={values!r}): it must be a list")
+
+
+def _check_model(model: object) -> None:
+    is_model = hasattr(model, "stream") and hasattr(model, "card") and not isinstance(model, type)
+    if model is not None and not isinstance(model, str) and not is_model:
+        example = "a name such as 'anthropic/claude-sonnet-4-5', or a Model"
+        raise ConfigError(f"coding_agent(model={model!r}): it must be {example}")
 
 
 def _check_rules(name: str, texts: object) -> None:
