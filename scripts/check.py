@@ -51,6 +51,9 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
     yield Stage("format", python("-m", "ruff", "format", "--check", *folders))
     yield Stage("lint", python("-m", "ruff", "check", *folders))
     yield Stage("types", python("-m", "mypy", *folders))
+    own_settings = ["--project", str(ROOT / "pyproject.toml"), "--pythonpath", sys.executable]
+    pyright = python("-m", "pyright", *own_settings)
+    yield Stage("types of programs that use the package", pyright)
     linter = "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"
     yield Stage("layers", python("-c", linter, "--no-logo"))
     yield Stage("names and texts", python(str(ROOT / "scripts" / "check_names.py")))

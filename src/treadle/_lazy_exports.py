@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def lazy_exports(
     package: str, modules: "Mapping[str, str]"
 ) -> "tuple[Callable[[str], object], Callable[[], list[str]]]":
-    """`__getattr__` and `__dir__` of a package: `modules` says which of its modules, or of
-    other packages of Treadle, has a name."""
+    """`__getattr__` and `__dir__` of a package: `modules` says which of its modules has a name, or
+    which one elsewhere (`treadle.core.errors`)."""
 
     def get_attribute(name: str) -> object:
         module = modules.get(name)

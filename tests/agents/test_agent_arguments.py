@@ -62,7 +62,7 @@ class Asks(BasePolicy):
         ({"cache": True}, "cache is True; expected a CacheRequest"),
         ({"approve": True}, "approve is True; expected a function"),
         ({"instructions": None}, "instructions is None; expected a text, or a function"),
-        ({"collision": "last"}, "collision is 'last'; expected one of"),
+        ({"collision": "last"}, "collision is 'last'; expected first_wins"),
     ],
 )
 def test_a_wrong_setting_is_an_error_that_says_what_is_expected(settings: dict[str, Any], words):

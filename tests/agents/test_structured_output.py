@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import msgspec
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from treadle import Agent
 from treadle.agents.structured_output import StructuredOutput
 from treadle.core.contracts.model import ModelCard
-from treadle.core.errors import OutputMismatch, StreamBroken
+from treadle.core.errors import ConfigError, OutputMismatch, OutputMissing, StreamBroken
 from treadle.core.steps import AwaitingInput
 from treadle.core.transcript import ToolResultItem, UserItem
 from treadle.core.transcript.entries import ItemAdded, fold_entries
@@ -51,6 +52,103 @@ async def test_after_a_bounded_number_of_tries_it_is_a_typed_error():
     with pytest.raises(OutputMismatch, match="3 attempts"):
         await Agent(model).run("Weather?", output=Weather)
     assert len(model.requests) == 3
+
+
+async def test_the_error_says_what_did_not_fit_what_was_said_last_and_what_it_cost():
+    model = Scripted(lambda request: '{"city": "Oslo"}', card=SCHEMA_ABLE)
+    with pytest.raises(OutputMismatch) as caught:
+        await Agent(model).run("Weather?", output=Weather, output_retries=1)
+    error = caught.value
+    assert str(error) == (
+        "scripted gave no answer that fits in 2 attempts: degrees: missing, expected an integer. "
+        'It said last: {"city": "Oslo"}'
+    )
+    assert error.problem == "degrees: missing, expected an integer"
+    assert error.answer == '{"city": "Oslo"}'
+    assert len([item for item in error.transcript if isinstance(item, UserItem)]) == 2
+    assert error.usage.requests == 2
+
+
+async def test_calls_of_the_last_tool_that_do_not_fit_are_bounded_too():
+    wrong = Say(calls=[("final_answer", {"city": "Oslo", "degrees": "cold"})])
+    model = Scripted(lambda request: wrong)
+    with pytest.raises(
+        OutputMismatch, match="in 2 attempts: degrees: expected an integer"
+    ) as caught:
+        await Agent(model).run("Weather?", output=Weather, output_retries=1)
+    assert len(model.requests) == 2
+    assert '"cold"' in caught.value.answer
+    assert caught.value.usage.requests == 2
+
+
+async def test_wrong_calls_and_wrong_texts_count_together():
+    wrong = Say(calls=[("final_answer", {"city": "Oslo"})])
+    model = Scripted([wrong, "It is cold.", wrong, "never asked for"])
+    with pytest.raises(OutputMismatch, match="3 attempts"):
+        await Agent(model).run("Weather?", output=Weather)
+    assert len(model.requests) == 3
+
+
+async def test_without_retries_the_first_wrong_answer_is_the_last():
+    for card in (SCHEMA_ABLE, ModelCard("scripted")):
+        model = Scripted(["no idea", "never asked for"], card=card)
+        with pytest.raises(OutputMismatch, match="1 attempt:"):
+            await Agent(model).run("Weather?", output=Weather, output_retries=0)
+    with pytest.raises(ConfigError, match="output_retries is -1; it must be 0 or more"):
+        await Agent(Scripted([])).run("Weather?", output=Weather, output_retries=-1)
+
+
+async def test_json_text_is_an_answer_even_if_the_tool_was_offered():
+    for text in (GOOD, f"Here it is:\n```json\n{GOOD}\n```"):
+        model = Scripted([text])
+        result = await Agent(model).run("Weather?", output=Weather)
+        assert result.output == Weather("Oslo", 4)
+        assert len(model.requests) == 1
+
+
+async def test_outputs_that_are_no_objects_work_in_both_modes():
+    by_schema = Scripted(['{"value": [1, 2]}'], card=SCHEMA_ABLE)
+    assert (await Agent(by_schema).run("Numbers?", output=list[int])).output == [1, 2]
+    by_tool = Scripted([Say(calls=[("final_answer", {"value": [1, 2]})])])
+    assert (await Agent(by_tool).run("Numbers?", output=list[int])).output == [1, 2]
+    plain = Scripted(["red"])
+    assert (await Agent(plain).run("Colour?", output=Literal["red", "blue"])).output == "red"
+
+
+async def test_a_run_that_ends_otherwise_has_an_error_with_its_reason():
+    model = Scripted(lambda request: Say(calls=[("probe", {})]))
+    output = StructuredOutput(Weather, model)
+    agent = Agent(model, [RecordingTool("probe")], max_turns=1, structured_output=output)
+    driver = agent.start(input="Weather?")
+    answer = await output.run(driver, agent.finish_turn)
+    assert answer.text is None
+    error = output.make_missing_error(answer.turn, driver)
+    assert isinstance(error, OutputMissing)
+    assert error.reason == "max_turns"
+    assert str(error).startswith("the run ended with max_turns before it gave its answer")
+    assert error.transcript == driver.transcript
+    assert error.usage.requests == 2
+    await driver.aclose()
+
+
+async def test_runs_of_one_agent_count_their_attempts_apart():
+    wrong = Say(calls=[("final_answer", {"city": "Oslo"})])
+    right = Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])
+    model = Scripted(lambda request: right if len(request.transcript) > 2 else wrong)
+    output = StructuredOutput(Weather, model)
+    agent = Agent(model, structured_output=output)
+    drivers = [agent.start(input="Weather?") for _ in range(4)]
+    answers = await asyncio.gather(*[output.run(one, agent.finish_turn, 2) for one in drivers])
+    assert [answer.value for answer in answers] == [Weather("Oslo", 4)] * 4
+    for driver in drivers:
+        await driver.aclose()
+
+
+async def test_an_output_that_is_no_type_is_refused_before_the_model_is_asked():
+    model = Scripted(["never asked for"])
+    with pytest.raises(ConfigError, match="the output cannot be"):
+        await Agent(model).run("Weather?", output=object())
+    assert model.requests == []
 
 
 async def test_any_other_model_answers_by_a_last_tool():

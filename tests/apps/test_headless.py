@@ -283,6 +283,13 @@ async def test_a_goal_that_is_met_ends_the_turn_and_its_output_is_told_before():
     assert "exit code 1" in json.dumps(told)
 
 
+async def test_the_command_that_continues_a_goal_names_the_goal():
+    async with ProviderServer([HELLO, LAST]) as server:
+        ran = await run(server, "-p", "go", "--until", "test -e a", "--goal-attempts", "1")
+    assert ran.code == exit_codes.GOAL_NOT_MET
+    assert " --until 'test -e a'\n" in ran.err
+
+
 async def test_fault_89_what_needs_a_person_is_denied_in_words_for_the_model():
     Path("keep.txt").write_text("x")
     async with ProviderServer([bash("rm keep.txt"), LAST]) as server:

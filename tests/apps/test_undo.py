@@ -122,11 +122,11 @@ async def test_a_rewind_leaves_alone_what_the_user_made_changed_renamed_and_dele
         "new.txt": "mine\n",
         "notes.md": "my notes\n",
     }
-    agent, user = ran.out.split("changed by you or another program, will be left alone:")
-    assert all(line in agent for line in ("~ code.py", "- made.py", "- d/x"))
+    agent, user = ran.out.split("You or another program changed these files. They are left alone:")
+    assert all(line in agent for line in ("change code.py", "delete made.py", "delete d/x"))
     for path in ("gone.txt (removed)", "mine.txt (changed)", "notes.md (added)", "new.txt (added)"):
         assert f"\n  {path}\n" in user
-    assert not any(f"  {sign} " in user for sign in "+-~")  # a sign is what the rewind does
+    assert not any(f"  {verb} " in user for verb in ("change", "delete", "bring back"))
 
 
 async def test_a_file_that_the_user_made_and_the_agent_edited_goes_back_to_the_users_version(
@@ -147,7 +147,7 @@ async def test_a_file_that_both_changed_is_left_alone_unless_it_is_named(session
     assert ran.code == exit_codes.ERROR
     assert tree() == {"a": "agent\nand mine\n"}
     assert "not restored: a (you changed it since)" in ran.err
-    assert "left alone (--include PATH restores one):\n  ~ a" in ran.out
+    assert "left alone; --include PATH would:\n  change a\n" in ran.out
     assert (await run(None, "redo")).code == 0
     assert (await session.rewind(1, "--files", "--yes", "--include", "a")).code == 0
     assert tree() == {"a": "before\n"}
@@ -188,7 +188,7 @@ async def test_a_rewind_lists_the_files_and_asks_or_needs_yes(session: Session):
     before = tree()
     ran = await session.rewind(1)
     assert (ran.code, tree()) == (exit_codes.USAGE_ERROR, before)
-    assert "- a" in ran.out
+    assert "delete a\n" in ran.out
     assert "nothing was changed; add --yes" in ran.err
     words = ("sessions", "rewind", session.id, "1")
     code, out = await answer_at_a_terminal("n\n", *words)
@@ -318,9 +318,11 @@ async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
     ],
     ids=["command", "file tool"],
 )
-async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinking(change, is_sure):
+async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinking(
+    change: list[FakeReply], is_sure: bool
+):
     Path("base").write_text("base\n")
-    replies = iter([bash("echo 1 > a"), *change, LAST])
+    replies: Iterator[FakeReply] = iter([bash("echo 1 > a"), *change, LAST])
 
     def reply(request: ReceivedRequest) -> FakeReply:
         if Path("a").exists() and Path("base").read_text() == "base\n":
@@ -333,7 +335,7 @@ async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinkin
     assert "user edit" not in agents
     ran = await run(None, "undo")
     assert (ran.code, agents) == (exit_codes.USAGE_ERROR, Path("base").read_text())
-    assert ("changed by the agent, will be restored:\n  ~ base\n" in ran.out) == is_sure
+    assert ("The agent changed these files. Undo will:\n  change base\n" in ran.out) == is_sure
     ran = await run(None, "undo", "--yes")
     assert (ran.code, tree()) == (0, {"base": "base\nuser edit\n"})
     assert (await run(None, "redo")).code == 0
@@ -356,8 +358,8 @@ async def test_undo_after_kill_9_lists_the_files_and_asks_since_some_may_be_the_
             assert (await run(server, "-p", "--continue", *FREELY)).code == 0
     ran = await run(None, "undo")
     assert (ran.code, Path("code.py").read_text()) == (exit_codes.USAGE_ERROR, "two\n")
-    assert "changed after the program was killed: yours or the agent's" in ran.out
-    assert "~ code.py" in ran.out
+    assert "changed after the program was killed; some changes may be yours" in ran.out
+    assert "change code.py\n" in ran.out
     code, _ = await answer_at_a_terminal("y\n", "undo")
     assert (code, Path("code.py").read_text()) == (0, "one\n")
     assert (await run(None, "redo")).code == 0
@@ -388,13 +390,13 @@ async def work_while_a_command_runs(tmp_path: Path) -> str:
 
 
 DOUBTFUL = """\
-changed while the agent's command ran: yours or the agent's, will be restored:
-  ~ appended
-  - created
-  + deleted
-  - made
-  - new
-  + old
+These files changed while a command of the agent ran; some changes may be yours. Undo will:
+  change appended
+  delete created
+  bring back deleted
+  delete made
+  delete new
+  bring back old
 """
 
 
@@ -404,7 +406,7 @@ async def test_undo_asks_once_about_files_that_changed_while_a_command_ran(tmp_p
     ran = await run(None, "undo")
     assert (ran.code, tree()) == (exit_codes.USAGE_ERROR, before)
     assert DOUBTFUL in ran.out
-    assert "changed by the agent, will be restored:\n  - surely\n" in ran.out
+    assert "The agent changed these files. Undo will:\n  delete surely\n" in ran.out
     assert "nothing was changed; add --yes" in ran.err
     code, out = await answer_at_a_terminal("n\n", "undo")
     assert (code, tree(), out.count("[y/N]")) == (exit_codes.USAGE_ERROR, before, 1)
@@ -421,7 +423,7 @@ async def test_undo_include_restores_of_such_files_only_the_named_ones(tmp_path:
     ran = await run(None, "undo", "--include", "made")
     assert ran.code == exit_codes.ERROR
     assert tree() == {name: text for name, text in before.items() if name not in ("made", "surely")}
-    assert "not restored: created (it changed while the agent's command ran" in ran.err
+    assert "not restored: created (it changed while a command of the agent ran" in ran.err
 
 
 async def test_a_rewind_lists_files_that_changed_while_a_command_ran(tmp_path: Path):
@@ -430,7 +432,7 @@ async def test_a_rewind_lists_files_that_changed_while_a_command_ran(tmp_path: P
     words = ("sessions", "rewind", session_id, "1")
     code, out = await answer_at_a_terminal("n\n", *words)
     assert (code, tree()) == (exit_codes.USAGE_ERROR, before)
-    assert DOUBTFUL in out
+    assert DOUBTFUL.replace("Undo", "Rewind") in out
     assert "Restore 7 files?" in out
     assert (await run(None, *words, "--yes")).code == 0
     assert sorted(tree()) == ["appended", "deleted", "old"]
@@ -468,10 +470,10 @@ async def test_undo_asks_only_about_files_that_may_be_the_users():
     assert Path("edited").read_text() == "two\nand mine\n"
     ran = await run(None, "undo")
     assert ran.code == exit_codes.USAGE_ERROR
-    agent, doubtful = ran.out.split("changed while the agent's command ran")
-    assert "- a\n" in agent
-    assert "- b\n" in doubtful
-    assert "~ edited\n" in agent  # undo goes back to the user's version
+    agent, doubtful = ran.out.split("changed while a command of the agent ran")
+    assert "delete a\n" in agent
+    assert "delete b\n" in doubtful
+    assert "change edited\n" in agent  # undo goes back to the user's version
     assert (await run(None, "undo", "--yes")).code == 0
     assert tree() == {"edited": "one\nand mine\n"}
 
@@ -492,6 +494,42 @@ async def test_undo_of_what_the_file_tools_changed_asks_nothing_also_with_a_form
 # ------------------------------------------------------------------ partial redo
 
 
+@pytest.mark.parametrize("is_later", [False, True], ids=["at once", "after another turn"])
+async def test_undo_brings_back_the_users_file_that_a_redo_replaced(
+    session: Session, is_later: bool
+):
+    await session.turn("one", "echo agent > f")
+    assert (await run(None, "undo", "--yes")).code == 0
+    Path("f").write_text("my own work\n")
+    ran = await run(None, "redo")
+    assert (ran.code, tree()) == (exit_codes.ERROR, {"f": "my own work\n"})
+    assert (await run(None, "redo", "--include", "f")).code == 0
+    assert tree() == {"f": "agent\n"}
+    if is_later:
+        await session.turn("two", "echo 2 > g")
+        assert (await run(None, "undo", "--yes")).code == 0
+    assert (await run(None, "undo")).code == 0
+    assert tree() == {"f": "my own work\n"}
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"f": "agent\n"}
+
+
+async def test_undo_takes_back_a_redo_of_a_rewind_with_the_users_file_that_it_replaced(
+    session: Session,
+):
+    await session.turn("one", "echo agent > f")
+    await session.turn("two", "echo 2 > g")
+    assert (await session.rewind(1, "--files", "--yes")).code == 0
+    Path("f").write_text("my own work\n")
+    assert (await run(None, "redo", "--include", "f")).code == 0
+    assert tree() == {"f": "agent\n", "g": "2\n"}
+    ran = await run(None, "undo")
+    assert (ran.code, tree()) == (0, {"f": "my own work\n"})
+    assert ran.out == "took back the last redo: restored f; removed g\n"
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"f": "agent\n", "g": "2\n"}
+
+
 async def test_after_a_partial_redo_the_advised_command_restores_the_agents_version(
     session: Session,
 ):
@@ -510,7 +548,7 @@ async def test_after_a_partial_redo_the_advised_command_restores_the_agents_vers
     assert tree() == {"a.txt": "agent\n", "w.txt": "agent\n"}
     assert (await run(None, "redo", "--include", "w.txt")).err.endswith("nothing to redo\n")
     assert (await run(None, "undo", "--yes")).code == 0
-    assert tree() == {}
+    assert tree() == {"w.txt": "mine\n"}
 
 
 async def test_a_partial_redo_does_not_stand_before_earlier_ones(session: Session):

@@ -22,6 +22,7 @@ from treadle.core.transcript import (
 )
 from treadle.models.provider_base.request_limits import make_provider_tool_name
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, RequestViolation
+from treadle.tools.federation import RenamedTool
 
 LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
@@ -78,15 +79,16 @@ async def test_a_call_without_a_name_does_not_end_the_session(wire: str):
 async def test_a_tool_with_a_name_that_providers_refuse_is_offered_and_called(wire: str):
     name = "files.read all/v2"
 
-    @tool(name=name)
+    @tool
     def read_all(path: str) -> str:
         """Read."""
         return f"content of {path}"
 
+    renamed = RenamedTool(read_all, name)  # as a source of tools may name it
     offered = make_provider_tool_name(name)
     script = [FakeReply(calls=(FakeCall(offered, {"path": "a"}),)), FakeReply("done")]
     async with StrictServer(script) as server:
-        agent = Agent(connect(wire, server.url), [read_all], options=ModelOptions(tool_choice=name))
+        agent = Agent(connect(wire, server.url), [renamed], options=ModelOptions(tool_choice=name))
         result = await agent.run("go")
     assert offered in list_names(json.loads(server.requests[0].body)["tools"])
     (answer,) = [item for item in result.transcript if isinstance(item, ToolResultItem)]

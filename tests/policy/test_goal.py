@@ -5,6 +5,7 @@ from pathlib import Path
 from treadle import Agent
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
+from treadle.core.steps import Finished
 from treadle.models import Say, Scripted
 from treadle.policy.goal import MAX_OUTPUT_CHARS, Goal
 
@@ -58,6 +59,33 @@ async def test_after_so_many_attempts_the_turn_ends_goal_not_met():
     result = await asked.run("repair it")
     assert result.reason == "goal_not_met"
     assert result.turn.metadata["detail"] == "`false` failed with exit code 1 after 2 attempts"
+
+
+async def test_a_command_that_does_not_exist_ends_the_turn_at_once():
+    missing = CommandResult(127, "sh: 1: all: not found")
+    goal = Goal("all tests pass", Commands(missing))  # type: ignore[arg-type]
+    asked, model = agent(goal, 2)
+    result = await asked.run("repair it")
+    assert (result.reason, len(model.requests)) == ("goal_not_met", 1)
+    detail = "`all tests pass` cannot run: command not found (exit code 127) after 1 attempt"
+    assert result.turn.metadata["detail"] == detail
+
+
+async def test_each_failed_attempt_is_reported_and_the_next_turn_has_its_own_attempts():
+    reports: list[str] = []
+    commands = Commands(BAD, BAD, GOOD)
+    goal = Goal("x", commands, max_attempts=2, report=reports.append)  # type: ignore[arg-type]
+    asked, _ = agent(goal, 3)
+    driver = asked.start()
+    results = []
+    for text in ("repair it", "again"):
+        driver.submit(text)
+        while not isinstance(step := await driver.next(), Finished):
+            pass
+        results.append(step.result.reason)
+    await driver.aclose()
+    assert results == ["goal_not_met", "end_turn"]
+    assert reports[1] == "goal, attempt 2 of 2: `x` failed with exit code 1\n  " + BAD.output
 
 
 async def test_a_command_that_cannot_run_or_ends_badly_is_a_failure_in_words():

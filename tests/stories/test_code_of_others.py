@@ -1,4 +1,4 @@
-"""Stories of hooks, mutators, policies, models and observers that misbehave or call back."""
+"""Stories of hooks, policies, models, observers and others that misbehave or call back."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop import hooks as loop_hooks
+from treadle.core.loop.background import BackgroundTasks
 from treadle.core.session_cache import SessionCache
 from treadle.core.steps import Denial, Finished, PendingApproval
-from treadle.core.transcript import Item, NoticeItem, ToolResultItem
+from treadle.core.transcript import Item, NoticeItem, ToolCall, ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.policy.hooks import hook
@@ -417,3 +418,92 @@ async def test_an_output_whose_display_has_no_text_is_an_error_of_the_tool():
     result = await Agent(Scripted([Say(calls=[("odd", {})]), "done"]), [odd]).run("go")
     assert result.text == "done"
     assert "its output cannot be stored: no text" in result.transcript[2].text
+
+
+# --- a task manager ----------------------------------------------------------------------
+
+
+class BrokenTasks(BackgroundTasks):
+    """Fails in one method; every call is to become a task at once."""
+
+    broken = ""
+
+    def foreground_seconds(self, call: ToolCall, declared: float | None) -> float | None:
+        if self.broken == "wrong seconds":
+            return "soon"  # type: ignore[return-value]
+        self._break("foreground_seconds")
+        return 0 if self.broken == "add" else declared
+
+    def start_capture(self, call: ToolCall) -> None:
+        self._break("start_capture")
+        super().start_capture(call)
+
+    def stop_capture(self, call: ToolCall) -> None:
+        self._break("stop_capture")
+        super().stop_capture(call)
+
+    def add(self, call: ToolCall, summary: str, work: asyncio.Task[ToolResultItem]) -> str:
+        self._break("add")
+        return super().add(call, summary, work)
+
+    def _break(self, method: str) -> None:
+        if self.broken == method:
+            raise ValueError(f"{method} is broken")
+
+
+@pytest.mark.parametrize(
+    "method", ["foreground_seconds", "wrong seconds", "start_capture", "stop_capture", "add"]
+)
+async def test_a_task_manager_that_fails_is_told_and_the_call_ends_in_the_foreground(method: str):
+    class Broken(BrokenTasks):
+        broken = method
+
+    witness, done = RecordingObserver(), []
+
+    @tool(detachable=True)
+    async def slow() -> str:
+        """Takes a while."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        done.append(1)
+        return "slow is done"
+
+    model = Scripted([Say(calls=[("slow", {})]), "fine"])
+    result = await Agent(model, [slow], task_manager=Broken, observers=[witness]).run("go")
+    assert (result.text, done) == ("fine", [1])
+    [answer] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert answer.text == "slow is done"
+    [warning] = warnings(witness)
+    assert warning.startswith("the task manager failed: ")
+
+
+async def test_a_call_that_no_task_manager_takes_over_is_stopped_by_an_interruption():
+    class Broken(BrokenTasks):
+        broken = "add"
+
+    failed, stopped = asyncio.Event(), []
+
+    class Watch(BaseObserver):
+        def on_event(self, event: Event) -> None:
+            if isinstance(event, WarningRaised):
+                failed.set()
+
+    @tool(detachable=True)
+    async def endless() -> str:
+        """Does not end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(1)
+        return ""
+
+    model = Scripted([Say(calls=[("endless", {})]), "never"])
+    driver = Agent(model, [endless], task_manager=Broken, observers=[Watch()]).start()
+    driver.submit("go")
+    step = asyncio.create_task(driver.next())
+    await failed.wait()
+    driver.interrupt()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert (finished.result.reason, stopped) == ("aborted", [1])
+    await driver.aclose()

@@ -13,7 +13,13 @@ from treadle import Agent, CacheRequest, ModelOptions
 from treadle.agents.agent_files import AgentDefinition
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard
-from treadle.core.errors import AccessDenied, CacheUnsupported, ConfigError, Overloaded
+from treadle.core.errors import (
+    AccessDenied,
+    CacheUnsupported,
+    ConfigError,
+    Overloaded,
+    StreamBroken,
+)
 from treadle.core.events import (
     ChildEvent,
     Event,
@@ -23,10 +29,12 @@ from treadle.core.events import (
     ModelChanged,
     PartBegan,
     PartCommitted,
+    ReplyDiscarded,
     RequestStarted,
     TextDelta,
     ThinkingDelta,
     ToolCallBegan,
+    ToolCallRequested,
     TurnFinished,
     TurnStarted,
 )
@@ -199,6 +207,20 @@ async def test_a_queued_message_has_an_id_and_events_tell_when_it_waits_and_when
     assert driver.queued_messages == ()
 
 
+@pytest.mark.parametrize("withdrawn", [0, 1, 2, None])
+async def test_messages_that_wait_keep_their_order_over_close_and_resume(withdrawn: int | None):
+    store = MemoryStore()
+    driver = Agent(Scripted(["x"])).start(store=store)
+    ids = [driver.submit("first"), driver.steer("second"), driver.submit("third")]
+    if withdrawn is not None:
+        assert driver.withdraw(ids[withdrawn])
+    live = [message.item for message in driver.queued_messages]
+    await driver.aclose()
+    resumed = fold_entries(store.durable).queued
+    assert list(resumed) == live
+    assert len(live) == (3 if withdrawn is None else 2)
+
+
 async def test_a_queued_message_can_be_withdrawn_by_its_id():
     pause, seen = Pause(), RecordingObserver()
     driver = Agent(Scripted([["Working", pause], "never asked"])).start(prompt="go")
@@ -366,6 +388,41 @@ async def test_a_part_of_a_broken_reply_is_not_committed():
 
 
 # --- the cache ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        [Say(thinking="some thoughts"), StreamBroken("gone")],
+        [Say(calls=[("record", {"n": 1})]), StreamBroken("gone")],
+    ],
+)
+async def test_thinking_and_calls_of_a_broken_reply_are_discarded_for_observers_too(attempt: Any):
+    events = await all_events(Agent(Scripted([attempt, "fine"]), clock=ManualClock()))
+    kinds = (RequestStarted, ThinkingDelta, ToolCallRequested, ReplyDiscarded, TextDelta)
+    told = [type(event).__name__ for event in events if isinstance(event, kinds)]
+    shown = "ThinkingDelta" if told[1] == "ThinkingDelta" else "ToolCallRequested"
+    assert told == ["RequestStarted", shown, "ReplyDiscarded", "RequestStarted", "TextDelta"]
+
+
+async def test_an_attempt_that_showed_nothing_is_not_discarded():
+    events = await all_events(Agent(Scripted([Overloaded("busy"), "fine"]), clock=ManualClock()))
+    assert not any(isinstance(event, ReplyDiscarded) for event in events)
+
+
+async def test_the_text_that_an_interruption_keeps_is_committed():
+    pause, seen = Pause(), RecordingObserver()
+    driver = Agent(Scripted([["Let me", pause, "never"]]), observers=[seen]).start()
+    driver.submit("go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.interrupt()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert finished.result.text == "Let me"
+    parts = [event for event in seen.events if isinstance(event, (PartBegan, PartCommitted))]
+    assert [type(part) for part in parts] == [PartBegan, PartCommitted]
+    await driver.aclose()
 
 
 async def test_a_required_prompt_cache_is_an_error_before_a_model_without_one_is_called():

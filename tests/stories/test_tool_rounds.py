@@ -384,6 +384,29 @@ def test_a_collision_can_be_an_error_or_get_a_prefix():
     assert names == ["same", "two_same"]
 
 
+def test_two_tools_of_one_name_are_refused_unless_a_collision_policy_is_chosen():
+    first, second = RecordingTool("same"), RecordingTool("same")
+    with pytest.raises(ConfigError, match=r"two tools are named 'same'; rename one"):
+        Agent(Scripted([]), [first, second])
+    agent = Agent(Scripted([]), [first, second], collision="first_wins")
+    assert list(agent.config.source.tools()) == [first]
+    with pytest.raises(ConfigError, match="collision is 'last_wins'; expected first_wins, error"):
+        Agent(Scripted([]), [first], collision="last_wins")  # type: ignore[call-overload]  # the mistake
+
+
+async def test_a_server_that_brings_a_name_that_is_taken_does_not_end_the_session():
+    source = ChangingSource()
+
+    def grow(given):
+        source.set_tools([RecordingTool("one"), RecordingTool("two")])
+        return "grown"
+
+    model = calling(("one", {}))
+    result = await Agent(model, [RecordingTool("one", grow), source]).run("x")
+    assert result.reason == "end_turn"
+    assert [spec.name for spec in model.requests[1].tools] == ["one", "two"]
+
+
 def test_with_a_prefix_no_tool_is_dropped_however_many_have_the_name():
     tools = [RecordingTool("same") for _ in range(4)]
     sources = [StaticSource([tool, RecordingTool("two_same")], "two") for tool in tools]
@@ -762,7 +785,8 @@ def test_the_schema_comes_from_annotations_and_docstring():
     }
     assert schema["properties"]["box"]["description"] == "what to paint, and where"
     assert schema["additionalProperties"] is False
-    assert set(schema["$defs"]) == {"Box", "Point", "Colour"}
+    assert schema["properties"]["box"]["properties"]["colour"]["enum"] == ["red", "blue"]
+    assert "$defs" not in schema, "a type that is used once stands where it is used"
 
 
 async def test_arguments_arrive_as_the_annotated_types():
@@ -794,7 +818,7 @@ async def test_a_pydantic_model_works_as_a_parameter():
 
 def test_a_parameter_without_a_schema_is_refused_at_once():
     with pytest.raises(ConfigError, match=r"\*rest has no schema"):
-        tool(lambda *rest: None)
+        tool(lambda *rest: None, name="collect")
 
 
 async def test_progress_and_summary_are_told_to_the_person():
@@ -880,5 +904,5 @@ def test_the_schema_of_nested_pydantic_models_holds_together():
 
     greet.__annotations__["person"] = person
     schema = tool(greet).spec.schema
-    assert schema["properties"]["person"]["properties"]["street"] == {"$ref": "#/$defs/Street"}
-    assert schema["$defs"]["Street"]["properties"]["name"]["type"] == "string"
+    street_schema = schema["properties"]["person"]["properties"]["street"]
+    assert street_schema["properties"]["name"]["type"] == "string"

@@ -178,9 +178,15 @@ async def test_calls_beyond_max_turns_are_not_run_and_the_turn_can_be_continued(
     step = await driver.next()
     assert isinstance(step, Finished)
     assert (step.result.reason, len(model.requests)) == ("max_turns", 2)
+    assert step.result.text == "On it."  # it was paid for
     assert record.calls == [{"n": 0}]
-    assert len(driver.transcript) == 3  # the reply with the calls is not part of it
-    assert len(witness.events_of(ReplyDiscarded)) == 1
+    reply, notice = driver.transcript[-2:]
+    assert isinstance(reply, AssistantItem)
+    assert (reply.text, reply.calls) == ("On it.", ())
+    assert isinstance(notice, NoticeItem)
+    assert "were not run" in notice.text
+    assert find_violations(driver.transcript) == []
+    assert witness.events_of(ReplyDiscarded) == []
     assert driver.usage.requests == 2
     assert driver.retry()
     await driver.next()
@@ -188,6 +194,15 @@ async def test_calls_beyond_max_turns_are_not_run_and_the_turn_can_be_continued(
     assert isinstance(step, Finished)
     assert (step.result.reason, step.result.text) == ("end_turn", "Done.")
     assert record.calls == [{"n": 0}, {"n": 2}]
+
+
+async def test_a_reply_beyond_max_turns_that_only_calls_tools_is_discarded():
+    witness = RecordingObserver()
+    model = Scripted([Say(thinking="hm", calls=[("record", {})])])
+    agent = Agent(model, [RecordingTool()], max_turns=0, observers=[witness])
+    result = await agent.run("Go")
+    assert (result.reason, len(result.transcript)) == ("max_turns", 1)
+    assert len(witness.events_of(ReplyDiscarded)) == 1
 
 
 async def test_a_pure_call_beyond_max_turns_does_not_start_while_the_reply_streams():

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def results(transcript: Transcript) -> list[ToolResultItem]:
     return [item for item in transcript if isinstance(item, ToolResultItem)]
 
 
-async def call(function: FunctionTool) -> ToolResultItem:
+async def call(function: FunctionTool[..., Any]) -> ToolResultItem:
     model = Scripted([Say(calls=[(function.spec.name, {})]), "done"])
     [result] = results((await Agent(model, [function]).run("go")).transcript)
     return result

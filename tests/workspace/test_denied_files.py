@@ -146,6 +146,40 @@ async def test_git_commits_neither_a_changed_nor_a_new_file_that_may_not_be_read
     assert git(folder, "diff", "--cached", "--name-status").split() == ["M", "main.py"]
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+@pytest.mark.parametrize("is_changed", [False, True], ids=["unchanged", "changed"])
+async def test_git_works_in_a_fresh_clone_with_a_file_that_may_not_be_read(
+    folder: Path, version: str, is_changed: bool
+) -> None:
+    put(folder, _env="KEY=secret", main_py="x\n", sub__other_py="y\n")
+    git(folder, "init", "-q")
+    git(folder, "config", "index.version", version)
+    commit(folder)
+    os.utime(folder / ".git/index", (10**9, 10**9))  # written in the second of the files
+    if is_changed:
+        put(folder, _env="KEY=newer secret")
+    who = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=b"
+    work = (
+        "set -e; git status --short; git diff; echo y > main.py; git add -A; git commit -qam two; "
+        "echo z > main.py; git stash -q; git stash pop -q; git reset -q --hard; git show --stat"
+    )
+    done = await run(folder, f"{who}; {work}", read=(".env",))
+    assert done.exit_code == 0, done.output
+    assert [line for line in done.output.splitlines() if "|" in line] == [" main.py | 2 +-"]
+    assert git(folder, "status", "--short") == (" M .env\n" if is_changed else "")
+
+
+async def test_git_still_sees_a_change_that_it_can_only_see_by_reading(folder: Path) -> None:
+    put(folder, _env="KEY=secret", main_py="x\n")
+    git(folder, "init", "-q")
+    commit(folder)
+    (folder / "main.py").write_text("y\n")
+    for path in (folder / ".git/index", folder / "main.py"):
+        os.utime(path, (10**9, 10**9))
+    await run(folder, "git status", read=(".env",))
+    assert " M main.py" in git(folder, "status", "--short")
+
+
 async def test_a_search_runs_and_its_result_says_what_was_left_out(folder: Path) -> None:
     put(folder, _env="TODO secret", main_py="TODO\n", a___env="TODO secret")
     done = await run(folder, "grep -rn TODO . | sort; ls -A", read=(".env",))
@@ -308,8 +342,20 @@ async def test_with_more_files_than_can_be_hidden_there_is_no_sandbox_and_a_reas
     rule = compile_path_pattern("*.pem", str(folder), "")
     options = WorkspaceOptions(denials=FileDenials((rule,)))
     workspace = await LocalWorkspace.open(folder, options)
+    done = await workspace.run("true")
     await workspace.aclose()
     assert "write the rules for folders" in workspace.sandbox_problem
+    assert (done.note, done.hidden_files) == ("", ())
+
+
+async def test_a_command_that_makes_many_denied_files_stops_no_other_command(folder: Path) -> None:
+    put(folder, _env="secret")
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",))) as space:
+        await space.run(f"for i in {{0..{MAX_DENIED}}}; do mkdir d$i; touch d$i/.env; done")
+        done = await space.run("cat .env; rm -rf d*; echo removed")
+    assert "secret" not in done.output
+    assert "removed" in done.output
+    assert [path.name for path in folder.iterdir()] == [".env"]
 
 
 @pytest.mark.parametrize("with_background", [False, True], ids=["alone", "with background"])

@@ -106,7 +106,9 @@ ASKED_FOR = (
     ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json", ".envrc",
     ".devcontainer/devcontainer.json", ".git/info/attributes", "a.code-workspace",
     ".config/mise/config.toml", ".bundle/config", ".ghci", ".ocamlinit", ".roo/mcp.json",
-    ".vs/tasks.vs.json", ".lvimrc",
+    ".vs/tasks.vs.json", ".lvimrc", ".helix/languages.toml", "mise/config.toml", "mise.dev.toml",
+    ".mise.dev.toml", ".rtx.toml", ".qwen/settings.json", ".crush.json", "crush.json",
+    ".factory/mcp.json", ".lazy.lua", ".pnpmfile.mjs", ".autoenv.zsh",
 )  # fmt: skip
 
 
@@ -835,3 +837,174 @@ async def test_what_a_tool_installs_into_a_generated_folder_stays(folder: Path) 
         done = await workspace.run("touch node_modules/p/more")
     assert done.note == ""
     assert (folder / "node_modules/p/.npmrc").exists()
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        "echo $PWD/ev > .git/worktrees/tree/commondir",
+        "rm .git/worktrees/tree/commondir; ln -s ../../../ev .git/worktrees/tree/commondir",
+        "mv .git/worktrees .git/w2; cp -r .git/w2 .git/worktrees;"
+        " echo $PWD/ev > .git/worktrees/tree/commondir",
+        "cp -r .git/worktrees w2; echo $PWD/ev > w2/tree/commondir; mv .git/worktrees .git/w2;"
+        " ln -s ../w2 .git/worktrees",
+        "cp -r .git/worktrees/tree w2; echo $PWD/ev > w2/commondir;"
+        " mv .git/worktrees/tree .git/worktrees/t2; ln -s ../../w2 .git/worktrees/tree",
+        "git config -f .git/worktrees/tree/config.worktree core.fsmonitor $PWD/evil",
+    ],
+)
+async def test_a_linked_worktree_runs_nothing_that_a_command_wrote(
+    folder: Path, own_place: Path, evil: str
+) -> None:
+    make_commit(folder, {"f": "1"})
+    git(folder, "config", "extensions.worktreeConfig", "true")
+    git(folder, "worktree", "add", "-q", str(own_place / "tree"))
+    (folder / "evil").write_text(f"#!/bin/sh\ntouch {own_place}/ran\n")
+    (folder / "evil").chmod(0o755)
+    copy = "mkdir ev; cp -r .git/objects .git/refs .git/HEAD .git/worktrees ev"
+    config = "git config -f ev/config core.repositoryformatversion 0"
+    done = await inside(
+        folder, f"{copy}; {config}; git config -f ev/config core.fsmonitor $PWD/evil; {evil}"
+    )
+    assert "was moved to" in done.note
+    words = ["git", "status"]
+    await asyncio.to_thread(subprocess.run, words, cwd=own_place / "tree", check=False)
+    assert not (own_place / "ran").exists()
+
+
+async def test_a_linked_worktree_can_be_made_used_and_removed(folder: Path) -> None:
+    make_commit(folder, {"f": "1"})
+    who = "git -c user.name=a -c user.email=a@b.c"
+    async with opened(folder, sandbox=True) as workspace:
+        for command in (
+            "git worktree add -q wt -b nb",
+            f"cd wt && echo 2 > f && {who} commit -qam two && git status",
+            "git worktree remove wt && git worktree list",
+        ):
+            done = await workspace.run(command)
+            assert (done.exit_code, done.note) == (0, ""), done.output
+    assert not (folder / ".git/worktrees/wt").exists()
+
+
+async def test_what_a_protected_symlink_names_is_protected_too(repository: Path) -> None:
+    for name in ("conf", "scripts", "skills", ".vscode", ".claude", "src"):
+        (repository / name).mkdir()
+    (repository / "conf/tasks.json").write_text("ours")
+    (repository / "scripts/check").write_text("ours")
+    (repository / "skills/one.md").write_text("ours")
+    (repository / "AGENTS.md").write_text("ours")
+    links = {
+        ".vscode/tasks.json": "../conf/tasks.json",
+        ".envrc": "conf/envrc",
+        ".idea": "conf/none",
+        ".git/hooks/pre-commit": "../../scripts/check",
+        ".claude/skills": "../skills",
+        ".claude/CLAUDE.md": "../AGENTS.md",
+        ".claude/top": "..",
+    }
+    for link, target in links.items():
+        (repository / link).symlink_to(target)
+    async with opened(repository, sandbox=True) as workspace:
+        done = await workspace.run(
+            "echo evil > conf/tasks.json; echo evil > scripts/check; echo evil > skills/one.md;"
+            "mv conf c2; echo evil > conf/envrc; mkdir conf/none; echo evil > conf/none/a.xml;"
+            "echo new > AGENTS.md; echo new > src/a.py"
+        )
+        last = await workspace.run("true")
+    for name in ("conf/tasks.json", "scripts/check", "skills/one.md"):
+        assert (repository / name).read_text() == "ours"
+    for name in ("conf/envrc", "conf/none"):
+        assert name in done.note
+        assert not (repository / name).exists()
+    for name in ("AGENTS.md", "src/a.py"):
+        assert (repository / name).read_text() == "new\n"
+    assert last.note == ""
+
+
+async def test_a_symlink_that_a_command_makes_protects_and_moves_nothing_else(
+    folder: Path,
+) -> None:
+    (folder / "src").mkdir()
+    (folder / "src/a.py").write_text("ours")
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run("ln -s src .vscode; mkdir .idea; ln -s ../src .idea/src")
+        again = await workspace.run("echo new > src/a.py")
+    assert ".vscode" in done.note
+    assert ".idea" in done.note
+    assert (again.exit_code, again.note) == (0, "")
+    assert (folder / "src/a.py").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("command", ["git worktree add -q wt -b nb", "git clone -q . wt"])
+async def test_a_worktree_or_clone_inside_keeps_the_settings_that_the_repository_had(
+    folder: Path, command: str
+) -> None:
+    make_commit(folder, {".vscode/tasks.json": "ours", ".husky/pre-commit": "ours", "f": "1"})
+    git(folder, "branch", "feat")
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run(command)
+        assert (done.exit_code, done.note) == (0, ""), done.output
+        done = await workspace.run("git -C wt status --short")
+        assert (done.output, done.note) == ("", "")
+        evil = "mkdir wt/.idea; echo evil > wt/.idea/a.xml; echo evil > wt/.vscode/tasks.json"
+        done = await workspace.run(f"{evil}; rm -rf wt/.vscode; cp -r wt/.idea wt/.vscode")
+    assert "wt/.idea" in done.note
+    assert not (folder / "wt/.idea").exists()
+    assert (folder / "wt/.vscode/tasks.json").read_text() == "ours"
+
+
+async def test_a_made_up_worktree_or_clone_brings_no_settings(folder: Path) -> None:
+    make_commit(folder, {".vscode/tasks.json": "ours", "f": "1"})
+    evil = (
+        "git clone -q . cl; cd cl; echo evil > .vscode/tasks.json; git add -A;"
+        "git -c user.name=a -c user.email=b commit -qm evil; git checkout -q .; cd ..;"
+        "mkdir wt; echo gitdir: $PWD/.git/worktrees/x > wt/.git; cp -r cl/.vscode wt"
+    )
+    done = await inside(folder, evil)
+    assert not (folder / "cl/.vscode/tasks.json").exists()
+    assert not (folder / "wt/.vscode/tasks.json").exists()
+    assert "was moved to" in done.note
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("git config user.name x", ".git/config"),
+        ("git remote add up /x", ".git/config"),
+        ("git checkout -q feat", ".husky"),
+        ("echo x > web/.npmrc", "web/.npmrc"),
+        ("rm -rf .husky", ".husky"),
+        ("echo x > /usr/x; ls .husky", ""),
+    ],
+)
+async def test_the_result_says_why_a_protected_file_could_not_be_changed(
+    folder: Path, command: str, named: str
+) -> None:
+    make_commit(folder, {".husky/pre-commit": "one", "f": "1", "web/.npmrc": "ours"})
+    git(folder, "checkout", "-qb", "feat")
+    make_commit(folder, {".husky/pre-commit": "two"})
+    git(folder, "checkout", "-q", "-")
+    done = await inside(folder, command)
+    expected = f"the sandbox keeps {named} as it is" if named else ""
+    assert expected in done.note
+    assert bool(done.note) == bool(named)
+
+
+async def test_a_rebase_that_a_command_leaves_runs_no_command_of_it(repository: Path) -> None:
+    make_commit(repository, {"f": "1"})
+    make_commit(repository, {"f": "2"})
+    git(repository, "config", "user.name", "a")
+    git(repository, "config", "user.email", "b")
+    start = "git -c sequence.editor='sed -i s/^pick/edit/' rebase -q -i HEAD~1"
+    todo = ".git/rebase-merge/git-rebase-todo"
+    async with opened(repository, sandbox=True) as workspace:
+        done = await workspace.run(f"{start}; git status; git rebase -q --abort; {start}")
+        assert done.note == ""
+        done = await workspace.run(f"echo 'exec touch ran' > {todo}")
+        assert f"{todo} was moved to" in done.note
+        assert not (repository / todo).exists()
+        (repository / todo).write_text("exec touch users\nexec true\n")
+        done = await workspace.run(f"sed -i 1d {todo}")
+        assert done.note == ""
+        done = await workspace.run(f"echo '  x touch ran' >> {todo}")
+        assert f"{todo} was moved to" in done.note

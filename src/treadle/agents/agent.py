@@ -137,7 +137,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         options: ModelOptions | None = None,
         cache: CacheRequest | None = None,
         retry: Retry | None = None,
-        collision: CollisionPolicy = "first_wins",
+        collision: CollisionPolicy = "error",
         store: StoreLocation | None = None,
         services: dict[str, Any] | None = None,
         max_result_chars: int = 100_000,

@@ -281,7 +281,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
     async def aclose(self) -> None:
         """Close the model's connections and the tools' servers; the agent cannot run any more."""
         self._is_closed = True
-        await self._disconnect()
+        await self.disconnect()
 
     # --- for sessions and hosts ----------------------------------------------------------
 
@@ -338,7 +338,8 @@ class AgentRuns(Generic[DepsT, OutputT]):
             )
             raise ConfigError(f"deps: expected {expected}, got {given} (see deps_type)")
 
-    async def _disconnect(self) -> None:
+    async def disconnect(self) -> None:
+        """Close what is open; the next run opens it again."""
         await self.config.source.aclose()
         await self.config.model.aclose()
 
@@ -349,7 +350,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
             result: Result[Any] = await self.run(prompt, **options)
             return result
         finally:
-            await self._disconnect()
+            await self.disconnect()
 
     # --- of the agent --------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from treadle.agents.agent_files import AgentDefinition
 from treadle.core.contracts.gate import Gate
@@ -104,9 +104,6 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and timeout > 0):
         raise _wrong("tool_timeout", timeout, "a number above 0, or None for no limit")
-    policies = get_args(CollisionPolicy)
-    if settings["collision"] not in policies:
-        raise _wrong("collision", settings["collision"], f"one of {', '.join(policies)}")
     for name, method in _OBJECTS.items():
         given = settings[name]
         if given is not None and (isinstance(given, type) or not hasattr(given, method)):

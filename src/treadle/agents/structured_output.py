@@ -1,8 +1,9 @@
 """Structured output: `agent.run(prompt, output=SomeType)` and `treadle -p --output-schema FILE`.
 
 A model that supports schemas gets the schema with each request; any other gets one more tool,
-whose call is the answer. An answer that does not fit is sent back with the reason, a bounded number
-of times. Used by agent.py and apps/assembly; uses models/output_schema.py.
+whose call is the answer. JSON text that fits is accepted in both modes. An answer that does not fit
+is sent back with the reason, a bounded number of times. Used by agent.py and apps/assembly; uses
+models/output_schema.py.
 """
 
 from __future__ import annotations
@@ -16,30 +17,54 @@ from treadle.agents.result import StructuredAnswer
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import OutputMismatch, OutputMissing
-from treadle.core.events import TurnResult
+from treadle.core.errors import ConfigError, OutputMismatch, OutputMissing
+from treadle.core.events import TurnResult, preview
+from treadle.core.json_types.schema import Mismatch
 from treadle.core.loop.driver import Driver
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
-from treadle.models.output_schema import build_schema, parse_structured_output
+from treadle.models.output_schema import OutputType, get_output_type
 
 TOOL_NAME = "final_answer"
 DESCRIPTION = "Give the final answer. Call this once, when the work is done."
 MAX_ATTEMPTS = 3
+ASK_FOR_CALL = f"Give your final answer by calling the tool `{TOOL_NAME}`."
+
+
+class Attempts:
+    """Counts the answers of one run that do not fit, calls and texts."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._texts = 0
+        self._calls: set[str] = set()
+
+    @property
+    def are_used_up(self) -> bool:
+        return self._texts + len(self._calls) >= self.limit
+
+    def count_text(self) -> None:
+        self._texts += 1
+
+    def count_calls(self, results: Sequence[ToolResultItem]) -> None:
+        """May be repeated for the same results."""
+        self._calls.update([item.call_id for item in results if item.is_error])
 
 
 class FinalAnswerTool(BaseTool, BaseGate):
     """A tool whose call is the answer, and the gate that ends the turn after it.
 
-    The answer is read off the transcript, so that a resumed session still has it.
+    The answer is read off the transcript, so that a resumed session still has it. The gate also
+    ends the turn after as many calls that do not fit as the run has attempts. Runs of several
+    sessions may use it at the same time.
     """
 
-    def __init__(self, output_type: object) -> None:
-        self._output_type = output_type
+    def __init__(self, output: OutputType) -> None:
+        self._output = output
+        self.attempts: dict[str, Attempts] = {}  # of the runs, by session
         # Not eager: a reply that breaks off is not an answer.
-        schema = build_schema(output_type)
-        self._spec = ToolSpec(TOOL_NAME, DESCRIPTION, schema, effect="pure", eager=False)
+        self._spec = ToolSpec(TOOL_NAME, DESCRIPTION, output.schema, effect="pure", eager=False)
 
     @property
     def spec(self) -> ToolSpec:
@@ -47,62 +72,72 @@ class FinalAnswerTool(BaseTool, BaseGate):
 
     def check(self, arguments: Arguments) -> str | None:
         try:
-            parse_structured_output(self._output_type, msgspec.json.encode(arguments).decode())
-        except ValueError as error:
-            return str(error)
+            self._output.convert(arguments)
+        except Mismatch as problem:
+            return f"the answer does not fit: {problem}"
         return None
 
-    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+    async def call(self, arguments: Arguments, context: ToolContext[Any]) -> ToolOutput:
         return ToolOutput("The answer is accepted.", data={"answer": arguments})
 
     async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext[Any]
     ) -> ProbeResult:
         return ProbeResult("not_done", "an answer has no effect")
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        if find_final_answer(estimate.transcript) is None:
-            return Admit()
-        return Stop("end_turn", "The answer was given.")
+        results = _list_last_results(estimate.transcript)
+        if any(_get_answer(item) is not None for item in results):
+            return Stop("end_turn", "The answer was given.")
+        attempts = self.attempts.get(estimate.session_id)
+        if attempts is not None:
+            attempts.count_calls(results)
+            if attempts.are_used_up:
+                return Stop("end_turn", "No answer fits.")
+        return Admit()
 
 
 def find_final_answer(transcript: Sequence[Item]) -> str | None:
     """The answer as JSON, if the last round of the transcript gave one."""
+    answers = filter(None, map(_get_answer, _list_last_results(transcript)))
+    return next(answers, None)
+
+
+def _list_last_results(transcript: Sequence[Item]) -> list[ToolResultItem]:
+    """The results of `final_answer` at the end of the transcript, the last first."""
+    results: list[ToolResultItem] = []
     for item in reversed(transcript):
         if isinstance(item, ToolResultItem):
-            if item.name == TOOL_NAME and item.data is not None and "answer" in item.data:
-                return msgspec.json.encode(item.data["answer"]).decode()
+            results += [item] if item.name == TOOL_NAME else []
         elif not isinstance(item, NoticeItem):
-            return None
-    return None
+            break
+    return results
+
+
+def _get_answer(item: ToolResultItem) -> str | None:
+    if item.data is None or "answer" not in item.data:
+        return None
+    return msgspec.json.encode(item.data["answer"]).decode()
 
 
 class StructuredOutput:
     """Makes one agent answer with `output_type`, a type or a JSON schema.
 
     Pass it to the agent (`structured_output`), which adds the schema or the tool to its own
-    requests and not to those of child agents; then `run` drives its turns.
+    requests and not to those of child agents; then `run` drives its turns. ConfigError if
+    `output_type` is neither.
     """
 
     def __init__(self, output_type: object, model: Model) -> None:
-        self._output_type = output_type
+        self._output = get_output_type(output_type)
         self._model = model
         self._has_schema = "schema" in model.card.abilities
-        self.final_answer = None if self._has_schema else FinalAnswerTool(output_type)
+        self.final_answer = None if self._has_schema else FinalAnswerTool(self._output)
 
     def add_schema(self, options: ModelOptions) -> ModelOptions:
         if not self._has_schema:
             return options
-        schema = build_schema(self._output_type, strict=True)
-        return msgspec.structs.replace(options, output_schema=schema)
-
-    def make_missing_error(self, turn: TurnResult, driver: Driver) -> OutputMissing:
-        """For a run that stopped before it gave an answer."""
-        return OutputMissing(turn.reason, driver.transcript, driver.total_usage)
-
-    def read_partial(self, text: str) -> Any:
-        """The value of an answer that has arrived in part; None before it begins."""
-        return None
+        return msgspec.structs.replace(options, output_schema=self._output.strict_schema)
 
     async def run(
         self,
@@ -111,22 +146,70 @@ class StructuredOutput:
         max_attempts: int = MAX_ATTEMPTS,
     ) -> StructuredAnswer:
         """Drive turns until an answer fits. OutputMismatch after the last attempt; a turn that
-        does not end with `end_turn` is returned without an answer."""
-        for attempt in range(1, max_attempts + 1):
+        does not end with `end_turn` is returned without an answer, see `make_missing_error`."""
+        if max_attempts < 1:
+            raise ConfigError(f"output_retries is {max_attempts - 1}; it must be 0 or more")
+        attempts = Attempts(max_attempts)
+        if self.final_answer is not None:
+            self.final_answer.attempts[driver.session_id] = attempts
+        try:
+            return await self._run(driver, finish_turn, attempts)
+        finally:
+            if self.final_answer is not None:
+                self.final_answer.attempts.pop(driver.session_id, None)
+
+    def read_partial(self, text: str) -> Any:
+        """The value of an answer that is still being written; None before it begins."""
+        return self._output.read_partial(text)
+
+    def make_missing_error(self, turn: TurnResult, driver: Driver) -> OutputMissing:
+        """The error for a run that ended before it gave an output."""
+        detail = str(turn.metadata.get("detail", ""))
+        return OutputMissing(turn.reason, driver.transcript, driver.total_usage, detail=detail)
+
+    async def _run(
+        self,
+        driver: Driver,
+        finish_turn: Callable[[Driver], Awaitable[TurnResult]],
+        attempts: Attempts,
+    ) -> StructuredAnswer:
+        while True:
             turn = await finish_turn(driver)
             if turn.reason != "end_turn":
                 return StructuredAnswer(turn)
-            is_text = self.final_answer is None
-            text = turn.text if is_text else find_final_answer(driver.transcript)
-            request = f"Give your final answer by calling the tool `{TOOL_NAME}`."
-            if text is not None:
-                try:
-                    value = parse_structured_output(self._output_type, text)
-                    return StructuredAnswer(turn, text, value)
-                except ValueError as error:
-                    request = f"The answer does not fit: {error}. Give it again, corrected."
-            if attempt < max_attempts:
-                driver.submit(request)
-        name, attempts = self._model.name, plural(max_attempts, "attempt")
-        text = f"{name} gave no answer that fits the schema in {attempts}"
-        raise OutputMismatch(text, provider=name)
+            text = find_final_answer(driver.transcript) or _count_answer(turn, attempts)
+            try:
+                return StructuredAnswer(turn, text, self._output.parse(text))
+            except Mismatch as mismatch:
+                problem = str(mismatch)
+            if attempts.are_used_up:
+                raise self._make_mismatch(driver, attempts.limit, text, problem)
+            driver.submit(self._ask_again(problem))
+
+    def _ask_again(self, problem: str) -> str:
+        if self.final_answer is None:
+            return f"The answer does not fit: {problem}. Answer again with one JSON value only."
+        return f"The answer does not fit: {problem}. {ASK_FOR_CALL}"
+
+    def _make_mismatch(self, driver: Driver, limit: int, text: str, problem: str) -> OutputMismatch:
+        name, attempts = self._model.name, plural(limit, "attempt")
+        return OutputMismatch(
+            f"{name} gave no answer that fits in {attempts}: {problem}. "
+            f"It said last: {preview(text)}",
+            provider=name,
+            problem=problem,
+            answer=text,
+            transcript=driver.transcript,
+            usage=driver.total_usage,
+        )
+
+
+def _count_answer(turn: TurnResult, attempts: Attempts) -> str:
+    """What the model said last: a call of `final_answer` that does not fit, or a text."""
+    wrong_calls = _list_last_results(turn.items)
+    if not wrong_calls or turn.reply is None:
+        attempts.count_text()
+        return turn.text
+    attempts.count_calls(wrong_calls)
+    said = [call.raw for call in turn.reply.calls if call.name == TOOL_NAME]
+    return said[-1] if said else turn.text

@@ -15,6 +15,7 @@
     │   ├── CacheUnsupported       a prompt cache is required, and the model has none
     │   ├── EmptyReply             the reply was empty, also at the second attempt
     │   └── OutputMismatch         the answer does not fit the requested type
+    ├── OutputMissing              the run ended before it gave the requested output
     ├── LoopError                  the driver was used wrongly, or a mutator is wrong
     │   ├── ApprovalPending        next() before every approval is resolved
     │   ├── DriverBusy             next() while another next() runs
@@ -37,7 +38,12 @@ provider to these (models/provider_base/error_mapping.py); only models raise Mod
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from treadle.core.events import TerminalReason
+    from treadle.core.transcript.transcript import Transcript
+    from treadle.core.transcript.usage import Usage
 
 WorkspaceErrorKind = Literal["other", "not_found", "is_folder", "not_folder", "bad_cwd"]
 
@@ -140,15 +146,38 @@ class EmptyReply(ModelError):
 
 
 class OutputMismatch(ModelError):
-    """The answer does not fit the requested type, also after the model was shown the error."""
+    """The answer does not fit the requested type, also after the model was shown the error.
+
+    `problem` says what did not fit, `answer` is what the model said last; `transcript` and `usage`
+    are those of the run.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        problem: str,
+        answer: str,
+        transcript: Transcript,
+        usage: Usage,
+    ) -> None:
+        super().__init__(message, provider=provider)
+        self.problem = problem
+        self.answer = answer
+        self.transcript = transcript
+        self.usage = usage
 
 
 class OutputMissing(TreadleError):
-    """The run stopped before it gave an answer of the output type. `reason` is that of the turn;
-    `transcript` and `usage` are what there is."""
+    """The run ended before it gave an answer of the output type. `reason` is that of the turn;
+    `transcript` and `usage` are those of the run."""
 
-    def __init__(self, reason: str, transcript: Any, usage: Any) -> None:
-        super().__init__(f"the run ended with {reason} before it gave its answer")
+    def __init__(
+        self, reason: TerminalReason, transcript: Transcript, usage: Usage, *, detail: str = ""
+    ) -> None:
+        more = f" ({detail})" if detail else ""
+        super().__init__(f"the run ended with {reason} before it gave its answer{more}")
         self.reason = reason
         self.transcript = transcript
         self.usage = usage

@@ -152,7 +152,8 @@ class PartBegan(Event, frozen=True, tag="part_began", gc=False):
 
 
 class PartCommitted(Event, frozen=True, tag="part_committed", gc=False):
-    """The part that began last is complete. ReplyDiscarded voids it too."""
+    """The part that began last is complete, or its text is kept when the user interrupts.
+    ReplyDiscarded voids it too."""
 
     kind: Literal["text", "thinking"]
 
@@ -189,9 +190,9 @@ class RetryScheduled(Event, frozen=True, tag="retry_scheduled", gc=False):
 
 class ReplyDiscarded(Event, frozen=True, tag="reply_discarded", gc=False):
     """The attempt failed, or the reply calls tools beyond a limit. Everything streamed since
-    RequestStarted is void."""
+    RequestStarted is void: text, thinking and calls."""
 
-    chars: int
+    chars: int  # of text
 
 
 class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):

@@ -19,8 +19,10 @@ PROTECTED_FOLDERS = word_set(
     .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky .githooks
     .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook .agents .continue
     .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d .roo .cline .junie .trae
+    .helix .qwen .factory
     """
 )
+_MISE_ENVIRONMENTS = word_set("dev development test testing staging ci prod production")
 PROTECTED_FILES = word_set(
     """
     .mcp.json .envrc .gitconfig .gitmodules .bashrc .bash_profile .bash_login .bash_logout
@@ -34,14 +36,16 @@ PROTECTED_FILES = word_set(
     .lefthook-local.yaml mise.toml mise.local.toml .mise.local.toml .devcontainer.json
     .dir-locals.el .nvim.lua .bazelrc .direnvrc .overcommit.yml opencode.json opencode.jsonc
     .sqliterc .psqlrc .lessfilter .screenrc .ghci .ocamlinit .lvimrc .miserc.toml .roomodes
+    .rtx.toml .rtx.local.toml .crush.json crush.json .lazy.lua .pnpmfile.mjs .autoenv.zsh
+    .autoenv_leave.zsh
     """
-)
+) | {f"{dot}mise.{name}.toml" for dot in ("", ".") for name in _MISE_ENVIRONMENTS}
 PROTECTED_PAIRS = frozenset(
     {
         (".cargo", "config"), (".cargo", "config.toml"), (".config", "git"), (".config", "fish"),
         (".yarn", "plugins"), (".yarn", "releases"), (".local", "bin"), (".config", "mise"),
         (".config", "mise.toml"), (".bundle", "config"), (".vs", "tasks.vs.json"),
-        (".vs", "launch.vs.json"),
+        (".vs", "launch.vs.json"), ("mise", "config.toml"),
     }
 )  # fmt: skip
 PROTECTED_SUFFIXES = (".code-workspace",)
@@ -50,6 +54,9 @@ PROTECTED_IN_GIT = (
     "config", "hooks", "modules", "config.worktree", "commondir", "info/attributes",
 )  # fmt: skip
 """In a git folder, which commands have to write to. Tools are asked about all of it."""
+
+PROTECTED_IN_WORKTREE = ("config.worktree", "modules")
+"""The same in the folder of a linked worktree, `.git/worktrees/NAME`."""
 
 MEMORY_FILES = word_set(
     """

@@ -1,9 +1,9 @@
 """Structured output: the JSON schema of a type, and the value in a model's reply.
 
-A type is a msgspec Struct, a dataclass, a TypedDict, anything else that msgspec supports, a
-pydantic model (recognised by its methods; pydantic is not imported), or a JSON schema as a dict.
-A type that is not an object is wrapped in one with the field "value", because providers require
-objects. The errors are written for the model; agents/ decides whether it may try again.
+A type is any that core/json_types knows (pydantic models, dataclasses, msgspec structs, TypedDicts,
+unions, lists, texts, numbers, ...), or a JSON schema as a dict. A type that is not an object is
+wrapped in one with the field "value", because providers require objects. The errors are written for
+the model; agents/ decides whether it may try again.
 """
 
 from __future__ import annotations
@@ -11,15 +11,126 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, TypeVar, cast, overload
 
-import msgspec
+from treadle.core.errors import ConfigError
+from treadle.core.json_types.coercion import coerce, drop_absent
+from treadle.core.json_types.schema import (
+    JSONSchema,
+    Mismatch,
+    describe_expected,
+    find_mismatch,
+    find_schema_problem,
+    is_nullable,
+)
+from treadle.core.lazy_regex import compile_lazily
+from treadle.core.word_set import word_set
 
 T = TypeVar("T")
 
 VALUE_FIELD = "value"
 
-_FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_FENCE = compile_lazily(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+
+
+class OutputType:
+    """What an answer has to be. ConfigError for what is neither a type nor a JSON schema."""
+
+    def __init__(self, output_type: object) -> None:
+        self._json_type: Any = None
+        if isinstance(output_type, dict):
+            if problem := find_schema_problem(output_type):
+                raise ConfigError(f"the output is no JSON schema: {problem}")
+            self._plain: JSONSchema = dict(output_type)
+        else:
+            from treadle.core.json_types.json_type import JsonType
+
+            try:
+                self._json_type = JsonType(output_type)
+            except (TypeError, NameError) as error:
+                raise ConfigError(
+                    f"the output cannot be {output_type!r:.80}: {error}; expected a type or a JSON "
+                    "schema"
+                ) from error
+            self._plain = self._json_type.schema
+        self._is_object = self._plain.get("type") == "object"
+        self.schema: JSONSchema = self._plain if self._is_object else _wrap(self._plain)
+
+    @property
+    def strict_schema(self) -> JSONSchema:
+        """The schema in the form that strict modes require, if there is one."""
+        return make_strict(self.schema) or self.schema
+
+    def parse(self, text: str) -> Any:
+        """The value in a model's text: JSON, alone, in a code fence or after some text; or the text
+        itself where text fits. Raises Mismatch."""
+        first: Mismatch | None = None
+        for value in _find_json(text):
+            try:
+                return self.convert(value)
+            except Mismatch as problem:
+                first = first or problem
+        if not self._is_object:
+            try:
+                return self._convert(text.strip(), is_lenient=False)
+            except Mismatch:
+                pass
+        raise first or Mismatch("the answer has no complete JSON value")
+
+    def convert(self, value: Any) -> Any:
+        """A value of the type from a JSON value of the schema. Raises Mismatch."""
+        is_wrapped = isinstance(value, dict) and value.keys() == {VALUE_FIELD}
+        if self._is_object or not is_wrapped:
+            return self._convert(value)
+        try:
+            return self._convert(value[VALUE_FIELD])
+        except Mismatch as problem:
+            try:
+                return self._convert(value)  # an object of a union may have this very field
+            except Mismatch:
+                raise problem from None
+
+    def read_partial(self, text: str) -> Any:
+        """The value in a text that is still being written; None if there is none yet."""
+        from treadle.core.json_types.partial_json import read_partial_json
+
+        start = min((text.index(mark) for mark in "{[" if mark in text), default=None)
+        if start is None:
+            return text if self._accepts_text(text) else None
+        for value in read_partial_json(text[start:].removesuffix("`" * 3)):
+            try:
+                if self._json_type is not None:
+                    return self.convert(value)
+                is_wrapped = not self._is_object and isinstance(value, dict)
+                return value.get(VALUE_FIELD) if is_wrapped else value
+            except Mismatch:
+                continue
+        return None
+
+    def _accepts_text(self, text: str) -> bool:
+        if self._is_object or not text.strip():
+            return False
+        try:
+            return isinstance(self._convert(text, is_lenient=False), str)
+        except Mismatch:
+            return False
+
+    def _convert(self, value: Any, *, is_lenient: bool = True) -> Any:
+        value = drop_absent(value, self._plain)
+        if self._json_type is not None:
+            return self._json_type.convert(value)
+        value = coerce(value, self._plain) if is_lenient else value
+        if problem := find_mismatch(value, self._plain):
+            raise problem
+        return value
+
+
+def _wrap(schema: JSONSchema) -> JSONSchema:
+    inner = {key: part for key, part in schema.items() if key != "$defs"}
+    wrapped: JSONSchema = {"type": "object", "properties": {VALUE_FIELD: inner}}
+    wrapped["required"] = [VALUE_FIELD]
+    return {**wrapped, "$defs": schema["$defs"]} if "$defs" in schema else wrapped
 
 
 def build_schema(output_type: object, *, strict: bool = False) -> JSONSchema:
@@ -27,18 +138,8 @@ def build_schema(output_type: object, *, strict: bool = False) -> JSONSchema:
 
     With `strict`, in the form that strict modes require, if there is one.
     """
-    schema = _build_object_schema(output_type)
-    return (make_strict(schema) or schema) if strict else schema
-
-
-def _build_object_schema(output_type: object) -> JSONSchema:
-    schema = _schema_of_type(output_type)
-    if _is_object(schema):
-        return schema
-    definitions = schema.pop("$defs", None)
-    wrapped: JSONSchema = {"type": "object", "properties": {VALUE_FIELD: schema}}
-    wrapped["required"] = [VALUE_FIELD]
-    return {**wrapped, "$defs": definitions} if definitions else wrapped
+    output = get_output_type(output_type)
+    return output.strict_schema if strict else output.schema
 
 
 @overload
@@ -46,63 +147,38 @@ def parse_structured_output(output_type: type[T], text: str) -> T: ...
 @overload
 def parse_structured_output(output_type: object, text: str) -> Any: ...
 def parse_structured_output(output_type: object, text: str) -> Any:
-    """The value in a model's text. Raises ValueError with a message for the model."""
-    value = _extract_json(text)
-    plain = _schema_of_type(output_type)
-    if not _is_object(plain) and isinstance(value, dict) and set(value) == {VALUE_FIELD}:
-        value = value[VALUE_FIELD]
-    value = drop_absent(value, plain)
-    if isinstance(output_type, dict):
-        problem = find_mismatch(value, plain)
-        if problem:
-            raise _mismatch_error(problem)
-        return value
-    validate = getattr(output_type, "model_validate", None)
-    if validate is not None:
-        try:
-            return validate(value)
-        except ValueError as error:  # pydantic's ValidationError is one
-            raise _mismatch_error(_join_lines(str(error))) from error
-    return _convert(value, output_type)
+    """The value in a model's text. Raises Mismatch, a ValueError, with a message for the model."""
+    return get_output_type(output_type).parse(text)
 
 
-def _convert(value: object, output_type: object) -> object:
-    target = cast(Any, output_type)
+@overload
+def read_partial_output(output_type: type[T], text: str) -> T | None: ...
+@overload
+def read_partial_output(output_type: object, text: str) -> Any: ...
+def read_partial_output(output_type: object, text: str) -> Any:
+    """The value in a text that a model is still writing; None if what is there does not fit yet.
+
+    The last text may be incomplete; a list ends with its last complete element. A type whose fields
+    are all required fits late: give the fields defaults to see them one by one.
+    """
+    return get_output_type(output_type).read_partial(text)
+
+
+def get_output_type(output_type: object) -> OutputType:
+    """An OutputType, made once for each type."""
     try:
-        return msgspec.convert(value, target)
-    except msgspec.ValidationError as error:
-        try:
-            return msgspec.convert(value, target, strict=False)  # accepts "5" for 5
-        except msgspec.ValidationError:
-            raise _mismatch_error(str(error)) from error
+        return _make_output_type(output_type)
+    except TypeError:  # a dict, or a type that cannot be hashed
+        return OutputType(output_type)
 
 
-def _schema_of_type(output_type: object) -> JSONSchema:
-    if isinstance(output_type, dict):
-        return dict(output_type)
-    of_pydantic = getattr(output_type, "model_json_schema", None)
-    schema: JSONSchema = (
-        of_pydantic() if of_pydantic is not None else msgspec.json.schema(output_type)
-    )
-    reference = schema.get("$ref")
-    if not isinstance(reference, str):
-        return schema
-    # The root is only a reference: some providers require the object itself.
-    definitions: dict[str, JSONSchema] = schema["$defs"]
-    name = reference.rpartition("/")[2]
-    root = dict(definitions[name])
-    others = {key: value for key, value in definitions.items() if key != name}
-    if f'"{reference}"' in json.dumps(definitions):
-        others = definitions
-    return {**root, "$defs": others} if others else root
+@lru_cache(maxsize=64)
+def _make_output_type(output_type: object) -> OutputType:
+    return OutputType(output_type)
 
 
-def _is_object(schema: JSONSchema) -> bool:
-    return schema.get("type") == "object"
-
-
-def _extract_json(text: str) -> Any:
-    """The JSON value in a reply: alone, in a code fence, or after some text."""
+def _find_json(text: str) -> Iterator[Any]:
+    """The JSON values in a reply: the whole text, in code fences, after some text."""
     stripped = text.strip()
     candidates = [stripped, *_FENCE.findall(stripped)]
     candidates += [stripped[stripped.index(start) :] for start in "{[" if start in stripped]
@@ -113,28 +189,19 @@ def _extract_json(text: str) -> Any:
         except (ValueError, RecursionError):
             continue
         if candidate is not stripped or not candidate[end:].strip():
-            return value
-    raise ValueError(
-        "The answer contains no complete JSON value. "
-        "Answer again with one JSON value of the schema and nothing else."
-    )
+            yield value
 
 
-def _mismatch_error(problem: str) -> ValueError:
-    return ValueError(
-        f"The answer does not fit the schema: {problem}. "
-        "Answer again with one JSON value of the schema and nothing else."
-    )
-
-
-def _join_lines(text: str) -> str:
-    return " ".join(text.split())[:500].rstrip(".")
-
-
-JSONSchema = dict[str, Any]
-
-# Keywords that strict modes refuse, and that do not change which values are valid.
-_DROPPED_KEYWORDS = ("default", "title", "examples", "$schema", "$id")
+# Keywords that strict modes refuse. Limits are said in the description, and checked in the answer.
+_DROPPED_KEYWORDS = word_set("""
+    default title examples $schema $id uniqueItems contentEncoding propertyNames minProperties
+    maxProperties discriminator deprecated
+""")
+_LIMITS = word_set("""
+    minimum exclusiveMinimum maximum exclusiveMaximum multipleOf minLength maxLength minItems
+    maxItems
+""")
+_FORMATS = ("date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 
 
 def make_strict(schema: JSONSchema) -> JSONSchema | None:
@@ -172,12 +239,19 @@ def _to_strict(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     strict = {key: value for key, value in schema.items() if key not in _DROPPED_KEYWORDS}
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+    if _LIMITS & strict.keys():
+        strict = _describe_limits(strict)
+    if strict.get("format") not in (None, *_FORMATS):
+        del strict["format"]
+    if "$ref" in strict and len(strict) > 1:  # a reference stands alone
+        strict = {"anyOf": [{"$ref": strict.pop("$ref")}], **strict}
+    if "prefixItems" in strict:
+        strict["items"] = {"anyOf": strict.pop("prefixItems")}
+    for key in ("anyOf", "oneOf", "allOf"):
         if key in strict:
             strict[key] = [_to_strict(option) for option in strict[key]]
     if "oneOf" in strict:
         strict["anyOf"] = strict.pop("oneOf")
-        strict.pop("discriminator", None)
     if "items" in strict:
         strict["items"] = _to_strict(strict["items"])
     if "$defs" in strict:
@@ -195,150 +269,17 @@ def _to_strict(schema: Any) -> Any:
     return strict
 
 
+def _describe_limits(schema: JSONSchema) -> JSONSchema:
+    """The schema with its limits in the description."""
+    limits = f"Must be {describe_expected(schema)}."
+    kept = {key: value for key, value in schema.items() if key not in _LIMITS}
+    description = schema.get("description")
+    return {**kept, "description": f"{description} {limits}" if description else limits}
+
+
 def _allow_null(schema: Any) -> Any:
-    if _is_nullable(schema):
+    if is_nullable(schema):
         return schema
     if isinstance(schema.get("type"), str) and "enum" not in schema:
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _is_nullable(schema: Any) -> bool:
-    if not isinstance(schema, dict) or not schema:
-        return True
-    kinds = schema.get("type")
-    is_null = kinds == "null" or (isinstance(kinds, list) and "null" in kinds)
-    if is_null or None in schema.get("enum", ()):
-        return True
-    return any(_is_nullable(part) for key in ("anyOf", "oneOf") for part in schema.get(key, ()))
-
-
-def drop_absent(value: Any, schema: JSONSchema) -> Any:
-    """The value without the nulls that a strict mode requires for absent properties."""
-    return _prune(value, schema, schema)
-
-
-def _prune(value: Any, schema: Any, root: JSONSchema) -> Any:
-    schema = _resolve_ref(schema, root)
-    if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        return [_prune(element, schema["items"], root) for element in value]
-    if not isinstance(value, dict):
-        return value
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return value
-    required = schema.get("required", ())
-    pruned = {}
-    for name, inner in value.items():
-        inner_schema = properties.get(name, {})
-        is_nullable = _is_nullable(_resolve_ref(inner_schema, root))
-        if inner is not None or name in required or is_nullable:
-            pruned[name] = _prune(inner, inner_schema, root)
-    return pruned
-
-
-def _resolve_ref(schema: Any, root: JSONSchema) -> JSONSchema:
-    while isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
-        schema = root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
-    return schema if isinstance(schema, dict) else {}
-
-
-_JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-    "null": (type(None),),
-}
-
-
-def find_schema_problem(schema: object, path: str = "$") -> str:
-    """What is wrong with a schema itself, and where; empty if nothing is."""
-    if isinstance(schema, bool) and path != "$":
-        return ""
-    if not isinstance(schema, dict):
-        return f"{path} must be an object"
-    kinds = schema.get("type", [])
-    for kind in kinds if isinstance(kinds, list) else [kinds]:
-        if kind not in _JSON_TYPES:
-            return f"{path}: type cannot be {kind!r}; it must be one of {', '.join(_JSON_TYPES)}"
-    for key in ("properties", "$defs", "definitions"):
-        if not isinstance(schema.get(key, {}), dict):
-            return f"{path}.{key} must be an object"
-    for key in ("required", "enum", "anyOf", "oneOf", "allOf"):
-        if not isinstance(schema.get(key, []), list):
-            return f"{path}.{key} must be a list"
-    problems = (find_schema_problem(part, f"{path}.{name}") for name, part in _subschemas(schema))
-    return next(filter(None, problems), "")
-
-
-def _subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    for key in ("properties", "$defs", "definitions"):
-        yield from ((f"{key}.{name}", part) for name, part in schema.get(key, {}).items())
-    for key in ("anyOf", "oneOf", "allOf"):
-        yield from ((f"{key}[{number}]", part) for number, part in enumerate(schema.get(key, ())))
-    for key in ("items", "additionalProperties"):
-        if key in schema and not isinstance(schema[key], list):
-            yield key, schema[key]
-
-
-def find_mismatch(value: Any, schema: JSONSchema) -> str:
-    """What is wrong with a value, and where; empty if it fits."""
-    return _find_mismatch_at(value, schema, schema, "$")
-
-
-def _find_mismatch_at(value: Any, schema: Any, root: JSONSchema, path: str) -> str:
-    schema = _resolve_ref(schema, root)
-    if "const" in schema and value != schema["const"]:
-        return f"{path} must be {schema['const']!r}"
-    if "enum" in schema and value not in schema["enum"]:
-        return f"{path} must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
-    for key in ("anyOf", "oneOf"):
-        problems = [_find_mismatch_at(value, part, root, path) for part in schema.get(key, ())]
-        if problems and all(problems):
-            return problems[0]
-    for part in schema.get("allOf", ()):
-        if problem := _find_mismatch_at(value, part, root, path):
-            return problem
-    kinds = schema.get("type")
-    if kinds is not None:
-        allowed = kinds if isinstance(kinds, list) else [kinds]
-        if not any(_is_json_type(value, kind) for kind in allowed):
-            return f"{path} must be {' or '.join(allowed)}, not {_json_type_name(value)}"
-    if isinstance(value, dict):
-        return _find_object_mismatch(value, schema, root, path)
-    if isinstance(value, list) and "items" in schema:
-        for number, element in enumerate(value):
-            if problem := _find_mismatch_at(element, schema["items"], root, f"{path}[{number}]"):
-                return problem
-    return ""
-
-
-def _find_object_mismatch(
-    value: dict[str, Any], schema: JSONSchema, root: JSONSchema, path: str
-) -> str:
-    for name in schema.get("required", ()):
-        if name not in value:
-            return f"{path} lacks the property {name!r}"
-    properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    for name, inner in value.items():
-        if name not in properties and others is False:
-            return f"{path} has a property {name!r} that the schema does not allow"
-        inner_schema = properties.get(name, others)
-        if isinstance(inner_schema, dict) and (
-            problem := _find_mismatch_at(inner, inner_schema, root, f"{path}.{name}")
-        ):
-            return problem
-    return ""
-
-
-def _is_json_type(value: Any, name: str) -> bool:
-    if isinstance(value, bool) and name != "boolean":
-        return False
-    return isinstance(value, _JSON_TYPES.get(name, (object,)))
-
-
-def _json_type_name(value: Any) -> str:
-    return next((kind for kind in _JSON_TYPES if _is_json_type(value, kind)), "other")

@@ -17,7 +17,8 @@ class WorkSpan(msgspec.Struct, frozen=True):
     """The files before and after the work of a turn; `seq` is the first entry of the turn.
 
     If the program was killed, the end is the next state that is known, or "" for the current one.
-    `agent_files` are the files that only the agent can have changed.
+    `agent_files` are the files that only the agent can have changed. `is_redo`: it is the redo
+    of the turn; before it, the files may be the user's.
     """
 
     seq: int
@@ -25,6 +26,7 @@ class WorkSpan(msgspec.Struct, frozen=True):
     after: str = ""
     is_interrupted: bool = False
     agent_files: frozenset[str] = frozenset()
+    is_redo: bool = False
 
 
 class PastRestore(msgspec.Struct, frozen=True):
@@ -41,10 +43,14 @@ class PastRestore(msgspec.Struct, frozen=True):
 
 
 class FileHistory(msgspec.Struct, frozen=True):
-    """Also of turns that a rewind removed from the conversation: their files may be left."""
+    """Also of turns that a rewind removed from the conversation: their files may be left.
+
+    `last_redo`: the redo of a rewind, if no file was changed after it.
+    """
 
     spans: tuple[WorkSpan, ...]
     restores: tuple[PastRestore, ...]
+    last_redo: WorkSpan | None = None
 
     def list_spans(self, first_seq: int, last_seq: int | None = None) -> list[WorkSpan]:
         """The spans of these turns that are not undone, oldest first."""
@@ -61,6 +67,7 @@ class FileHistory(msgspec.Struct, frozen=True):
 def read_file_history(session_dir: Path) -> FileHistory:
     spans: list[WorkSpan] = []
     restores: list[PastRestore] = []
+    last_redo: WorkSpan | None = None
     seq = 0
     for record, entry in read_records(session_dir):
         match entry:
@@ -68,9 +75,16 @@ def read_file_history(session_dir: Path) -> FileHistory:
                 seq = record.seq
             case Checkpoint(restore=None):
                 _add_checkpoint(spans, seq, entry)
+                last_redo = None
             case Checkpoint(restore=Restore(action="redo") as redo):
-                _take_back(restores, redo)
+                span = WorkSpan(redo.seq, entry.tree, redo.tree, is_redo=True)
+                past = _take_back(restores, redo)
+                is_undo = past is not None and past.restore.action == "undo"
+                if is_undo:
+                    _append_span(spans, span)
+                last_redo = None if is_undo else span
             case Checkpoint(restore=Restore() as restore):
+                last_redo = None
                 turns = {span.seq for span in spans if span.seq >= restore.seq}
                 covered = {restore.seq} if restore.action == "undo" else turns
                 restores.append(PastRestore(record.seq, restore, entry.tree, frozenset(covered)))
@@ -78,7 +92,7 @@ def read_file_history(session_dir: Path) -> FileHistory:
                 pass
     if spans and not spans[-1].after:
         spans[-1] = msgspec.structs.replace(spans[-1], is_interrupted=True)
-    return FileHistory(tuple(spans), tuple(restores))
+    return FileHistory(tuple(spans), tuple(restores), last_redo)
 
 
 def _add_checkpoint(spans: list[WorkSpan], seq: int, entry: Checkpoint) -> None:
@@ -90,15 +104,21 @@ def _add_checkpoint(spans: list[WorkSpan], seq: int, entry: Checkpoint) -> None:
             files = frozenset(entry.agent_files)
             spans[-1] = msgspec.structs.replace(last, after=entry.tree, agent_files=files)
         return
-    if last is not None and not last.after:
-        spans[-1] = msgspec.structs.replace(last, after=entry.tree, is_interrupted=True)
-    spans.append(WorkSpan(seq, entry.tree))
+    _append_span(spans, WorkSpan(seq, entry.tree))
 
 
-def _take_back(restores: list[PastRestore], redo: Restore) -> None:
+def _append_span(spans: list[WorkSpan], span: WorkSpan) -> None:
+    if spans and not spans[-1].after:
+        spans[-1] = msgspec.structs.replace(spans[-1], after=span.before, is_interrupted=True)
+    spans.append(span)
+
+
+def _take_back(restores: list[PastRestore], redo: Restore) -> PastRestore | None:
     positions = [i for i, past in enumerate(restores) if redo.of in (0, past.entry_seq)]
-    if positions:
-        past = restores.pop(positions[-1])
-        if redo.is_partial:
-            left = msgspec.structs.replace(past, turn_seqs=frozenset(), is_leftover=True)
-            restores.insert(positions[-1], left)
+    if not positions:
+        return None
+    past = restores.pop(positions[-1])
+    if redo.is_partial:
+        left = msgspec.structs.replace(past, turn_seqs=frozenset(), is_leftover=True)
+        restores.insert(positions[-1], left)
+    return past

@@ -1,8 +1,9 @@
 """Several tool sources as one, in the given order.
 
 The collision policy settles two tools of one name: the first wins, it is an error, or the second
-gets the name of its source as a prefix, and a number if that name is taken too. The union is
-rebuilt only when a source has changed.
+gets the name of its source as a prefix, and a number if that name is taken too. An error is raised
+at construction: for tools that come later, as those of a server, the first wins, because they must
+not end a session. The union is rebuilt only when a source has changed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from collections.abc import Container, Sequence
 from itertools import count
 from operator import is_not
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -56,6 +57,8 @@ class Federation:
     def __init__(
         self, sources: Sequence[ToolSource], collision: CollisionPolicy = "first_wins"
     ) -> None:
+        if collision not in get_args(CollisionPolicy):
+            raise ConfigError(f"collision is {collision!r}; expected first_wins, error or prefix")
         self._sources = tuple(sources)
         self._collision = collision
         self._last_tools: list[Sequence[Tool]] = []
@@ -63,7 +66,7 @@ class Federation:
         self._opened: set[int] = set()  # positions of the sources that are open
         self._opening = asyncio.Lock()
         if collision == "error":
-            self.tools()  # report a collision of fixed tools at once
+            self._refuse_collisions()
 
     @property
     def name(self) -> str:
@@ -105,23 +108,37 @@ class Federation:
         if problems:
             raise problems[0]
 
+    def _refuse_collisions(self) -> None:
+        """Raise ConfigError for two tools of one name that are known already."""
+        owners: dict[str, str] = {}
+        for source in self._sources:
+            for tool in source.tools():
+                name = tool.spec.name
+                if name in owners:
+                    raise _make_collision_error(name, owners[name], source.name)
+                owners[name] = source.name
+
     def _merge_tools(self, tools_by_source: Sequence[Sequence[Tool]]) -> tuple[Tool, ...]:
         taken: dict[str, Tool] = {}
-        owners: dict[str, str] = {}
         for source, tools in zip(self._sources, tools_by_source, strict=True):
             for tool in tools:
                 name = tool.spec.name
                 if name not in taken:
-                    taken[name], owners[name] = tool, source.name
-                elif self._collision == "error":
-                    raise ConfigError(
-                        f"tool {name!r} is offered by {owners[name]!r} and by {source.name!r}; "
-                        "rename one, or choose another collision policy"
-                    )
+                    taken[name] = tool
                 elif self._collision == "prefix":
                     longer = _find_free_name(f"{source.name}_{name}", taken)
-                    taken[longer], owners[longer] = RenamedTool(tool, longer), source.name
+                    taken[longer] = RenamedTool(tool, longer)
         return tuple(taken.values())
+
+
+def _make_collision_error(name: str, first: str, second: str) -> ConfigError:
+    problem = f"two tools are named {name!r}"
+    if first != second:
+        problem = f"tool {name!r} is offered by {first!r} and by {second!r}"
+    return ConfigError(
+        f"{problem}; rename one, as tool(function, name=...), or choose what happens: "
+        'collision="first_wins" or collision="prefix"'
+    )
 
 
 def _find_free_name(name: str, taken: Container[str]) -> str:

@@ -455,7 +455,7 @@ class LocalWorkspace:
             yield "it dumped core"
         if ended.leftovers and not ended.timed_out:
             yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
-        yield from self._sandbox.take_notes()
+        yield from self._sandbox.take_notes(ended.stream.head + ended.stream.tail)
 
 
 def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:

@@ -168,31 +168,55 @@ async def test_undo_lists_and_asks_about_files_that_changed_while_a_command_ran(
         await on.sees("done")
         await on.idle()
         await on.send("/undo")
-        await on.sees("made.txt  (changed while the agent's command ran: yours or the agent's)")
-        await on.sees("Restore 3 files")
-        await on.press("n")
+        await on.sees("made.txt  (changed while a command of the agent ran: may be your change)")
+        await on.sees("▸ n Change nothing")
+        await on.sees("y Delete sure.txt and also.txt and made.txt")
+        await on.press("enter")
         await on.until(lambda: not on.app.dialogs.is_open)
         assert exists("made.txt")
         await on.send("/undo")
-        await on.sees("Restore only what the agent surely changed")
+        await on.sees("o Only what the agent changed: delete sure.txt")
         await on.press("o")
         await on.sees("undid the file changes of turn 1 (make it): removed sure.txt")
         assert exists("made.txt")
         await on.send("/redo")
         await on.until(lambda: exists("sure.txt"))
         await on.send("/undo")
-        await on.sees("Restore 3 files")
+        await on.sees("y Delete sure.txt and also.txt and made.txt")
         await on.press("y")
         await on.until(lambda: not exists("made.txt"))
         write_file("made.txt", "mine\n")
         await on.send("/redo")
-        await on.sees("Restore also made.txt, which you changed")
+        await on.sees("a Change made.txt too (it contains your changes)")
         await on.press("o")
         await on.until(lambda: exists("sure.txt"))
         await on.send("/redo")
         await on.sees("nothing left to redo but files that you changed: made.txt; /redo PATH")
         await on.send("/redo made.txt")
         await on.until(lambda: read_file("made.txt") == "1\n")
+
+
+async def test_enter_on_an_undo_deletes_no_file_that_the_user_changed(monkeypatch):
+    call = ("write", {"file_path": "w.txt", "content": "new\n"})
+    flags: dict[str, object] = {"permission_mode": "accept-edits"}
+    async with running_app(monkeypatch, scripted([Say(calls=[call]), "done"]), flags=flags) as on:
+        await on.send("make it")
+        await on.sees("done")
+        await on.idle()
+        write_file("w.txt", "new\nand mine\n")
+        await on.send("/undo")
+        await on.sees("Delete w.txt too (it contains your changes)")
+        await on.sees("▸ n Change nothing")
+        await on.press("enter")
+        await on.until(lambda: not on.app.dialogs.is_open)
+        assert read_file("w.txt") == "new\nand mine\n"
+        await on.send("/undo")
+        await on.sees("Delete w.txt too")
+        await on.press("a")
+        await on.until(lambda: not exists("w.txt"))
+        await on.send("/redo")
+        await on.until(lambda: exists("w.txt"))
+        assert read_file("w.txt") == "new\nand mine\n"
 
 
 async def test_a_session_is_written_to_a_file(monkeypatch):
@@ -218,6 +242,24 @@ async def test_a_goal_holds_the_turn_open(monkeypatch):
         await on.sees("Now.")
         await on.idle()
         assert exists("ready")
+
+
+async def test_a_goal_shows_each_attempt_and_a_missing_command_stops_at_once(monkeypatch):
+    model = scripted(["I stop.", "One.", "Two."])
+    async with running_app(monkeypatch, model, flags={"goal_attempts": 2}, size=(110, 40)) as on:
+        await on.send("/goal")
+        await on.sees("/goal off         removes it")
+        await on.send("/goal all-tests pass")
+        await on.send("go")
+        await on.sees("goal, attempt 1 of 2: `all-tests pass` cannot run: command not found")
+        await on.sees("/goal off removes the goal")
+        assert len(model.requests) == 1
+        await on.send("/goal echo broken; false")
+        await on.send("go")
+        await on.sees("goal, attempt 2 of 2: `echo broken; false` failed with exit code 1")
+        await on.sees("  broken")
+        await on.send("/goal clear")
+        await on.sees("there is no goal any more")
 
 
 async def test_a_command_of_ones_own_with_arguments(monkeypatch):
@@ -299,6 +341,24 @@ async def test_a_used_up_budget_names_the_limit_and_budget_raises_it(monkeypatch
         await on.sees("usage: /budget USD")
 
 
+async def test_budget_takes_times_refuses_a_decimal_comma_and_removes_a_limit(monkeypatch):
+    async with running_app(monkeypatch, flags={"max_cost": 2.0}, size=(100, 40)) as on:
+        await on.send("/budget 1,50")
+        await on.sees("write the amount without a comma, for example 1.50; usage: /budget USD")
+        await on.send("/budget tokens 500,000")
+        await on.sees("max_tokens: 0 of 500,000 tokens used, set by /budget")
+        await on.sees("max_cost: $0.00 of $2.00 spent, set by --max-cost")
+        await on.send("/budget time 5m")
+        await on.sees("max_time: 300 seconds for a turn, set by /budget")
+        for limit in ("tokens off", "time off"):
+            await on.send(f"/budget {limit}")
+            await on.idle()
+        await on.send("/budget off")
+        await on.sees("this session has no limit of cost, tokens or time")
+        await on.send("/budget 3")
+        await on.sees("max_cost: $0.00 of $3.00 spent, set by /budget")
+
+
 async def test_a_compaction_is_told_once_and_the_context_is_counted_anew(monkeypatch):
     long = Say("word " * 4_000, usage=make_usage(30_000))
     script: list[ScriptElement] = [long, long, "Short.", Say("Sum.", usage=make_usage(29_000))]
@@ -333,7 +393,7 @@ async def test_a_change_of_the_mode_is_not_told_as_a_shorter_history(monkeypatch
 async def test_a_bare_goal_shows_it_and_off_removes_it(monkeypatch):
     async with running_app(monkeypatch) as on:
         await on.send("/goal")
-        await on.sees("no goal is set; /goal COMMAND sets one")
+        await on.sees("no goal is set.")
         await on.send("/goal true")
         await on.sees("goal set: every turn continues until this succeeds: true")
         await on.send("/goal")

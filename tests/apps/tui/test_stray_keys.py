@@ -106,7 +106,10 @@ async def test_an_arrow_key_selects_the_approval_and_the_unsent_message_stays(mo
         await on.sees("↳ later")
         await on.press(*"more")
         await on.pass_time(1)
-        await on.press("down", "up", "enter")
+        await on.press("down")
+        await on.sees("▸ y Yes")
+        await on.sees("your message is not sent; enter takes the marked answer")
+        await on.press("enter")
         await on.sees("made")
         assert exists("made.txt")
         assert on.app.prompt.text == "more"
@@ -163,7 +166,7 @@ async def test_keys_typed_before_the_trust_question_do_not_answer_it(monkeypatch
         assert on.app.dialogs.is_open
         assert not is_trusted(on.folder)
         await on.pass_time(60)
-        await on.press("down", "up", "enter")
+        await on.press("down", "enter")
         await on.until(lambda: on.app._conversation is not None, "the session")
         assert is_trusted(on.folder)
         assert on.app.prompt.text == "yes"

@@ -6,6 +6,7 @@ from treadle.core.contracts.tool import Access
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.ruling import PolicyCall
+from treadle.policy.ruleset.rules_file import parse_rules
 
 
 def evaluate(root, command):
@@ -111,3 +112,65 @@ def test_a_name_that_xargs_would_split_into_an_option_asks(tmp_path, name):
 )
 def test_other_names_and_other_programs_ask(tmp_path, command):
     assert evaluate(tmp_path, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "for f in *.py; do wc -l $f; done",
+        "for f in src/*.py; do wc -l $f; head -3 ${f}; done",
+        "git ls-files | xargs grep -n def",
+        "git ls-files | grep py | xargs grep -n 'def main'",
+        "find . -name '*.py' | xargs grep -ln TODO | head",
+        "find . -name '*.py' -print0 | xargs -0 grep -n TODO",
+    ],
+)
+def test_a_loop_over_files_and_a_search_in_listed_files_run_without_a_question(tmp_path, command):
+    (tmp_path / "src").mkdir()
+    for name in ("a.py", "src/b.py"):
+        (tmp_path / name).write_text("def main(): pass")
+    assert evaluate(tmp_path, command) == "allow"
+
+
+@pytest.mark.parametrize("name", ["a --files0-from=x.py", "a b.py", "*.py", "-r.py"])
+def test_a_loop_asks_if_the_shell_would_split_a_name(tmp_path, name):
+    (tmp_path / "a.py").write_text("x")
+    (tmp_path / "c.py").write_text("x")
+    (tmp_path / name).write_text("x")
+    assert evaluate(tmp_path, "for f in ?*.py; do wc -l $f; done") == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "IFS=p; for f in *.py; do wc -l $f; done",
+        "for f in *.py; do $f; done",
+        "for f in *.py; do rm $f; done",
+        "for f in *.py; do awk $f x; done",
+        'for f in *.py; do awk "$f" x; done',
+        "awk *.py x",
+        "for f in /etc/*; do cat $f; done",
+        "for f in *.py; do f=/etc/passwd; cat $f; done",
+        "git ls-files | xargs -I{} grep x {}",
+        "cat names | xargs grep x",
+        "git ls-files | xargs grep -n x /etc/passwd",
+        "git ls-files | xargs egrep x --include=/etc/passwd -f /etc/passwd",
+    ],
+)
+def test_loops_and_searches_that_do_more_ask(tmp_path, command):
+    (tmp_path / "a.py").write_text("x")
+    assert evaluate(tmp_path, command) == "ask"
+
+
+def test_a_search_in_listed_files_asks_if_one_of_them_may_not_be_read(tmp_path):
+    command = "git ls-files | xargs grep -n def"
+    (tmp_path / "a.py").write_text("x")
+    rules = parse_rules({"deny": ["Read(.env)"]}, root=str(tmp_path), home="/h")
+    context = PolicyContext(str(tmp_path), "/h", rules=rules)
+    call = PolicyCall("bash", Access(command=command, cwd=str(tmp_path)))
+    assert PermissionEvaluator(context).evaluate(call).outcome == "allow"
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    assert PermissionEvaluator(context).evaluate(call).outcome == "ask"
+    (tmp_path / "link").unlink()
+    (tmp_path / ".env").write_text("x")
+    assert PermissionEvaluator(context).evaluate(call).outcome == "ask"

@@ -39,6 +39,7 @@ from treadle.apps.assembly.redaction import (
     RedactingModel,
     find_environment_secrets,
     redact,
+    redact_for_display,
     redact_hooks,
     redact_source,
 )
@@ -363,7 +364,12 @@ def _assemble(
         if options.until:
             from treadle.policy.goal import Goal
 
-            goal = Goal(options.until, workspace, max_attempts=settings.goal_attempts)
+            goal = Goal(
+                options.until,
+                workspace,
+                max_attempts=settings.goal_attempts,
+                report=lambda text: notify(redact_for_display(text)) if notify else None,
+            )
             gates.append(goal)
             hooks.append(goal)
         if options.checkpoints or (options.checkpoints is None and not is_interactive):

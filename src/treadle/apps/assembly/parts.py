@@ -137,9 +137,10 @@ class CodingAgent(Agent):
             await parts.workspace.open()  # fail now, not at the first command
         return self
 
-    async def _disconnect(self) -> None:
+    async def disconnect(self) -> None:
+        """Close the model, the MCP servers and the workspace."""
         try:
-            await super()._disconnect()
+            await super().disconnect()
         finally:
             if self.parts is not None:
                 await self.parts.release()

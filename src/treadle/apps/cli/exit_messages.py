@@ -5,6 +5,7 @@ Loaded only then. Used by headless.py.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from treadle.apps.assembly.suspend import TurnSuspended
@@ -21,9 +22,12 @@ def explain_exit(
     suspended: TurnSuspended | None,
     settings: Settings,
     flags: Mapping[str, object],
+    until: str = "",
 ) -> str:
-    """`flags` are the settings of the command line: those that limit a session are not stored."""
+    """`flags` are the settings of the command line: those that limit a session are not stored.
+    `until` is the command of the goal."""
     given = "".join(f" {_format_flag(name)} {flags[name]}" for name in _LIMITS if name in flags)
+    given += f" --until {shlex.quote(until)}" if until else ""
     command = f"treadle -p --resume {report.session_id}"
     resume = f"; to continue: {command}{given}" if report.session_id else ""
     match report.exit_code:
@@ -39,6 +43,7 @@ def explain_exit(
             return f"suspended: {report.detail}; {format_resume_hint(report.session_id, reason)}"
         case exit_codes.BUDGET_EXCEEDED:
             higher = _format_higher_limits(settings)
+            higher += f" --until {shlex.quote(until)}" if until else ""
             resume = f"; to continue with a higher limit: {command}{higher}"
             return f"stopped: {report.detail}{resume if report.session_id else ''}"
         case exit_codes.MAX_TURNS:

@@ -402,7 +402,8 @@ class HeadlessRun:
             from treadle.apps.cli.exit_messages import explain_exit
 
             flags = self._command_line.settings()
-            message = explain_exit(report, self._suspended, self._settings, flags)
+            until = self._command_line.text("until")
+            message = explain_exit(report, self._suspended, self._settings, flags, until)
             print_error(f"treadle: {message}")
         if self._progress is not None:
             self._progress.print_line(

@@ -14,9 +14,9 @@ import msgspec
 from treadle.apps.assembly import AgentSession
 from treadle.apps.cli.console import UsageError
 from treadle.core.events import TurnResult
+from treadle.core.json_types.schema import find_schema_problem
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript import AssistantItem, Text
-from treadle.models.output_schema import find_schema_problem
 
 
 def read_schema(file: str) -> dict[str, object]:

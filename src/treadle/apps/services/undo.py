@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
         RestorePlan,
         RestoreResult,
     )
-    from treadle.workspace.checkpoints.restore_plan import Author
+    from treadle.workspace.checkpoints.restore_plan import Author, SpanAuthor
 
 _RESTORABLE: tuple[Author, ...] = ("agent", "both", "command", "unknown")
 
 # Why a file is not restored unless the user agrees.
 _LEFT_ALONE: dict[str, str] = {
     "both": "you changed it since",
-    "command": "it changed while the agent's command ran: it may be your change",
+    "command": "it changed while a command of the agent ran: it may be your change",
     "unknown": "it changed after the program was killed: it may be your change",
 }
-SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+_VERBS = {"added": "bring back", "removed": "delete", "changed": "change"}
 MAX_LISTED_PATHS = 20
 
 
@@ -48,6 +48,16 @@ class NothingToRedo(StoreError):
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(paths)
         super().__init__(f"nothing left to redo but files that you changed: {_join_paths(paths)}")
+
+
+class PlannedChange(Protocol):
+    """What would happen to a file."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
 
 
 class PlannedRestore(msgspec.Struct, frozen=True):
@@ -68,8 +78,12 @@ class PlannedRestore(msgspec.Struct, frozen=True):
 
 
 async def plan_undo(checkpoints: Checkpoints, session_dir: Path) -> PlannedRestore:
-    """Undo of the last turn that changed files and is not undone."""
+    """Undo of the last turn that changed files and is not undone, or of the redo of a rewind."""
     history, has_changes = read_file_history(session_dir), False
+    if history.last_redo is not None:
+        plan = await _plan_spans(checkpoints, [history.last_redo])
+        if plan is not None and plan.by(*_RESTORABLE):
+            return PlannedRestore("rewind", history.last_redo.seq, None, plan)
     for turn in reversed(list_turns(session_dir)):
         has_changes = has_changes or any(span.seq == turn.seq for span in history.spans)
         spans = history.list_spans(turn.seq, turn.seq)
@@ -133,12 +147,20 @@ async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> Re
             Span(
                 span.before,
                 span.after,
-                "unknown" if span.is_interrupted else "command",
+                _span_author(span),
                 span.agent_files,
+                span.is_redo,
             )
             for span in spans
         ]
     )
+
+
+def _span_author(span: WorkSpan) -> SpanAuthor:
+    """Who changed the files of the span, beside its `agent_files`."""
+    if span.is_redo:
+        return "agent"
+    return "unknown" if span.is_interrupted else "command"
 
 
 # --- run -----------------------------------------------------------------------------------
@@ -185,36 +207,48 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
 # --- describe ------------------------------------------------------------------------------
 
 
-def describe_plan(plan: RestorePlan) -> list[str]:
-    """The files that would change, and those that would not, by whose changes they have.
-
-    A sign says what would happen to a file; the user's own changes, which stay, have none.
-    """
-    command = "changed while the agent's command ran: yours or the agent's, will be restored:"
-    unknown = "changed after the program was killed: yours or the agent's, will be restored:"
-    both = "changed by the agent and then by you, will be left alone (--include PATH restores one):"
+def describe_plan(planned: PlannedRestore) -> list[str]:
+    """The files that would change, and those that would not, by whose changes they have."""
+    plan, action = planned.plan, planned.action.capitalize()
+    command = "These files changed while a command of the agent ran; some changes may be yours."
+    unknown = "These files changed after the program was killed; some changes may be yours."
+    both = "The agent changed these files, and then you. They are left alone; --include PATH would:"
     groups = (
-        ("changed by the agent, will be restored:", plan.by("agent")),
-        (command, plan.by("command")),
-        (unknown, plan.by("unknown")),
+        (f"The agent changed these files. {action} will:", plan.by("agent")),
+        (f"{command} {action} will:", plan.by("command")),
+        (f"{unknown} {action} will:", plan.by("unknown")),
         (both, plan.by("both")),
     )
     lines = []
     for heading, changes in groups:
         if changes:
-            lines += [heading, *(f"  {SIGNS[one.kind]} {one.path}" for one in changes)]
+            lines += [heading, *(f"  {_VERBS[one.kind]} {one.path}" for one in changes)]
     if others := plan.by("user"):
-        lines.append("changed by you or another program, will be left alone:")
+        lines.append("You or another program changed these files. They are left alone:")
         lines += [f"  {one.path} ({one.kind})" for one in others]
     if plan.skipped:
-        lines += ["cannot be restored:", *(f"  {one.path} ({one.reason})" for one in plan.skipped)]
+        lines.append("These files cannot be restored:")
+        lines += [f"  {one.path} ({one.reason})" for one in plan.skipped]
     return lines
+
+
+def describe_changes(changes: Sequence[PlannedChange], max_named: int = 4) -> str:
+    """`delete a.txt and b.txt, bring back c.txt, change d.txt`."""
+    paths: dict[str, list[str]] = {"removed": [], "added": [], "changed": []}
+    for one in changes[:max_named]:
+        paths[one.kind].append(one.path)
+    parts = [f"{_VERBS[kind]} {' and '.join(some)}" for kind, some in paths.items() if some]
+    if (more := len(changes) - max_named) > 0:
+        parts.append(f"and {plural(more, 'more file')}")
+    return ", ".join(parts)
 
 
 def describe_action(planned: PlannedRestore) -> str:
     """`undid the file changes of turn 3 (Add a test)`."""
     undone, redone = "undid the file changes of", "redid the file changes of"
     verb = {"undo": undone, "redo": redone, "rewind": "restored the files to before"}
+    if planned.turn is None and planned.action == "rewind":
+        return "took back the last redo"
     if planned.turn is None:
         return "redid what the last rewind changed"
     words = " ".join(planned.turn.text.split())

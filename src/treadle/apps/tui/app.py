@@ -71,10 +71,13 @@ class TerminalApp(FullScreen):
         if isinstance(dialog, Choices) and event.character is not None and is_text:
             is_answer = dialog.has_answer(event.character)
         has_draft = bool(self.prompt.text)
+        was_ready = self.key_guard.is_ready(now, has_draft=has_draft)
         target = self.key_guard.route(event.key, now, has_draft=has_draft, is_answer=is_answer)
         if target != "dropped":
             self._focus_for_input(self.prompt if target == "prompt" else dialog)
-        return target != "dropped"
+        # The arrow that selects the dialog only marks its first answer.
+        is_selecting = target == "dialog" and not was_ready and event.key in ("up", "down")
+        return target != "dropped" and not is_selecting
 
     def _route_paste(self) -> None:
         if isinstance(self._dialog_widget, Choices) and not self.transcript.has_focus:

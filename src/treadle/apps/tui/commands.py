@@ -35,6 +35,10 @@ the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there i
 which you improve instead. Only what is true and useful, in at most 60 lines."""
 
 GOAL_OFF = "off"
+_NO_GOAL = """\
+no goal is set. A goal is a command that must succeed before a turn ends:
+/goal pytest -q   sets one: the agent works until the tests pass
+/goal off         removes it"""
 
 CommandFunction = Callable[[Frontend, str], Awaitable[None]]
 
@@ -252,9 +256,9 @@ async def _goal(ui: Frontend, arguments: str) -> None:
     if not arguments:
         usage = f"/goal COMMAND changes it, /goal {GOAL_OFF} removes it"
         current = f"goal: every turn continues until this succeeds: {goal}\n{usage}"
-        ui.show_message(current if goal else "no goal is set; /goal COMMAND sets one")
+        ui.show_message(current if goal else _NO_GOAL)
         return
-    goal = "" if arguments == GOAL_OFF else arguments
+    goal = "" if arguments in (GOAL_OFF, "clear", "none") else arguments
     if await ui.reopen_session(lambda: ui.host.change_goal(goal), has_notes=False):
         done = f"goal set: every turn continues until this succeeds: {goal}"
         ui.show_message(done if goal else "there is no goal any more")
@@ -262,13 +266,17 @@ async def _goal(ui: Frontend, arguments: str) -> None:
 
 async def _budget(ui: Frontend, arguments: str) -> None:
     if not arguments:
-        found = ui.host.list_limits()
-        none = f"this session has no limit of cost, tokens or time; {limits.USAGE}"
-        ui.show_message(limits.format_limits(found) if found else none)
+        _show_limits(ui)
         return
     setting, value = limits.parse_budget(arguments)
     if await ui.reopen_session(lambda: ui.host.change_limit(setting, value), has_notes=False):
-        ui.show_message(limits.format_limits(ui.host.list_limits()))
+        _show_limits(ui)
+
+
+def _show_limits(ui: Frontend) -> None:
+    found = ui.host.list_limits()
+    none = f"this session has no limit of cost, tokens or time; {limits.USAGE}"
+    ui.show_message(limits.format_limits(found) if found else none)
 
 
 async def _config(ui: Frontend, arguments: str) -> None:
@@ -416,7 +424,9 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),
     SlashCommand("queue", "edit or remove a message that waits", _queue),
     SlashCommand("goal", "continue every turn until a command succeeds", _goal, "goal", False),
-    SlashCommand("budget", "show or change the cost limit", _budget, "budget", False),
+    SlashCommand(
+        "budget", "show or change the limits of cost, tokens and time", _budget, "budget", False
+    ),
     SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
     SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
     SlashCommand("agents", "list the defined agents", _agents, "agents"),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from treadle.apps.services.undo import describe_changes
 from treadle.apps.tui import questions, trust_dialog
 from treadle.apps.tui.conversation import Conversation, PendingQuestion
 from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
@@ -39,36 +40,43 @@ REWIND_SCOPES = (
 
 
 def rewind_scopes(changes: Sequence[FileChange]) -> tuple[ChoiceOption, ...]:
-    """With a choice for the files that the agent and then the user changed, by their names."""
-    both = [change.path for change in changes if change.author == "both"]
+    """With a choice for the files that the agent and then the user changed, by their names. What
+    changes no file of the user comes first."""
+    both = [change for change in changes if change.author == "both"]
+    may_be_users = any(change.is_doubtful for change in changes)
+    scopes = REWIND_SCOPES[::-1] if both or may_be_users else REWIND_SCOPES
     if not both:
-        return REWIND_SCOPES
-    label = f"Conversation and files, also {_name_some(both)}"
-    return (*REWIND_SCOPES, ChoiceOption("all", label, key="a"))
+        return scopes
+    label = f"Conversation and files, and {_name_users_changes(both)}"
+    return (*scopes, ChoiceOption("all", label, key="a"))
 
 
 def restore_options(changes: Sequence[FileChange]) -> list[ChoiceOption]:
-    """Which files an undo or redo restores: values are authors, separated by spaces."""
-    authors = {change.author for change in changes}
-    both = [change.path for change in changes if change.author == "both"]
+    """Which files an undo or redo restores: values are authors, separated by spaces. The first one
+    changes nothing: files of the user are concerned."""
+    both = [change for change in changes if change.author == "both"]
     doubtful = [change for change in changes if change.is_doubtful]
-    options = []
+    agent = [change for change in changes if change.author == "agent"]
+    options = [ChoiceOption("", "Change nothing", key="n")]
     if doubtful:
-        count = plural(len(doubtful) + sum(change.author == "agent" for change in changes), "file")
-        options.append(ChoiceOption("agent command unknown", f"Restore {count}", key="y"))
-    if "agent" in authors:
-        label = "Restore only what the agent surely changed" if doubtful else "Leave those alone"
+        label = _capitalize(describe_changes([*agent, *doubtful]))
+        options.append(ChoiceOption("agent command unknown", label, key="y"))
+    if agent:
+        label = f"Only what the agent changed: {describe_changes(agent)}"
         options.append(ChoiceOption("agent", label, key="o"))
     if both:
-        label = f"Restore also {_name_some(both)}, which you changed"
+        label = _capitalize(_name_users_changes(both))
         options.append(ChoiceOption("agent command unknown both", label, key="a"))
-    options.append(ChoiceOption("", "Change nothing", key="n"))
     return options
 
 
-def _name_some(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{', '.join(paths[:3])}{more}"
+def _name_users_changes(changes: Sequence[FileChange]) -> str:
+    contain = "it contains" if len(changes) == 1 else "they contain"
+    return f"{describe_changes(changes)} too ({contain} your changes)"
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 class Frontend:

@@ -63,8 +63,8 @@ class FileChange(msgspec.Struct, frozen=True):
     def note(self) -> str:
         notes = {
             "both": "  (you changed it, too: left alone)",
-            "command": "  (changed while the agent's command ran: yours or the agent's)",
-            "unknown": "  (changed after the program was killed: yours or the agent's)",
+            "command": "  (changed while a command of the agent ran: may be your change)",
+            "unknown": "  (changed after the program was killed: may be your change)",
             "user": f"  (you {self.kind} it: left alone)",
         }
         return notes.get(self.author, "")
@@ -190,8 +190,8 @@ class Host(Protocol):
     def list_limits(self) -> list[LimitLine]:
         """The limits of cost, tokens and time that apply to this session."""
 
-    async def change_limit(self, setting: str, value: float) -> Driver:
-        """Change a limit of this session."""
+    async def change_limit(self, setting: str, value: float | None) -> Driver:
+        """Change a limit of this session; None removes it."""
 
     # --- lists
 

@@ -6,15 +6,22 @@ The gates themselves are in policy/budgets.py; local_host.py changes their setti
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
+from treadle.apps.settings import parse_setting
 from treadle.apps.tui.host import LimitLine
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished
 from treadle.core.text import format_dollars
 
-USAGE = "usage: /budget USD, /budget tokens N or /budget time SECONDS"
+LIMIT_OFF = "off"
+USAGE = (
+    "usage: /budget USD, /budget tokens N or /budget time 5m; /budget off, /budget tokens off and "
+    "/budget time off remove a limit"
+)
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _SETTINGS = {"cost": "max_cost", "tokens": "max_tokens", "time": "max_time"}
 
 
@@ -59,14 +66,24 @@ def _format_limit(limit: LimitLine) -> str:
     return f"max_time: {limit.value:g} seconds for a turn"
 
 
-def parse_budget(arguments: str) -> tuple[str, float]:
-    """The setting and its value: `10`, `$10`, `tokens 500000`, `time 600`."""
+def parse_budget(arguments: str) -> tuple[str, float | None]:
+    """The setting and its value: `10`, `$1.50`, `tokens 500,000`, `time 5m`; None for `off`."""
     *kind, amount = arguments.split()
-    name = " ".join(kind) or "cost"
-    try:
-        value = float(amount.removeprefix("$").replace(",", ""))
-    except ValueError:
-        raise ConfigError(USAGE) from None
-    if name not in _SETTINGS or not 0 < value < float("inf"):
+    setting = _SETTINGS.get(" ".join(kind) or "cost")
+    if setting is None:
         raise ConfigError(USAGE)
-    return _SETTINGS[name], value
+    if amount == LIMIT_OFF:
+        return setting, None
+    amount = amount.removeprefix("$")
+    if setting == "max_tokens" and _THOUSANDS.fullmatch(amount):
+        amount = amount.replace(",", "")
+    if "," in amount:  # 1,50 and 1,500 have two readings
+        example = amount.replace(",", ".")
+        raise ConfigError(f"write the amount without a comma, for example {example}; {USAGE}")
+    try:
+        value = parse_setting(setting, [amount])
+    except ConfigError:
+        raise ConfigError(USAGE) from None
+    if not isinstance(value, int | float) or not value:
+        raise ConfigError(USAGE)
+    return setting, value

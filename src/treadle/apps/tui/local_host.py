@@ -67,6 +67,7 @@ class LocalHost:
         self._mode: str | None = None
         self._goal = self._options.until
         self._changed_limits: set[str] = set()
+        self._removed_limits: set[str] = set()
         self._checkpoints: Checkpoints | None = None
 
     def list_added_folders(self) -> tuple[Path, ...]:
@@ -75,7 +76,8 @@ class LocalHost:
 
     def _load_settings(self) -> settings_page.Settings:
         load = settings_page.load_settings
-        return load(self.folder, self._flags, is_trusted=lambda: self.is_trusted)
+        settings = load(self.folder, self._flags, is_trusted=lambda: self.is_trusted)
+        return msgspec.structs.replace(settings, **dict.fromkeys(self._removed_limits))
 
     # --- trust ---------------------------------------------------------------------------
 
@@ -233,9 +235,13 @@ class LocalHost:
                 lines.append(LimitLine(name, value, origin, amount))
         return lines
 
-    async def change_limit(self, setting: str, value: float) -> Driver:
-        self._flags[setting] = int(value) if setting == "max_tokens" else value
-        self._changed_limits.add(setting)
+    async def change_limit(self, setting: str, value: float | None) -> Driver:
+        if value is None:
+            self._removed_limits.add(setting)
+        else:
+            self._flags[setting] = int(value) if setting == "max_tokens" else value
+            self._removed_limits.discard(setting)
+            self._changed_limits.add(setting)
         return await self.reopen()
 
     # --- lists ---------------------------------------------------------------------------

@@ -266,12 +266,14 @@ class FullScreen(Frontend, App[int]):
         elif draft and not is_ready:
             sending = "enter sends it, " if self._conversation is not None else ""
             hint = f"your message is not sent: {sending}esc clears it, ↑ ↓ select an answer"
+        elif draft and isinstance(dialog, Choices):
+            hint = "your message is not sent; enter takes the marked answer"
         lines = wrap_text(Text(hint, self.palette.warning), self.size.width) if hint else []
         self.query_one("#dialog-hint", LinesWidget).set_lines(lines)
         if isinstance(dialog, Choices):
             prompt_rows = self.prompt.wrapped_document.height if draft or is_typing else 0
             is_waiting, rows = is_browsing or not is_ready, len(lines) + prompt_rows
-            dialog.set_waiting(is_waiting, rows, shows_hint=not hint)
+            dialog.set_waiting(is_waiting, rows, shows_hint=not hint or is_ready)
 
     def focus_input(self) -> None:
         """Focus what takes keys: the dialog if it does, else the prompt."""

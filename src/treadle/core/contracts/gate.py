@@ -35,8 +35,8 @@ class Admit(msgspec.Struct, frozen=True):
     """The call may be made. `notice` is shown to the model, for example how much is left.
 
     `max_output` limits the tokens of the reply to what was reserved; None: the request stays as
-    it is. With `call_stop` the reply may only be an answer: if it calls tools, the calls are not
-    run, and the turn ends as this Stop says.
+    it is. With `call_stop` the reply may only be an answer: if it calls tools, its text is kept,
+    the calls are not run, and the turn ends as this Stop says.
     """
 
     notice: str = ""

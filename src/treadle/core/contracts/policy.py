@@ -55,6 +55,13 @@ class Ask(msgspec.Struct, frozen=True):
 Verdict = Allow | Deny | Ask
 
 
+def require_approval(verdict: Verdict, tool: ToolSpec) -> Verdict:
+    """The verdict on a call of this tool: the user decides if the tool needs an approval."""
+    if tool.needs_approval and isinstance(verdict, Allow):
+        return Ask(f"every call of `{tool.name}` needs the user's approval")
+    return verdict
+
+
 class Policy(Protocol):
     """Decides on tool calls.
 

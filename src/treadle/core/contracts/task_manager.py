@@ -42,7 +42,8 @@ class TaskManager(Protocol):
     - `read` and `list` know a task until the driver is closed, also after its end.
     - `cancel` and `aclose` return when the work has ended, or after a few seconds if it does not
       stop.
-    A task manager must not block, and must not touch the transcript: the loop tells the model.
+    A task manager must not block, and must not touch the transcript: the loop tells the model. If
+    it fails at a call, the user is warned, and the call ends in the foreground.
     """
 
     def foreground_seconds(self, call: ToolCall, declared: float | None) -> float | None:

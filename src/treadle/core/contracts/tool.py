@@ -36,7 +36,8 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
                 or after `detach_after` seconds
     eager       a pure call may start while the reply that contains it still streams
     asks_host   the call may need decisions of the host while it runs: `context.ask_host()`
-    needs_policy  an agent without a policy runs it only if its approver agrees
+    needs_approval  the user decides on every call, even if the policy allows it
+    needs_policy    an agent without a policy runs it only if its approver agrees
     """
 
     name: str
@@ -51,6 +52,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     strict: bool = False
     eager: bool = True
     asks_host: bool = False
+    needs_approval: bool = False
     needs_policy: bool = False
 
 

@@ -45,13 +45,14 @@ class Inbox:
         once."""
         must_log = is_busy or any(waiting.is_logged for waiting in self._queue)
         if must_log:
+            self.log_waiting()  # those before it come first in the log, too
             self._write_entry(InputQueued(item))
         waiting = WaitingItem(item, must_log, _make_message_id())
         self._queue.append(waiting)
         return waiting.id
 
     def log_waiting(self) -> None:
-        """Log what waits and is not in the log yet: the process ends before it was accepted."""
+        """Log what waits and is not in the log yet."""
         for waiting in self._queue:
             if not waiting.is_logged:
                 self._write_entry(InputQueued(waiting.item))
@@ -72,8 +73,7 @@ class Inbox:
         for index, waiting in enumerate(self._queue):
             if message == waiting.id or message is waiting.item:
                 if waiting.is_logged:
-                    before = [one.is_logged for one in self._queue][:index]
-                    self._write_entry(InputDropped(sum(before)))
+                    self._write_entry(InputDropped(index))
                 del self._queue[index]
                 return waiting.id
         return ""

@@ -93,6 +93,8 @@ class ModelCaller:
         self._on_quarantine = on_quarantine
         self._is_interrupted = is_interrupted
         self._streamed_text: list[str] = []  # the text of the running attempt
+        self._has_streamed = False  # whether observers saw something of the running attempt
+        self._open_part: PartKind = ""
         self._attempt_usage = NO_USAGE  # of the running attempt, as far as known
         self._lost_usage = NO_USAGE  # of attempts without a reply
         self._quarantine: frozenset[tuple[int, int]] = frozenset()
@@ -202,6 +204,8 @@ class ModelCaller:
         self._streamed_text.clear()
         if not text.strip():
             return None
+        if self._open_part == "text":
+            self._begin_part("text", "")
         return AssistantItem((Text(text),), "aborted", self.model.name, self._attempt_usage)
 
     def take_lost_usage(self) -> Usage:
@@ -221,6 +225,7 @@ class ModelCaller:
             _AnnouncedCalls(self._is_taken_id),
         )
         streamed.clear()
+        self._open_part, self._has_streamed = "", False
         self._check_cache(request.cache)
         reply: AssistantItem | None = None
         part: PartKind = ""  # the open one
@@ -280,7 +285,9 @@ class ModelCaller:
         """End the open part and begin another one; "" stands for none."""
         if last:
             self._emitter.emit(PartCommitted, last)
+        self._open_part = kind
         if kind:
+            self._has_streamed = True
             self._emitter.emit(PartBegan, kind)
         return kind
 
@@ -288,10 +295,12 @@ class ModelCaller:
         emit = self._emitter.emit
         match event:
             case ModelToolCallBegan():
+                self._has_streamed = True
                 emit(ToolCallBegan, event.id, event.name)
             case ModelToolCallDelta():
                 emit(ToolCallDelta, event.id, event.text)
             case ModelToolCallRequested(call=call):
+                self._has_streamed = True
                 call = announced.add(call)
                 emit(ToolCallRequested, call)
                 self._on_call(call)
@@ -306,7 +315,8 @@ class ModelCaller:
                 pass
 
     def _discard_partial(self) -> None:
-        if self._streamed_text:
+        if self._has_streamed:
+            self._has_streamed = False
             self._emitter.emit(ReplyDiscarded, sum(map(len, self._streamed_text)))
             self._streamed_text.clear()
 

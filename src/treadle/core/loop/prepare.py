@@ -23,6 +23,7 @@ from treadle.core.contracts.policy import (
     PermissionRequest,
     Policy,
     Verdict,
+    require_approval,
 )
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import NO_ACCESS, Access, ForwardingTool, Tool, ToolSpec
@@ -166,6 +167,11 @@ class CallPreparer:
         return self._check(call, tool, parsed)
 
     async def decide(self, prepared: PreparedCall) -> Verdict:
+        """The verdict on a call: of the policy, and of a tool that needs an approval."""
+        assert prepared.tool is not None, "only calls of known tools are decided"
+        return require_approval(await self._ask_policy(prepared), prepared.tool.spec)
+
+    async def _ask_policy(self, prepared: PreparedCall) -> Verdict:
         """The policy's verdict. A policy that fails denies."""
         if type(self._policy) is AllowAll:
             return Allow()  # without a task

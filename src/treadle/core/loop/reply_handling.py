@@ -1,7 +1,7 @@
 """Decides after a model reply whether the loop continues or the turn ends.
 
 refusal                  the turn ends `refused`
-calls beyond a limit     the turn ends for the reason of the gate, and the calls are not run
+calls beyond a limit     the turn ends for the reason of the gate; the calls are not run
 closing summary          the turn ends for the reason that asked for it
 window reached           ContextTooLong, as if the provider had said so
 cut at the output limit  the model is asked to continue, up to three times
@@ -38,6 +38,7 @@ EMPTY_REPLY_NOTICE = "Your last reply has no text. Answer, or call a tool."
 CLOSING_NOTICE = (
     "The budget is used up: {detail}. Without tools, sum up what is done and what is left."
 )
+CALLS_NOT_RUN_NOTICE = "The tool calls of your last reply were not run: {detail}."
 MAX_PAUSES = 20
 MAX_STOP_HOOK_BLOCKS = 100
 
@@ -59,9 +60,7 @@ def handle_reply(
 ) -> TurnEnd | None:
     turn = session.turn
     if call_stop is not None and reply.calls and reply.stop != "refusal":
-        # Not appended: continued later, the turn is where it was before this request.
-        session.discard_reply(reply)
-        return TurnEnd(call_stop.reason, metadata={"detail": call_stop.detail})
+        return _stop_at_calls(reply, session, call_stop)
     if turn.closing_stop is not None or reply.stop == "refusal":
         reply = _without_calls(reply)
     is_reply_empty = is_empty(reply)
@@ -157,8 +156,21 @@ def _is_silent(reply: AssistantItem) -> bool:
     )
 
 
+def _stop_at_calls(reply: AssistantItem, session: SessionState, stop: Stop) -> TurnEnd:
+    """The calls are not run. What the reply says was paid for and is kept; the turn can be
+    continued after it."""
+    kept = _without_calls(reply)
+    if _is_silent(kept):
+        session.discard_reply(reply)
+    else:
+        session.append(kept)
+        text = CALLS_NOT_RUN_NOTICE.format(detail=stop.detail)
+        session.append(NoticeItem(text, kind="budget", next_move="ask"))
+    return TurnEnd(stop.reason, metadata={"detail": stop.detail})
+
+
 def _without_calls(reply: AssistantItem) -> AssistantItem:
-    """Drop calls that will not run: of a refusal, or of a closing reply."""
+    """Drop calls that will not run: of a refusal, of a closing reply, or beyond a limit."""
     kept = tuple(part for part in reply.content if not isinstance(part, ToolCall))
     return msgspec.structs.replace(reply, content=kept)
 

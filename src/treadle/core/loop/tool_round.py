@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
+
+T = TypeVar("T")
 
 CANCELLED_CALL = "Cancelled by the user before it ran; nothing was done."
 INTERRUPTED_CALL = "Interrupted by the user before it finished; its effect may be incomplete."
@@ -159,9 +161,7 @@ class ToolRound:
             output = ToolOutput(prepared.refusal, is_error=True)
             return self._finalize(prepared, RunResult(output, prepared.refusal_outcome))
         if prepared.tool is not None and prepared.tool.spec.detachable:
-            declared = prepared.tool.spec.detach_after
-            seconds = self._tasks.foreground_seconds(prepared.call, declared)
-            return await self._run_detachable(prepared, seconds)
+            return await self._run_detachable(prepared, prepared.tool.spec.detach_after)
         return await self._run(prepared)
 
     async def _run(
@@ -178,10 +178,14 @@ class ToolRound:
             return None
         return await self._run(prepared)
 
-    async def _run_detachable(self, prepared: PreparedCall, after: float | None) -> ToolResultItem:
-        """Run the call until it ends, asks to be detached, or `after` seconds have passed."""
-        call = prepared.call
-        self._tasks.start_capture(call)
+    async def _run_detachable(
+        self, prepared: PreparedCall, declared: float | None
+    ) -> ToolResultItem:
+        """Run the call until it ends, asks to be detached, or its time in the foreground is over.
+        If the task manager fails, the call ends in the foreground."""
+        call, ask, tasks = prepared.call, self._ask_task_manager, self._tasks
+        after = ask(lambda: _check_seconds(tasks.foreground_seconds(call, declared)), declared)
+        ask(lambda: tasks.start_capture(call), None)
         loop = asyncio.get_running_loop()
         detach_requested: asyncio.Future[None] = loop.create_future()
 
@@ -193,18 +197,31 @@ class ToolRound:
         try:
             either: list[asyncio.Future[Any]] = [work, detach_requested]
             await asyncio.wait(either, timeout=after, return_when=asyncio.FIRST_COMPLETED)
+            task_id = ""
+            if not work.done():
+                task_id = ask(lambda: tasks.add(call, prepared.summary, work), "")
+            if not task_id and not work.done():
+                await asyncio.wait([work])
         except asyncio.CancelledError:
-            self._tasks.stop_capture(call)
+            ask(lambda: tasks.stop_capture(call), None)
             await cancel_all([work])
             raise
-        if work.done():
-            self._tasks.stop_capture(call)
+        if not task_id:
+            ask(lambda: tasks.stop_capture(call), None)
             return work.result()
-        task_id = self._tasks.add(call, prepared.summary, work)
         self._emitter.emit(ToolDetached, call.id, task_id)
         text = RUNNING_TEXT.format(id=task_id)
         data = {"task_id": task_id}
         return ToolResultItem(call.id, call.name, (Text(text),), display=text, data=data)
+
+    def _ask_task_manager(self, ask: Callable[[], T], otherwise: T) -> T:
+        """What the task manager answers. It may be code of others: if it fails, that is told, and
+        the call goes on."""
+        try:
+            return ask()
+        except Exception as error:  # noqa: BLE001 - a task manager may raise anything
+            self._emitter.emit(WarningRaised, f"the task manager failed: {error_text(error)}")
+            return otherwise
 
     async def _with_preview(
         self, approval: PendingApproval, prepared: PreparedCall
@@ -274,6 +291,12 @@ class ToolRound:
             result.is_truncated,
             result.outcome,
         )
+
+
+def _check_seconds(seconds: object) -> float | None:
+    if seconds is None or (isinstance(seconds, (int, float)) and seconds == seconds):
+        return seconds
+    raise TypeError(f"foreground_seconds returned {seconds!r}, not a number or None")
 
 
 def _is_concurrent(prepared: PreparedCall) -> bool:

@@ -15,7 +15,11 @@ from treadle.core.word_set import word_set
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
-from treadle.policy.evaluation.listed_names import is_found_name, is_listed_name
+from treadle.policy.evaluation.listed_names import (
+    find_search_of_listed,
+    is_found_name,
+    is_listed_name,
+)
 from treadle.policy.evaluation.path_access import PathAccess
 from treadle.policy.evaluation.ruling import PolicyFinding
 from treadle.policy.evaluation.word_values import list_values
@@ -41,6 +45,7 @@ _HARMLESS_VARIABLES = word_set(
 )
 _LOCAL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _EDIT_PROGRAMS = frozenset({"mkdir", "touch", "cp", "mv", "tee", "sed"})
+_SPLIT_CHARS = re.compile(r"[\s*?\[\\]")
 _MAX_CHARS = 200_000
 _PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
@@ -128,6 +133,10 @@ class _LineEvaluator:
         forbidden = self._rules.find_forbidding(command, spellings)
         if forbidden is not None and forbidden.outcome == "deny":
             return forbidden
+        search = find_search_of_listed(command, self._parsed)
+        if search is not None and self._paths.has_no_options():
+            outside = self._paths.find_symlink_out(command)
+            return outside or self.evaluate(search, is_covered, is_exact)
         rule, pattern = self._rules.find_allowing(command, spellings) or (None, None)
         is_exact = is_exact or (pattern is not None and pattern.is_exact_match(command.argv))
         effects = analyze_effects(command)
@@ -207,7 +216,14 @@ class _LineEvaluator:
                     return f"{word.source} matches too many names to check"
                 if any(name.startswith("-") and name != word.text for name in names):
                     return f"{word.source} matches a file whose name is an option"
+                if word.may_split and not self._stay_whole(word, names):
+                    return f"the value of {word.source} may become several words"
         return ""
+
+    def _stay_whole(self, word: Word, names: Sequence[str]) -> bool:
+        """Whether the shell does not split names, and expands none of them once more."""
+        are_plain = all(name == word.text or not _SPLIT_CHARS.search(name) for name in names)
+        return are_plain and "IFS" not in self._parsed.assigned_variables
 
     def _is_harmless(self, word: Word, effects: Effects) -> bool:
         """Whether a word that is not static cannot change what the command does."""

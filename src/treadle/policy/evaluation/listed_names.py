@@ -1,14 +1,17 @@
-"""Names that a listing prints, given to a program that shows sizes and counts, not content.
+"""Names that a listing prints, given to a program that shows sizes and counts, or to a search.
 
     git ls-files | while read -r f; do wc -l "$f"; done
     find . -name '*.py' | xargs wc -l
     find . -name '*.py' -exec wc -l {} +
+    git ls-files | xargs grep -n def
 
 The names are known only when the line runs, but they are names of files in the workspace. Used by
 `command_evaluator.py`.
 """
 
 import re
+
+from msgspec.structs import replace
 
 from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.count_programs import COUNTING_PROGRAMS, is_counting_run
@@ -18,6 +21,7 @@ from treadle.policy.shell.program_names import get_program_name
 from treadle.policy.shell.wrapper_options import UNKNOWN_ARGUMENTS
 
 _SILENT_PROGRAMS = word_set("read [ test true :")
+_SEARCHES = word_set("grep egrep fgrep")
 _FILTERS = word_set("sort head tail uniq")  # with options only: they print some of the names
 _LISTING_OPTIONS = word_set("-c -m -o -d --cached --modified --others --deleted --exclude-standard")
 _FIND_TESTS = word_set(
@@ -50,6 +54,19 @@ def is_listed_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) ->
     )
 
 
+def find_search_of_listed(command: SimpleCommand, parsed: ParsedCommand) -> SimpleCommand | None:
+    """The search of the whole folder instead of one in the names that `xargs` gets from a listing:
+    it reads no less. Names that are options, or symlinks, are the caller's concern."""
+    if not command.argv or command.argv[-1] is not UNKNOWN_ARGUMENTS or command.assignments:
+        return None
+    if get_program_name(command.argv[0]) not in _SEARCHES:
+        return None
+    if not any(_is_fed_by_listing(outer, command, parsed) for outer in parsed.commands):
+        return None
+    folder = Word(UNKNOWN_ARGUMENTS.source, ".")
+    return replace(command, argv=(command.argv[0], Word("-r", "-r"), *command.argv[1:-1], folder))
+
+
 def is_found_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) -> bool:
     """Whether a word is a name from `find -exec`, which begins with a path: it is no option."""
     outers = [c for c in parsed.commands if c.name == "find" and c.inner == (command,)]
@@ -66,11 +83,14 @@ def _feeds_from_listing(
     outer: SimpleCommand, command: SimpleCommand, parsed: ParsedCommand
 ) -> bool:
     """Whether `outer` is an `xargs` that runs the command with the names of a listing."""
+    is_counting = is_counting_run(command.argv[:-1])
+    return is_counting and _is_fed_by_listing(outer, command, parsed)
+
+
+def _is_fed_by_listing(outer: SimpleCommand, command: SimpleCommand, parsed: ParsedCommand) -> bool:
     if outer.name != "xargs" or not outer.is_piped or outer.inner != (command,):
         return False
-    return is_counting_run(command.argv[:-1]) and all(
-        _is_harmless_part(part, outer) for part in parsed.commands
-    )
+    return all(_is_harmless_part(part, outer) for part in parsed.commands)
 
 
 def _is_harmless_part(part: SimpleCommand, command: SimpleCommand) -> bool:

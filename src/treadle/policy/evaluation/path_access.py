@@ -92,6 +92,12 @@ class PathAccess:
             path.startswith("-", start) or _SPLIT_OPTION.search(path, start) for path in found
         )
 
+    def find_symlink_out(self, command: SimpleCommand) -> PolicyFinding | None:
+        """The finding on a symlink below the folder that names what may not be read, if any."""
+        evaluate = partial(self._files.evaluate_symlinks, ".")
+        found = self._evaluate_in_each_cwd(command, evaluate, ".")
+        return next((finding for finding in found if finding.outcome != "allow"), None)
+
     def _is_outside(self, path: str, cwd: str) -> bool:
         real = self._files.resolve(path, cwd).path
         is_known = is_inside(real, (*self._roots, *_SYSTEM_FOLDERS, NULL_DEVICE))

@@ -21,7 +21,7 @@ class Word(msgspec.Struct, frozen=True):
     is_glob: bool = False  # `text` is an active pattern
     has_tilde: bool = False  # begins with an active `~`
     is_plain_data: bool = False  # not static; made of plain variables and listed substitutions
-    may_split: bool = False  # not static and not quoted: may become any number of words
+    may_split: bool = False  # of a variable, and not quoted: may become any number of words
     variable_names: tuple[str, ...] = ()  # the variables it reads
     is_process_substitution: bool = False  # `<(…)`; its commands are listed themselves
 

@@ -59,13 +59,15 @@ CHANGED_SINCE = "it was changed since"
 class Span(msgspec.Struct, frozen=True):
     """The trees before and after a work ("": the files now), and who changed files meanwhile.
 
-    `agent_files` are surely the agent's, whatever the `author` of the others.
+    `agent_files` are surely the agent's, whatever the `author` of the others. `is_redo`: the user
+    asked for these changes, so their files go back to before them, not to before an earlier span.
     """
 
     before: str
     after: str
     author: SpanAuthor = "agent"
     agent_files: frozenset[str] = frozenset()
+    is_redo: bool = False
 
 
 class FileSnapshot(msgspec.Struct, frozen=True):
@@ -177,8 +179,8 @@ class Checkpoints:
         return make_plan(tree, now, flat)
 
     def _flatten_span(self, span: Span, now: FlatTree) -> FlatSpan:
-        after = self._flatten(span.after) if span.after else now
-        return FlatSpan(self._flatten(span.before), after, span.author, span.agent_files)
+        before, after = self._flatten(span.before), self._flatten(span.after) if span.after else now
+        return FlatSpan(before, after, span.author, span.agent_files, span.is_redo)
 
     def _make_goal(self, plan: RestorePlan, include: Collection[str]) -> RestoreGoal:
         goal, skipped = make_goal(self._objects, plan, self._flatten(plan.current), include)

@@ -29,12 +29,16 @@ SpanAuthor = Literal["agent", "command", "unknown"]
 
 
 class FlatSpan(msgspec.Struct, frozen=True):
-    """Two trees, and who changed the files between them; `agent_files` are surely the agent's."""
+    """Two trees, and who changed the files between them; `agent_files` are surely the agent's.
+
+    `is_redo`: the user asked for these changes, so their files go back to before them.
+    """
 
     before: FlatTree
     after: FlatTree
     author: SpanAuthor
     agent_files: frozenset[str] = frozenset()
+    is_redo: bool = False
 
 
 class RestoreChange(msgspec.Struct, frozen=True):
@@ -71,10 +75,10 @@ def make_plan(current_tree: str, now: FlatTree, spans: Sequence[FlatSpan]) -> Re
     folders: dict[str, int | None] = {}
     authors: dict[str, set[Author]] = {}
     skipped: dict[str, SkippedPath] = {}
-    for old, new, step_author, agent_files in _list_steps(now, spans):
+    for old, new, step_author, agent_files, is_redo in _list_steps(now, spans):
         for path in changed_paths(old, new):
             author: Author = "agent" if path in agent_files else step_author
-            if author != "user" and path not in targets:
+            if author != "user" and (is_redo or path not in targets):
                 targets[path] = old.files.get(path)
                 authors[path] = set()
                 if is_within(path, old.not_stored):
@@ -159,12 +163,12 @@ def _goal_folders(
 
 def _list_steps(
     now: FlatTree, spans: Sequence[FlatSpan]
-) -> Iterator[tuple[FlatTree, FlatTree, Author, frozenset[str]]]:
+) -> Iterator[tuple[FlatTree, FlatTree, Author, frozenset[str], bool]]:
     """From each known state of the files to the next one, and who changed them."""
     following = [*(span.before for span in spans[1:]), now]
     for span, then in zip(spans, following, strict=True):
-        yield span.before, span.after, span.author, span.agent_files
-        yield span.after, then, "user", frozenset()
+        yield span.before, span.after, span.author, span.agent_files, span.is_redo
+        yield span.after, then, "user", frozenset(), False
 
 
 def _sum_up(authors: set[Author]) -> Author:

@@ -8,6 +8,7 @@ seccomp and landlock.
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import sys
@@ -31,7 +32,14 @@ from treadle.core.protected_paths import (
 from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import landlock, seccomp
 from treadle.workspace.sandbox.file_denials import FileDenials, find_outer
-from treadle.workspace.sandbox.found_entry import GIT, HIDDEN, SOCKET, FoundEntry
+from treadle.workspace.sandbox.found_entry import (
+    GIT,
+    HIDDEN,
+    PROTECTED,
+    READ_ONLY,
+    SOCKET,
+    FoundEntry,
+)
 from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
 from treadle.workspace.sandbox.git_index import PartialIndexes
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
@@ -62,6 +70,9 @@ HIDDEN_FOLDERS = ("/run", "/home", "/root", "/var/tmp")
 SCRATCH_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev", "/proc")
 """What commands see there is their own, and not what is there outside."""
 
+
+REFUSALS = tuple(os.strerror(number).encode() for number in (errno.EROFS, errno.EBUSY))
+"""How programs end the line about a file that is read-only, or cannot be replaced."""
 
 CLEANUP_TABLES: dict[str, object] = {
     "names": PROTECTED_FOLDERS | PROTECTED_FILES,
@@ -114,6 +125,7 @@ class Bubblewrap:
         self._active_count = 0
         self._notes: list[str] = []
         self._hidden: list[str] = []
+        self._read_only: list[str] = []
 
     def scan(self) -> None:
         """Look at the folders once; later scans are fast. For a thread."""
@@ -196,18 +208,31 @@ class Bubblewrap:
         """The files that deny rules hide: relative to the first root, or absolute."""
         return tuple(self._hidden)
 
-    def take_notes(self) -> list[str]:
-        """What the user and the model have to know about files, since the last call."""
+    def take_notes(self, output: bytes = b"") -> list[str]:
+        """What the user and the model have to know about files, since the last call. `output` is
+        what a command printed: a program that could not change a file says so there."""
         notes, self._notes = self._notes, []
+        notes += self._describe_refused(output)
         if self._hidden:
             shown, more = self._hidden[:5], len(self._hidden) - 5
             rest = f" and {more} more" if more > 0 else ""
             notes.append(f"deny rules hide from commands: {', '.join(shown)}{rest}")
         return notes
 
+    def _describe_refused(self, output: bytes) -> list[str]:
+        """A line about the protected paths that a program names in an error about writing."""
+        lines = [line for line in output.splitlines() if line.rstrip(b"'\".").endswith(REFUSALS)]
+        refused = [path for path in self._read_only if any(os.fsencode(path) in x for x in lines)]
+        if not refused:
+            return []
+        return [
+            f"the sandbox keeps {', '.join(map(format_path, refused[:5]))} as it is, because "
+            "programs outside of it use it: ask the user to run a command that has to change it"
+        ]
+
     def _mount_options(self, command: CommandSpec, network: bool) -> list[str]:
         """In order: later mounts cover earlier ones."""
-        confinement = self.confinement
+        confinement, self._hidden, self._read_only = self.confinement, [], []
         homes = _find_homes(command.env.get("HOME", ""))
         options = SYSTEM_OPTIONS.split()
         options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
@@ -240,10 +265,16 @@ class Bubblewrap:
             confinement.copies_dir.mkdir(parents=True, exist_ok=True)
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
         options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
+        self._hidden = self._list_names(entries, HIDDEN)
+        self._read_only = self._list_names(entries, PROTECTED, READ_ONLY)
         if self._stand_ins.has_tracked:
             for name, value in make_git_environment(command.env).items():
                 options += ["--setenv", name, value]
         return options
+
+    def _list_names(self, entries: Sequence[FoundEntry], *kinds: str) -> list[str]:
+        roots = self.confinement.writable
+        return [_shorten(entry.path, roots) for entry in entries if entry.kind in kinds]
 
     def _size_options(self, share: int) -> list[str]:
         limit = self.confinement.max_memory
@@ -290,7 +321,6 @@ class Bubblewrap:
         in_roots = tuple(f"{root}/" for root in roots)
         sockets = list_host_sockets(lambda p: is_visible(p) and not p.startswith(in_roots))
         entries += [FoundEntry(path, SOCKET, 0, (0, 0)) for path in sockets]
-        self._hidden = [_shorten(e.path, roots) for e in entries if e.kind == HIDDEN]
         return entries
 
 

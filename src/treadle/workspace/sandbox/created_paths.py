@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.core.protected_paths import GIT_FOLDER, PROTECTED_IN_GIT
+from treadle.core.protected_paths import GIT_FOLDER, PROTECTED_IN_GIT, PROTECTED_IN_WORKTREE
 from treadle.workspace.sandbox import git_folders
 
 MAX_FILES = 500
@@ -42,7 +42,8 @@ def _find_git_part(path: Path) -> str:
         git = path.parents[part.count("/")]
         if git.name == GIT_FOLDER and path == git / part:
             return part
-    return ""
+    is_in_worktree = path.parts[-4:-2] == (GIT_FOLDER, "worktrees")
+    return path.name if is_in_worktree and path.name in PROTECTED_IN_WORKTREE else ""
 
 
 def _list_harmful_git_part(path: Path, part: str) -> list[Path]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, MEMORY, UNLISTED, PINNED, GENERATED = (
-    "hidden", "read-only", "socket", "git", "protected", "memory", "unlisted", "pinned", "generated"
+HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, LINK, MEMORY, UNLISTED, PINNED, GENERATED = (
+    "hidden", "read-only", "socket", "git", "protected", "link", "memory", "unlisted", "pinned",
+    "generated",
 )  # fmt: skip
 """UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
-that may not be renamed, because another entry is protected by its path. GENERATED is a folder that
-tools fill; it is no entry itself."""
+that may not be renamed, because another entry is protected by its path. LINK is a symlink in a
+protected folder. GENERATED is a folder that tools fill; it is no entry itself."""
 
 
 class FoundEntry(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.core.protected_paths import GIT_FOLDER
+from treadle.core.protected_paths import GIT_FOLDER, PROTECTED_IN_WORKTREE
 from treadle.core.word_set import word_set
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -79,13 +79,13 @@ def _find_linked(link: Path) -> list[Path]:
     if target is None:
         return []
     target = target.resolve()
-    back = _read_text(target / "gitdir")
+    back = read_text(target / "gitdir")
     if back is not None:  # of a linked worktree
-        common, is_ours = target.parent.parent, _join(target, back) == link
+        common, is_ours = target.parent.parent, join_path(target, back) == link
         is_ours = is_ours and target.parent.name == "worktrees"
     else:  # of a submodule
         worktree = dict(read_settings(target / "config")).get("core.worktree", "")
-        common, is_ours = target, bool(worktree) and _join(target, worktree) == link.parent
+        common, is_ours = target, bool(worktree) and join_path(target, worktree) == link.parent
     return [common] if is_ours and is_git_folder(common) else []
 
 
@@ -93,12 +93,8 @@ def list_worktree_links(git: str) -> list[Path]:
     """The `.git` files of the linked worktrees of a repository. git removes what it knows of a
     worktree whose file it does not see. Each file has to name the repository: commands can write
     to the list, and must not choose what becomes visible."""
-    try:
-        with os.scandir(f"{git}/worktrees") as entries:
-            folders = [Path(entry.path) for entry in entries]
-    except OSError:
-        return []
-    links = [_join(folder, _read_text(folder / "gitdir") or "") for folder in folders]
+    folders = [Path(folder) for folder in list_worktrees(git)]
+    links = [join_path(folder, read_text(folder / "gitdir") or "") for folder in folders]
     return [
         link
         for link, folder in zip(links, folders, strict=True)
@@ -108,13 +104,30 @@ def list_worktree_links(git: str) -> list[Path]:
     ]
 
 
+def list_worktree_parts(git: str) -> list[str]:
+    """The protected parts of the linked worktrees of a repository; symlinks are such parts."""
+    folders = list_worktrees(git)
+    links = [path for path in (f"{git}/worktrees", *folders) if Path(path).is_symlink()]
+    return links + [f"{folder}/{part}" for folder in folders for part in PROTECTED_IN_WORKTREE]
+
+
+def list_worktrees(git: str) -> list[str]:
+    """What a repository knows of its linked worktrees: the entries of `.git/worktrees`."""
+    try:
+        with os.scandir(f"{git}/worktrees") as entries:
+            return [entry.path for entry in entries]
+    except OSError:
+        return []
+
+
 def read_git_link(link: Path) -> Path | None:
     """The folder that a `.git` file names."""
-    kind, _, target = (_read_text(link) or "").strip().partition(":")
-    return _join(link.parent, target) if kind == "gitdir" else None
+    kind, _, target = (read_text(link) or "").strip().partition(":")
+    return join_path(link.parent, target) if kind == "gitdir" else None
 
 
-def _join(folder: Path, text: str) -> Path:
+def join_path(folder: Path, text: str) -> Path:
+    """The path in a file of git, which may be relative to the folder of the file."""
     return Path(os.path.normpath(folder / text.strip()))
 
 
@@ -204,8 +217,8 @@ def _is_link_into(link: Path, git: Path) -> bool:
     if Path(os.path.realpath(target)) != target or not any(map(target.is_relative_to, inside)):
         return False
     files = list_harmful_files(target, is_module=True)
-    common = _read_text(target / "commondir")
-    if target.parent == git / "worktrees" and common and _join(target, common) == git:
+    common = read_text(target / "commondir")
+    if target.parent == git / "worktrees" and common and join_path(target, common) == git:
         files = [file for file in files if file.name != "commondir"]
     return not files
 
@@ -216,7 +229,7 @@ def _is_link_into(link: Path, git: Path) -> bool:
 def read_settings(path: Path) -> Iterator[tuple[str, str]]:
     """(key, value) of a configuration, keys without subsections; a line that is not understood
     is a key of its own, which no list has."""
-    text = _read_text(path)
+    text = read_text(path)
     if text is None:
         yield "unreadable", ""
         return
@@ -243,7 +256,8 @@ def read_settings(path: Path) -> Iterator[tuple[str, str]]:
         yield f"{section}.{entry.group(1).lower()}", value[1:-1] if is_quoted else value
 
 
-def _read_text(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """What is in a small regular file; None if it is none."""
     data = read_regular_file(path, MAX_CONFIG_BYTES)
     return None if data is None else data.decode(errors="replace")
 

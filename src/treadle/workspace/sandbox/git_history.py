@@ -51,7 +51,7 @@ class GitHistory:
         if found is None:
             return False
         mode, data = found
-        digest, parts = _hash_object(b"blob", data), os.fsencode(name).split(b"/")
+        digest, parts = hash_object(b"blob", data), os.fsencode(name).split(b"/")
         with self._objects.opened():
             for root in self._list_roots() if self._objects.has(digest) else ():
                 entry = self._find_entry(root, parts)
@@ -104,7 +104,8 @@ def _read_names(lines: list[bytes], field: bytes) -> list[bytes]:
     return [bytes.fromhex(name.decode()) for name in names if _ID.fullmatch(name)]
 
 
-def _hash_object(kind: bytes, data: bytes) -> bytes:
+def hash_object(kind: bytes, data: bytes) -> bytes:
+    """The name of an object."""
     head = b"%b %d\0" % (kind, len(data))
     return hashlib.sha1(head + data, usedforsecurity=False).digest()
 
@@ -178,7 +179,7 @@ class _ObjectReader:
         """The type and the content of an object."""
         loose = [_read_loose(path) for path in self._list_loose(name)]
         for found in (*loose, *self._read_packed(name, 0)):
-            if found is not None and _hash_object(*found) == name:
+            if found is not None and hash_object(*found) == name:
                 return found
         return b"", b""
 

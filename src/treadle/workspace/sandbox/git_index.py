@@ -2,24 +2,31 @@
 
 If the workspace is a folder of a larger repository, commands do not see the files above it. In the
 copy these files are marked as not checked out (skip-worktree), so that git does not call them
-deleted. Used by `bubblewrap.py`; `stand_ins.py` asks whether a file is tracked.
+deleted. Used by `bubblewrap.py`; `stand_ins.py` asks what it says of a file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.workspace.sandbox.git_folders import read_regular_file, read_settings
+from treadle.workspace.sandbox.git_folders import READ_FLAGS, read_regular_file, read_settings
+from treadle.workspace.sandbox.git_history import hash_object
 
 MAX_INDEX_BYTES = 128 << 20
 HEADER_BYTES, HASH_BYTES = 12, 20
 FIXED_BYTES = 62  # of an entry: times, inode and size, hash, flags
 EXTENDED, LENGTH_MASK = 0x4000, 0xFFF
+MAX_CHECKED_BYTES = 256 << 20
+SECOND = 1_000_000_000
+GITLINK = 0o160000  # a submodule
 SKIP_WORKTREE = 0x4000  # in the second flags, which EXTENDED announces
 
 
@@ -30,12 +37,22 @@ class _Entry(NamedTuple):
     name: bytes
 
 
+class IndexedFile(NamedTuple):
+    """What an index says of a file. `size` is 0 if git is not sure of the file."""
+
+    mode: int
+    size: int
+    time_ns: int
+    digest: bytes
+
+
 class GitIndex:
     """Reads one index file, again only if it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._state: tuple[int, int, int] | None = None
+        self._settled: tuple[int, int, int] | None = None
         self._data = b""
 
     def read(self) -> bytes:
@@ -44,25 +61,103 @@ class GitIndex:
             status = self._path.stat()
         except OSError:
             return b""
-        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        state = _read_state(status)
         if state != self._state:
             self._state = state
             self._data = read_regular_file(self._path, MAX_INDEX_BYTES) or b""
         return self._data
 
-    def has(self, path: str) -> bool:
-        """Whether it lists a path. Those of version 4 are compressed: then it may."""
+    def find(self, path: str) -> IndexedFile | None:
+        """What it says of a path."""
         index, name = self.read(), os.fsencode(path)
-        if index[:4] != b"DIRC" or index[4:8] == b"\0\0\0\4":
-            return index[:4] == b"DIRC"
+        if index[:4] != b"DIRC":
+            return None
+        if index[4:8] == b"\0\0\0\4":  # its names are compressed
+            found = (e.fixed for e in self._list_entries() if e.name == name)
+            return next(map(_read_fixed, found), None)
         at = index.find(name + b"\0")
         while at >= 0:
             # Before a name are its flags, with its length, and possibly more flags.
-            lengths = (int.from_bytes(index[at - n : at - n + 2]) & LENGTH_MASK for n in (2, 4))
-            if min(len(name), LENGTH_MASK) in lengths:
-                return True
+            for start in (at - FIXED_BYTES, at - FIXED_BYTES - 2):
+                fixed = index[start : start + FIXED_BYTES] if start >= HEADER_BYTES else b""
+                is_length = int.from_bytes(fixed[-2:]) & LENGTH_MASK == min(len(name), LENGTH_MASK)
+                if fixed and is_length and (start - HEADER_BYTES) % 8 == 0:
+                    return _read_fixed(fixed)
             at = index.find(name + b"\0", at + 1)
-        return False
+        return None
+
+    def settle(self, worktree: Path, file: IndexedFile) -> None:
+        """Make git trust what the index says of a file that it does not see.
+
+        git reads a file again that changed in the second in which the index was written, or later.
+        If all such files are what the index has, its time may be now, as after `git status`.
+        """
+        now = time.time_ns()
+        if self._state is None or not self._is_doubtful(file, now) or self._state == self._settled:
+            return
+        self._settled = self._state
+        if _uses_sha1(self._path.parent) and self._is_true(worktree, now):
+            self._set_time(now)
+
+    def _is_doubtful(self, file: IndexedFile, now: int) -> bool:
+        written = self._state[2] if self._state is not None else 0
+        return written // SECOND <= file.time_ns // SECOND < now // SECOND
+
+    def _is_true(self, worktree: Path, now: int) -> bool:
+        """Whether the files that git would read again are what the index has."""
+        left = MAX_CHECKED_BYTES
+        for entry in self._list_entries():
+            file = _read_fixed(entry.fixed)
+            if not self._is_doubtful(file, now):
+                if file.time_ns // SECOND >= now // SECOND:
+                    return False
+                continue
+            left -= file.size
+            if left < 0 or not _is_same(worktree / os.fsdecode(entry.name), file):
+                return False
+        return True
+
+    def _set_time(self, time_ns: int) -> None:
+        with contextlib.suppress(OSError):
+            fd = os.open(self._path, READ_FLAGS)
+            try:
+                if _read_state(os.fstat(fd)) == self._state:
+                    os.utime(fd, ns=(time_ns, time_ns))
+            finally:
+                os.close(fd)
+
+    def _list_entries(self) -> list[_Entry]:
+        try:
+            return list(_Entries(self._data, int.from_bytes(self._data[4:8])))
+        except (IndexError, ValueError):
+            return []
+
+
+def _read_state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read_fixed(fixed: bytes) -> IndexedFile:
+    seconds, nanoseconds, mode, size = (
+        int.from_bytes(fixed[at : at + 4]) for at in (8, 12, 24, 36)
+    )
+    return IndexedFile(mode, size, seconds * SECOND + nanoseconds, fixed[40:60])
+
+
+def _is_same(path: Path, file: IndexedFile) -> bool:
+    """Whether a file is what the index has, or differs so that git sees it without reading it."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return True
+    is_seen = status.st_size != file.size or status.st_mtime_ns // SECOND != file.time_ns // SECOND
+    if is_seen or file.mode == GITLINK:
+        return True
+    if stat.S_ISLNK(status.st_mode):
+        data: bytes | None = os.fsencode(path.readlink())
+    else:
+        data = read_regular_file(path, MAX_CHECKED_BYTES)
+    return data is not None and hash_object(b"blob", data) == file.digest
 
 
 def make_partial_index(index: bytes, folders: Iterable[str]) -> bytes | None:

@@ -2,14 +2,14 @@
 
 What exists is mounted over itself read-only, or hidden. Nothing can be mounted where nothing is, so
 what a command creates at a protected path is found when it ends and moved into a folder of the
-agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_paths and git_folders.
+agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_paths, git_folders,
+git_control_files and protected_symlinks.
 """
 
-# ruff: noqa: PTH115, PTH116 - pathlib would slow down every command
+# ruff: noqa: PTH113, PTH116 - pathlib would slow down every command
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import time
@@ -36,6 +36,7 @@ from treadle.workspace.sandbox.found_entry import (
     GENERATED,
     GIT,
     HIDDEN,
+    LINK,
     MEMORY,
     PINNED,
     PROTECTED,
@@ -44,18 +45,21 @@ from treadle.workspace.sandbox.found_entry import (
     UNLISTED,
     FoundEntry,
 )
-from treadle.workspace.sandbox.git_folders import find_hook_folders
-from treadle.workspace.sandbox.mounts import MOUNT_ORDER, choose_mounts
+from treadle.workspace.sandbox.git_control_files import GitControlFiles
+from treadle.workspace.sandbox.git_folders import find_hook_folders, list_worktree_parts
+from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
+from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
     MAX_FOLDERS,
     MakeListable,
     TreeScanner,
     find_entry,
+    find_links,
     list_upwards,
     may_be_entered,
 )
-from treadle.workspace.supervisor.set_aside import open_folder, set_aside
+from treadle.workspace.supervisor.set_aside import set_aside
 
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
 _NAMES = frozenset(
@@ -67,7 +71,8 @@ _NAMES = frozenset(
 _WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
 _UNCHANGEABLE = frozenset({READ_ONLY, PROTECTED})
 _SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
-"""Kinds of folders in which there may be what a deny rule hides."""
+"""Kinds of folders in which there may be what a deny rule hides. In a protected one there may be
+symlinks, too."""
 
 _OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
 
@@ -97,7 +102,7 @@ class ProtectedPaths:
         self._hard_links = HardLinkScanner(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         has_denials = self._denials != FileDenials()
-        searched = _SEARCHED if has_denials else {MEMORY}
+        searched = _SEARCHED if has_denials else {MEMORY, PROTECTED}
         self._scanner = TreeScanner(
             self.root, self._classify, searched=searched, with_generated=has_denials
         )
@@ -109,9 +114,10 @@ class ProtectedPaths:
         self._baseline: dict[str, FoundEntry] = {}
         self._known: frozenset[tuple[int, int, str, str]] = frozenset()  # of the baseline
         self._has_begun = False  # without a baseline nothing counts as made by a command
-        self._symlinks: dict[str, str] = {}
+        self._symlinks = ProtectedSymlinks(self.root)
+        self._git_files = GitControlFiles(self.root)
         self._memory: dict[str, tuple[int, int, int]] = {}
-        self._own_sockets: set[tuple[str, int]] = set()
+        self._own: set[tuple[str, int]] = set()  # sockets and denied files that commands made
         self._written: set[str] = set()
         self._leftovers: list[str] = []
         self._pins: frozenset[str] = frozenset()
@@ -126,9 +132,10 @@ class ProtectedPaths:
         self.repositories.open(folders)
         found += [part for git in folders for part in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
-        found += [
-            e for path in self._extra if path not in known for e in find_entry(path, PROTECTED)
-        ]
+        for path in (*self._extra, *self._symlinks.targets):
+            found += find_entry(path, PROTECTED) if path not in known else ()
+        for path in (*self._extra, *(f"{git}/hooks" for git in folders)):
+            found += find_links(path)
         return found + self._find_denied_behind_symlinks()
 
     def begin(self, *, is_first: bool) -> list[FoundEntry]:
@@ -139,10 +146,14 @@ class ProtectedPaths:
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
+            links = [entry for entry in found if entry.kind in _WATCHED or entry.kind == LINK]
+            targets = self._symlinks.begin(links)
+            known = {entry.path for entry in found}
+            found += [e for t in targets if t not in known for e in find_entry(t, PROTECTED)]
             found = self._mark_made(found)
             self._has_begun = True
+            self._git_files.begin(entry.path for entry in found if entry.kind == GIT)
             self._permissions.begin(e for e in found if e.kind == UNLISTED)
-            self._symlinks = _read_symlinks(found)
             self._memory = _read_states(found)
             self._written.clear()
         else:  # what is not known was made by a command, and is moved when it ends
@@ -150,6 +161,8 @@ class ProtectedPaths:
             found = self._mark_made(found)
         found += self._hard_links.find(found)
         mounted = [entry for entry in found if self._has_to_be_mounted(entry)]
+        if sum(entry.kind == HIDDEN for entry in mounted) > MAX_DENIED:  # of what commands made
+            mounted = [entry for entry in mounted if (entry.path, entry.inode) not in self._own]
         pins = [] if self.is_read_only else self._list_pins(mounted)
         if is_first:
             self._pins = frozenset(pins)
@@ -157,7 +170,7 @@ class ProtectedPaths:
         pins = [path for path in pins if path in self._pins]
         mounts = choose_mounts([*mounted, *(FoundEntry(path, PINNED, 0, (0, 0)) for path in pins)])
         if is_first:
-            self._set_baseline(found, {*mounted}.difference(mounts))
+            self._set_baseline(found, frozenset(mounts))
         return mounts
 
     def _mark_made(self, found: Iterable[FoundEntry]) -> list[FoundEntry]:
@@ -173,10 +186,10 @@ class ProtectedPaths:
             for e in found
         ]
 
-    def _set_baseline(self, found: Iterable[FoundEntry], unmounted: set[FoundEntry]) -> None:
-        """What the next command did not make. If a command made more than can be mounted, the rest
-        is looked at again when the next one has ended."""
-        kept = [e for e in found if not e.is_made or e not in unmounted]
+    def _set_baseline(self, found: Iterable[FoundEntry], mounts: frozenset[FoundEntry]) -> None:
+        """What the next command did not make. What another one made and is not mounted is looked
+        at again when it has ended."""
+        kept = [e for e in found if not e.is_made or e.kind not in _WATCHED or e in mounts]
         self._baseline = {entry.path: entry for entry in kept}
         self._known = frozenset(entry.identity for entry in kept)
 
@@ -218,11 +231,21 @@ class ProtectedPaths:
         if not self._has_begun:
             return []
         found = self.scan(self._permissions.make_listable)
-        self._own_sockets |= {
-            (e.path, e.inode) for e in found if e.kind == SOCKET and e.path not in self._baseline
+        self._own |= {
+            (e.path, e.inode)
+            for e in found
+            if e.kind in (SOCKET, HIDDEN)
+            and e.path not in self._baseline
+            and e.identity not in self._known
         }
         moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
-        moved += self._restore_symlinks()
+        gits = [entry.path for entry in found if entry.kind == GIT]
+        for path in self._symlinks.list_changed():
+            moved.append(self._move(path))
+            self._symlinks.restore(path)
+        for path in self._git_files.list_harmful(gits):
+            moved.append(self._move(path))
+            self._git_files.restore(path)
         notes = [*self._describe_moved(moved), *self._describe_opened_up()]
         if downloaded := self.repositories.take_downloaded():
             names = ", ".join(self._shorten(str(path)) for path in downloaded[:5])
@@ -271,6 +294,8 @@ class ProtectedPaths:
         if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
             return ""
         if entry.is_symlink():  # what it names is not scanned
+            if around == PROTECTED:
+                return LINK
             return PROTECTED if name in _FIRST_OF_PAIRS else ""
         try:
             return SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else ""
@@ -321,11 +346,13 @@ class ProtectedPaths:
 
     def _has_to_be_mounted(self, entry: FoundEntry) -> bool:
         if entry.kind == SOCKET:
-            return (entry.path, entry.inode) not in self._own_sockets
+            return (entry.path, entry.inode) not in self._own
         if entry.kind == UNLISTED:
             return may_be_entered(entry.path)
         if self.is_read_only:
             return entry.kind == HIDDEN
+        if entry.kind == GIT and entry.is_made and os.path.isfile(entry.path):
+            return False  # of a linked worktree, which a command may remove
         return entry.kind in MOUNT_ORDER
 
     def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
@@ -333,7 +360,7 @@ class ProtectedPaths:
         made = []
         for entry in found:
             before = baseline.get(entry.path)
-            if entry.kind not in _WATCHED or entry.path in self._symlinks:
+            if entry.kind not in _WATCHED or entry.path in self._symlinks.texts:
                 continue
             if before is None:
                 # A folder that was renamed takes its protected files along.
@@ -379,23 +406,6 @@ class ProtectedPaths:
             return f"{self._shorten(path)} (it is still there: {error.strerror})"
         return self._shorten(path)
 
-    def _restore_symlinks(self) -> list[str]:
-        moved = []
-        for path, target in self._symlinks.items():
-            if os.path.lexists(path) and _read_symlink(path) != target:
-                moved.append(self._move(path))
-                self._make_symlink(path, target)
-        return moved
-
-    def _make_symlink(self, path: str, target: str) -> None:
-        *above, name = path[len(self.root) + 1 :].split("/")
-        with contextlib.suppress(OSError):  # a folder of it is gone, or something is there again
-            folder = open_folder(self.root, above)
-            try:
-                os.symlink(target, name, dir_fd=folder)
-            finally:
-                os.close(folder)
-
     def _describe_moved(self, moved: Iterable[str]) -> list[str]:
         names = ", ".join(dict.fromkeys(filter(None, moved)))
         if not names:
@@ -430,23 +440,12 @@ def format_path(path: str) -> str:
 
 def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:
     """The protected parts of a git folder; of a `.git` file none."""
-    found = [e for part in PROTECTED_IN_GIT for e in find_entry(f"{git}/{part}", PROTECTED)]
+    paths = [*(f"{git}/{part}" for part in PROTECTED_IN_GIT), *list_worktree_parts(git)]
+    found = [e for path in paths for e in find_entry(path, PROTECTED)]
     unlisted = {entry.path for entry in found if entry.kind == UNLISTED}
     if make_listable is not None and any(map(make_listable, unlisted)):
         return _find_parts(git, make_listable)
     return found
-
-
-def _read_symlinks(found: Iterable[FoundEntry]) -> dict[str, str]:
-    links = {e.path: _read_symlink(e.path) for e in found if e.kind in _WATCHED}
-    return {path: target for path, target in links.items() if target is not None}
-
-
-def _read_symlink(path: str) -> str | None:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
 
 
 def _read_states(found: Iterable[FoundEntry]) -> dict[str, tuple[int, int, int]]:

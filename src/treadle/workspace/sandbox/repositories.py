@@ -1,6 +1,7 @@
 """Whether a file at a protected path came out of a repository, by a checkout or a clone.
 
-    checkout   a commit from before the first command has the file at this path
+    checkout   a commit from before the first command has the file at this path; also in a linked
+               worktree, and in a clone of such a repository
     clone      of a folder of this machine that commands cannot write to: its commits have it
     download   with the network open, into a folder that has only what this session made: it stays,
                and the result names it, because no one can say where it came from
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from treadle.core.protected_paths import GIT_FOLDER
 from treadle.workspace.sandbox.birth_time import is_born_before
-from treadle.workspace.sandbox.git_folders import is_git_folder, read_settings
+from treadle.workspace.sandbox.git_folders import is_git_folder, read_git_link, read_settings
 from treadle.workspace.sandbox.git_history import GitHistory
 
 MAX_REPOSITORIES = 100
@@ -58,7 +59,12 @@ class Repositories:
         if known is not None:
             return known.has_file(path, name)
         git = folder / GIT_FOLDER
-        if git.is_symlink() or not is_git_folder(git):
+        if git.is_symlink():
+            return False
+        if git.is_file():
+            history = self._find_history_of_worktree(git)
+            return history is not None and history.has_file(path, name)
+        if not is_git_folder(git):
             return False
         if folder not in self._sources:
             self._sources[folder] = self._open_source(git)
@@ -70,12 +76,24 @@ class Repositories:
             return True
         return False
 
+    def _find_history_of_worktree(self, link: Path) -> GitHistory | None:
+        """The repository of which this is a linked worktree, if it is older than the commands."""
+        target = read_git_link(link)
+        if target is None or target.parent.name != "worktrees":
+            return None
+        git = target.parent.parent
+        return (self._histories or {}).get(git.parent) if git.name == GIT_FOLDER else None
+
     def _open_source(self, git: Path) -> GitHistory | None:
         """The repository on this machine of which this one is a clone."""
         urls = [value for key, value in read_settings(git / "config") if key == "remote.url"]
         if len(urls) != 1:
             return None
         source = Path(os.path.realpath(urls[0].removeprefix("file://")))
+        known = self._histories or {}
+        for worktree in (source, source.parent):
+            if worktree in known and source in (worktree, worktree / GIT_FOLDER):
+                return known[worktree]
         if not self._is_out_of_reach(source):
             return None
         found = [path for path in (source / GIT_FOLDER, source) if is_git_folder(path)]

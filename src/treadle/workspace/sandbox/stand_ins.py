@@ -2,7 +2,8 @@
 
 A device that cannot be opened, as a rule. git ignores devices, but calls a tracked file that is one
 changed, and then fails. So a tracked file is replaced by one without content and permissions that
-has the same size and time: git takes it for unchanged and does not open it. Used by `mounts.py`.
+has the size and time of the index: git takes it for unchanged and does not open it. Used by
+`mounts.py`.
 """
 
 # ruff: noqa: PTH116 - pathlib would slow down every command
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from treadle.core.protected_paths import GIT_FOLDER
 from treadle.workspace.sandbox.git_folders import read_git_link
-from treadle.workspace.sandbox.git_index import GitIndex
+from treadle.workspace.sandbox.git_index import GitIndex, IndexedFile
 
 EXECUTABLE = stat.S_IXUSR
 
@@ -37,10 +38,11 @@ class StandIns:
         """What is mounted over this file."""
         try:
             status = os.stat(path)
-            if not stat.S_ISREG(status.st_mode) or not self._is_tracked(Path(path)):
+            file = self._find_tracked(Path(path)) if stat.S_ISREG(status.st_mode) else None
+            if file is None:
                 return os.devnull
             self.has_tracked = True
-            key = (status.st_size, status.st_mtime_ns, status.st_mode & EXECUTABLE)
+            key = (file.size, file.time_ns, file.mode & EXECUTABLE)
             if key not in self._made:
                 self._made[key] = self._make(*key)
             return self._made[key]
@@ -56,15 +58,18 @@ class StandIns:
         path.chmod(mode)
         return str(path)
 
-    def _is_tracked(self, path: Path) -> bool:
+    def _find_tracked(self, path: Path) -> IndexedFile | None:
         for folder in path.parents:
             git = folder / GIT_FOLDER
             if not os.path.lexists(git):
                 continue
             git = (read_git_link(git) or git) if git.is_file() else git
             index = self._indexes.setdefault(git, GitIndex(git / "index"))
-            return index.has(str(path.relative_to(folder)))
-        return False
+            file = index.find(str(path.relative_to(folder)))
+            if file is not None:
+                index.settle(folder, file)
+            return file
+        return None
 
 
 def make_git_environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -150,7 +150,7 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
         if planned is None:
             print_error(f"no files to restore: the agent changed none since turn {turn.number}")
             return ERROR if options.only == "files" else SUCCESS
-        lines, include = undo.describe_plan(planned.plan), list(options.include)
+        lines, include = undo.describe_plan(planned), list(options.include)
         if planned.plan.by("agent", "both", "command", "unknown"):
             _confirm(options, lines, f"Restore {undo.count_changes(planned.plan)}?")
             include += planned.list_doubtful()
@@ -180,7 +180,7 @@ def _agree_on_doubtful(options: argparse.Namespace, planned: PlannedRestore) -> 
         return [*options.include, *doubtful]
     if options.include and not _is_terminal():
         return list(options.include)
-    _confirm(options, undo.describe_plan(planned.plan), f"Undo {undo.count_changes(planned.plan)}?")
+    _confirm(options, undo.describe_plan(planned), f"Undo {undo.count_changes(planned.plan)}?")
     return [*options.include, *doubtful]
 
 

@@ -320,6 +320,9 @@ def _turn_finished(view: ViewState, event: events.TurnFinished) -> ViewState:
     text, detail = _STOP_MESSAGES.get(event.result.reason, ""), event.result.metadata.get("detail")
     if event.result.reason == "budget_exceeded" and detail:
         text = f"stopped: {detail}"
+    if event.result.reason == "goal_not_met":
+        failure = f": {detail}" if detail else ""
+        text = f"{text}{failure}\nsend a message to try again; /goal off removes the goal"
     if event.result.metadata.get("blocked"):
         text = ""  # a warning gave the reason
     return _end_turn(view, event.result, NoteBlock(text, "warning") if text else None)

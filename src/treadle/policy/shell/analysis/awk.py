@@ -43,7 +43,7 @@ def analyze_awk(words: Sequence[Word]) -> Effects:
     if not programs:
         programs, operands = operands[:1], operands[1:]
     for program in programs:
-        if program.text is None:
+        if program.text is None or program.is_glob:
             doubts.append("the awk program is known only when the command runs")
         elif not _is_print_only(program.text):
             doubts.append("an awk program that may run commands or open files")

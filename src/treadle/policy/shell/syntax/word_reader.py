@@ -39,7 +39,7 @@ WORD_NODES = word_set(
 _EXPANSION_NODES = word_set(
     "simple_expansion expansion command_substitution process_substitution arithmetic_expansion"
 )
-_QUOTED_VARIABLE = re.compile(r'"\$(?:\{(\w+)\}|(\w+))"')
+_VARIABLE = re.compile(r'(?P<quote>"?)\$(?:\{(?P<braced>\w+)\}|(?P<name>\w+))(?P=quote)')
 _TRIM_EXPANSION = re.compile(r"\$\{([A-Za-z_]\w*)(?:%%?|##?)[\w.,*/?+@-]*\}", re.ASCII)
 _NUMERIC_SUBSTITUTIONS = frozenset({"$(nproc)", "$(nproc --all)", "`nproc`"})
 _CAT_HEREDOC = re.compile(
@@ -145,12 +145,13 @@ class WordReader(ABC):
         if node.type == "process_substitution" and source.startswith("<("):
             self.read_substitutions(node, depth)
             return [Word(decode_source(source), None, is_process_substitution=True)]
-        quoted = _QUOTED_VARIABLE.fullmatch(source)
-        variable = quoted[1] or quoted[2] if quoted else ""
+        match = _VARIABLE.fullmatch(source)
+        variable = match["braced"] or match["name"] if match else ""
         value = self.variables.get(variable)
-        if value is not None:
+        is_quoted = match is not None and bool(match["quote"])
+        if value is not None and (is_quoted or value.is_glob):
             self.used_variables.add(variable)
-            return [replace(value, source=decode_source(source))]
+            return [replace(value, source=decode_source(source), may_split=not is_quoted)]
         spans = self.read_expansions(node, depth, parts.doubts)
         try:
             return read_word(source, spans, node.start_byte)
