@@ -27,6 +27,7 @@ SHARED_NAMES: Mapping[str, str] = {}
 
 # Module or package: why its name may be a gerund.
 GERUND_MODULES: Mapping[str, str] = {
+    "coding": "a coding agent is what the field calls it",
     "encoding": "the usual word for how values become bytes",
     "decoding": "its opposite",
     "pending": "an adjective: the module holds `pending()`",

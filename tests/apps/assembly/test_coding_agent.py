@@ -319,6 +319,29 @@ async def test_a_continued_history_goes_on_in_the_folder_of_its_last_command(fol
     assert last.text.strip() == str(folder / "sub")
 
 
+async def test_a_session_on_disk_is_continued_by_another_agent(folder: Path, tmp_path: Path):
+    (folder / "sub").mkdir()
+    script: list[Any] = [Say(calls=[("bash", {"command": "cd sub"})]), "moved"]
+    again: list[Any] = [Say(calls=[("bash", {"command": "pwd"})]), "You said go."]
+    options: dict[str, Any] = {"permission_mode": "bypass", **OFF, "store": tmp_path / "chats.db"}
+    async with treadle.coding_agent(folder, model=Scripted(script), **options) as agent:
+        await agent.run("go", session="work")
+    model = Scripted(again)
+    async with treadle.coding_agent(folder, model=model, **options) as agent:
+        async with agent.session("work") as session:
+            result = await session.run("What did I say, and where are you?")
+    assert result.text == "You said go."
+    assert answers(result)[-1].text.strip() == str(folder / "sub")
+    assert len(model.requests[0].transcript) > 2
+    assert home_files() == []
+
+
+async def test_an_invalid_file_of_a_trusted_folder_is_a_note(folder: Path):
+    (folder / ".mcp.json").write_text('{"mcpServers": 3}')
+    agent = treadle.coding_agent(folder, model=Scripted([]), trust=True)
+    assert any("no MCP server of this folder is started" in note for note in agent.notes)
+
+
 async def test_a_hook_that_ends_the_turn_ends_only_the_turn_that_it_is_in(folder: Path):
     settings = Path.home() / ".treadle" / "settings.json"
     settings.parent.mkdir()
@@ -331,6 +354,22 @@ async def test_a_hook_that_ends_the_turn_ends_only_the_turn_that_it_is_in(folder
         with pytest.raises(OutputMissing, match="aborted"):
             await agent.run("go", output=int)
         await idle.aclose()
+
+
+async def test_a_hook_that_ends_the_turn_of_a_child_ends_that_of_its_parent(folder: Path):
+    settings = Path.home() / ".treadle" / "settings.json"
+    settings.parent.mkdir()
+    entry = {
+        "matcher": "ls",
+        "hooks": [{"type": "command", "command": "echo '{\"continue\": false}'"}],
+    }
+    settings.write_text(json.dumps({"hooks": {"PostToolUse": [entry]}}))
+    task = ("task", {"description": "look", "prompt": "look"})
+    model = Scripted([Say(calls=[task]), Say(calls=[("ls", {})])])
+    async with treadle.coding_agent(folder, model=model, trust=True, **OFF) as agent:
+        result = await agent.run("go")
+    assert result.reason == "aborted"
+    assert len(model.requests) == 2
 
 
 # --- wrong arguments ---------------------------------------------------------------------
@@ -358,6 +397,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"trust": "yes"}, r"coding_agent\(trust='yes'\): it must be a bool"),
     ({"retry": 3}, r"retry is 3; expected a Retry"),
     ({"tools": [3]}, r"3 is not a tool"),
+    ({"tools": 3}, r"coding_agent\(tools=3\): it must be a list"),
+    ({"hooks": "x"}, r"coding_agent\(hooks='x'\): it must be a list"),
+    ({"add_dir": "/tmp"}, r"coding_agent\(add_dir='/tmp'\): it must be a list"),
+    ({"model": 3}, r"coding_agent\(model=3\): it must be a name such as"),
+    ({"model": Scripted}, r"coding_agent\(model=.*Scripted.*\): it must be"),
+    ({"name": 3}, r"name is 3; expected a text"),
+    ({"approve": 3}, r"approve is 3; expected a function"),
+    ({"thinking": "deep"}, r"coding_agent\(thinking=...\) cannot be 'deep'"),
 ]
 
 

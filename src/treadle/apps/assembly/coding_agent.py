@@ -11,6 +11,7 @@ only if it is configured. The hosts use the same function (assemble.py), with a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from treadle.apps.assembly.servers import McpServers
     from treadle.policy.modes import PermissionMode
     from treadle.policy.ruleset.rules import RuleSet
+    from treadle.sessions.open_store import StoreLocation
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.local import WorkspaceOptions
 
@@ -116,6 +118,7 @@ def coding_agent(
     observers: Sequence[Observer] = (),
     trust: bool | None = None,
     settings: Mapping[str, object] | Settings | None = None,
+    store: StoreLocation | None = None,
     name: str = "",
     host: HostSession | None = None,
 ) -> CodingAgent:
@@ -138,6 +141,7 @@ def coding_agent(
     trust            True: use the AGENTS.md, rules, hooks, servers, agents and skills of the
                      folder; False: do not; None: as the user decided with `treadle trust`
     settings         more settings by their names, see `treadle config`
+    store            where `agent.session` keeps its sessions
 
     Settings of the user, ~/.treadle/config.toml and TREADLE_*, apply where no argument is given.
     No session, rule or trust is written to the user's home; ~/.local/state/treadle has a record for
@@ -147,10 +151,14 @@ def coding_agent(
     place = _check_folder(folder)
     known_trust = choose_trust(place, _check_type("trust", trust, (bool, type(None)), "a bool"))
     if trust:
-        approve_extensions(place, known_trust.open_store)
-    rule_lists = {"allow": allow, "deny": deny, "ask": ask}
-    for argument, texts in rule_lists.items():
+        with contextlib.suppress(ConfigError):  # a note reports the file that cannot be read
+            approve_extensions(place, known_trust.open_store)
+    _check_model(model)
+    for argument, texts in {"allow": allow, "deny": deny, "ask": ask}.items():
         _check_rules(argument, texts)
+    lists = {"tools": tools, "hooks": hooks, "observers": observers, "add_dir": add_dir}
+    for argument, values in lists.items():
+        _check_list(argument, values)
     if not isinstance(settings, Settings):
         flags: dict[str, object | None] = {
             "model": model if isinstance(model, str) else None,
@@ -175,6 +183,7 @@ def coding_agent(
         hooks=tuple(hooks),
         observers=tuple(observers),
         retry=retry or _make_retry(settings),
+        store=store,
         name=name,
     )
     allow = (*allow, *_list_own_tools(given.tools))
@@ -200,6 +209,7 @@ class GivenParts(msgspec.Struct, frozen=True):
     hooks: tuple[Hook, ...]
     observers: tuple[Observer, ...]
     retry: Retry | None
+    store: StoreLocation | None
     name: str
 
 
@@ -401,6 +411,7 @@ def _assemble(
         workspace=workspace,
         options=model_options,
         retry=given.retry,
+        store=given.store,
         keep_output=make_output_saver(outputs_dir),
         structured_output=structured_output,
         collision="first_wins",  # a file of the project must not prevent the start
@@ -449,6 +460,18 @@ def _check_type(name: str, value: Any, kinds: type | tuple[type, ...], expected:
     if not isinstance(value, kinds):
         raise ConfigError(f"coding_agent({name}={value!r}): it must be {expected}")
     return value
+
+
+def _check_list(name: str, values: object) -> None:
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise ConfigError(f"coding_agent({name}={values!r}): it must be a list")
+
+
+def _check_model(model: object) -> None:
+    is_model = hasattr(model, "stream") and hasattr(model, "card") and not isinstance(model, type)
+    if model is not None and not isinstance(model, str) and not is_model:
+        example = "a name such as 'anthropic/claude-sonnet-4-5', or a Model"
+        raise ConfigError(f"coding_agent(model={model!r}): it must be {example}")
 
 
 def _check_rules(name: str, texts: object) -> None:

@@ -17,7 +17,7 @@ from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.events import ChildEvent, Event
+from treadle.core.events import ChildEvent, Event, RunFailed, TurnFinished
 from treadle.core.loop.driver import Driver
 from treadle.policy.budgets import SharedBudget
 
@@ -44,12 +44,14 @@ class RunningDrivers(BaseObserver):
         self._drivers[driver.session_id] = driver
 
     def on_event(self, event: Event) -> None:
-        if type(event) is not ChildEvent:
-            return
-        child: Event = event
-        while isinstance(child, ChildEvent):
-            child = child.child
-        self._parents[child.session_id] = event.session_id
+        if type(event) is ChildEvent:
+            child: Event = event
+            while isinstance(child, ChildEvent):
+                child = child.child
+            self._parents[child.session_id] = event.session_id
+        elif self._parents and type(event) in (TurnFinished, RunFailed):
+            ended, parents = event.session_id, self._parents.items()
+            self._parents = {child: parent for child, parent in parents if parent != ended}
 
     def interrupt(self, session_id: str, reason: str) -> None:
         driver = self._drivers.get(self._parents.get(session_id, session_id))
