@@ -34,6 +34,8 @@ from treadle.workspace.supervisor.set_aside import set_aside
 
 pytestmark = needs_bubblewrap
 
+BROUGHT = "came with a checkout or clone: look at it before programs use it"
+
 
 @pytest.fixture
 def repository(folder: Path) -> Path:
@@ -427,7 +429,7 @@ async def test_a_clone_from_the_network_stays_and_the_result_names_its_settings(
     folder: Path,
 ) -> None:
     done = await inside(folder, EVIL_CLONE.format("new", "https://a.example/x"), network=True)
-    assert done.note == "new/.npmrc came with a clone: look at it before programs use it"
+    assert done.note == f"new/.npmrc {BROUGHT}"
     assert (folder / "new/.npmrc").exists()
 
 
@@ -498,7 +500,9 @@ async def test_a_checkout_brings_the_settings_that_the_repository_had(
     if packed:
         git(folder, "gc", "-q")
     done = await inside(folder, "git checkout -q feature && git status --short")
-    assert (done.exit_code, done.output, done.note) == (0, "", "")
+    assert (done.exit_code, done.output) == (0, "")
+    assert done.note.endswith(BROUGHT)
+    assert all(name in done.note for name in (".vscode/settings.json", ".npmrc"))
     assert (folder / ".vscode/settings.json").read_text() == "{}"
 
 
@@ -566,7 +570,8 @@ async def test_settings_of_old_commits_come_back_after_the_objects_were_repacked
     git(folder, "rm", "-q", "-r", ".vscode")
     git(folder, "commit", "-qm", "removed")
     done = await inside(folder, "git gc -q && git checkout -q HEAD~7 && git status --short")
-    assert (done.exit_code, done.output, done.note) == (0, "", "")
+    assert (done.exit_code, done.output) == (0, "")
+    assert done.note == f".vscode/settings.json {BROUGHT}"
     assert (folder / ".vscode/settings.json").exists()
 
 
@@ -576,7 +581,8 @@ async def test_a_checkout_in_an_inner_repository_brings_its_settings(folder: Pat
     make_commit(folder / "app", {".npmrc": "a=b\n"})
     git(folder / "app", "checkout", "-q", "-")
     done = await inside(folder, "cd app && git checkout -q feature && git status --short")
-    assert (done.exit_code, done.output, done.note) == (0, "", "")
+    assert (done.exit_code, done.output) == (0, "")
+    assert done.note == f"app/.npmrc {BROUGHT}"
     assert (folder / "app/.npmrc").exists()
 
 
@@ -943,7 +949,7 @@ async def test_a_worktree_or_clone_inside_keeps_the_settings_that_the_repository
     git(folder, "branch", "feat")
     async with opened(folder, sandbox=True) as workspace:
         done = await workspace.run(command)
-        assert (done.exit_code, done.note) == (0, ""), done.output
+        assert (done.exit_code, "was moved to" in done.note) == (0, False), done.output
         done = await workspace.run("git -C wt status --short")
         assert (done.output, done.note) == ("", "")
         evil = "mkdir wt/.idea; echo evil > wt/.idea/a.xml; echo evil > wt/.vscode/tasks.json"
@@ -1008,3 +1014,21 @@ async def test_a_rebase_that_a_command_leaves_runs_no_command_of_it(repository: 
         assert done.note == ""
         done = await workspace.run(f"echo '  x touch ran' >> {todo}")
         assert f"{todo} was moved to" in done.note
+
+
+async def test_a_commit_of_an_earlier_session_does_not_bring_settings_unnamed(
+    folder: Path,
+) -> None:
+    make_commit(folder, {"f": "1"})
+    who = "-c user.name=a -c user.email=b"
+    made = await inside(
+        folder,
+        "echo evil > .npmrc; git add .npmrc; git checkout -q -b evil;"
+        f" git {who} commit -qm x; git checkout -q -; ls -A",
+    )
+    assert ".npmrc" not in made.output
+    async with opened(folder, sandbox=True) as workspace:
+        done = await workspace.run("git checkout -q evil")
+        again = await workspace.run("git checkout -q -; git checkout -q evil")
+    assert done.note == f".npmrc {BROUGHT}"
+    assert BROUGHT not in again.note

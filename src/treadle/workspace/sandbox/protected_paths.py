@@ -247,9 +247,11 @@ class ProtectedPaths:
             moved.append(self._move(path))
             self._git_files.restore(path)
         notes = [*self._describe_moved(moved), *self._describe_opened_up()]
-        if downloaded := self.repositories.take_downloaded():
-            names = ", ".join(self._shorten(str(path)) for path in downloaded[:5])
-            notes.append(f"{names} came with a clone: look at it before programs use it")
+        if brought := self.repositories.take_brought():
+            names = ", ".join(self._shorten(str(path)) for path in brought[:5])
+            notes.append(
+                f"{names} came with a checkout or clone: look at it before programs use it"
+            )
         if self._scanner.is_cut:
             notes.append(f"{self._describe_cut()}: not all were checked for protected files")
         states = _read_states(found)

@@ -1,7 +1,8 @@
 """Whether a file at a protected path came out of a repository, by a checkout or a clone.
 
     checkout   a commit from before the first command has the file at this path; also in a linked
-               worktree, and in a clone of such a repository
+               worktree, and in a clone of such a repository. The result names it: a command of an
+               earlier session may have made the commit
     clone      of a folder of this machine that commands cannot write to: its commits have it
     download   with the network open, into a folder that has only what this session made: it stays,
                and the result names it, because no one can say where it came from
@@ -34,7 +35,7 @@ class Repositories:
         self._is_out_of_reach = is_out_of_reach
         self._histories: dict[Path, GitHistory] | None = None
         self._sources: dict[Path, GitHistory | None] = {}
-        self._downloaded: list[Path] = []
+        self._brought: dict[Path, bool] = {}  # whether it was named
         self.had_network = False
 
     def open(self, folders: Iterable[str]) -> None:
@@ -48,22 +49,23 @@ class Repositories:
         folders = [folder for folder in path.parents if folder.is_relative_to(self._root)]
         return any(self._has_in(folder, path) for folder in folders)
 
-    def take_downloaded(self) -> list[Path]:
-        """The files that stay because they were downloaded, since the last call."""
-        downloaded, self._downloaded = self._downloaded, []
+    def take_brought(self) -> list[Path]:
+        """The files that stay because they came out of a repository; each of them once."""
+        brought = [path for path, is_named in self._brought.items() if not is_named]
+        self._brought |= dict.fromkeys(brought, True)
         self._sources = {}
-        return downloaded
+        return brought
 
     def _has_in(self, folder: Path, path: Path) -> bool:
         name, known = str(path.relative_to(folder)), (self._histories or {}).get(folder)
         if known is not None:
-            return known.has_file(path, name)
+            return self._note(path, known.has_file(path, name))
         git = folder / GIT_FOLDER
         if git.is_symlink():
             return False
         if git.is_file():
             history = self._find_history_of_worktree(git)
-            return history is not None and history.has_file(path, name)
+            return self._note(path, history is not None and history.has_file(path, name))
         if not is_git_folder(git):
             return False
         if folder not in self._sources:
@@ -71,10 +73,13 @@ class Repositories:
         source = self._sources[folder]
         if source is not None:
             return source.has_file(path, name)
-        if self.had_network and self._is_made(folder) and GitHistory(git).has_file(path, name):
-            self._downloaded.append(path)
-            return True
-        return False
+        is_download = self.had_network and self._is_made(folder)
+        return self._note(path, is_download and GitHistory(git).has_file(path, name))
+
+    def _note(self, path: Path, is_brought: bool) -> bool:
+        if is_brought:
+            self._brought.setdefault(path, False)
+        return is_brought
 
     def _find_history_of_worktree(self, link: Path) -> GitHistory | None:
         """The repository of which this is a linked worktree, if it is older than the commands."""
