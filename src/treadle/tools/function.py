@@ -112,7 +112,8 @@ class FunctionTool(BaseTool):
         if self._is_async:
             if parameter is not None:
                 values[parameter] = context
-            return as_output(await self.function(**values))
+            value = await self.function(**values)
+            return as_output(await value if inspect.isawaitable(value) else value)
         # A plain function may block, so it runs in a thread.
         cancelled = threading.Event()
         if parameter is not None:
