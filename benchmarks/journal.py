@@ -17,13 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.store import Store
-from treadle.core.errors import StoreError
+from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import EffectClass, Entry, ItemAdded, TurnBegan, ViewRewritten
 from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, to_user_item
@@ -36,33 +35,14 @@ ROUNDS = 500
 MIB = 1 << 20
 
 
-class Counting:
+class Counting(WrappedStore):
     """A store that counts how often the loop waits for it."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self.waits = 0
-
-    @property
-    def session_id(self) -> str:
-        return self._journal.session_id
-
-    @property
-    def write_error(self) -> StoreError | None:
-        return self._journal.write_error
-
-    def append(self, entry: Entry) -> None:
-        self._journal.append(entry)
+    waits = 0
 
     async def flush(self) -> None:
         self.waits += 1
-        await self._journal.flush()
-
-    async def load(self) -> Sequence[Entry]:
-        return await self._journal.load()
-
-    async def aclose(self) -> None:
-        await self._journal.aclose()
+        await super().flush()
 
 
 async def rounds(effect: EffectClass, store: Store | None) -> float:

@@ -128,6 +128,10 @@ class Noting:
         self._path.write_bytes(msgspec.json.encode(self._entries[:count]))
 
     @property
+    def is_empty(self) -> bool:
+        return self._journal.is_empty
+
+    @property
     def write_error(self) -> StoreError | None:
         return self._journal.write_error
 

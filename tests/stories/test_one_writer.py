@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent
-from treadle.core.errors import SessionBusy
+from treadle.core.errors import LoopError, SessionBusy
 from treadle.core.steps import Finished
 from treadle.core.transcript import Item, to_user_item
 from treadle.models import Pause, Say, Scripted
@@ -61,7 +61,22 @@ async def test_a_driver_may_continue_the_session_of_one_that_does_not_run(tmp_pa
     store = Journal.create(tmp_path / "s")
     one = Agent(Scripted(["one"])).start(prompt="first", store=store)
     await one.next()
-    two = Agent(Scripted(["two"])).start(history=one.transcript, store=store)
+    two = Agent(Scripted(["two"])).start(view=one.snapshot().view, store=store)
     two.submit("second")
     assert isinstance(await two.next(), Finished)
     await two.aclose()
+
+
+async def test_a_snapshot_or_a_transcript_is_not_written_into_a_session_that_has_entries(
+    tmp_path: Path,
+):
+    store = Journal.create(tmp_path / "s")
+    driver = Agent(Scripted(["one"])).start(store=store)
+    driver.submit("first")
+    await driver.next()
+    for given in ({"snapshot": driver.snapshot()}, {"transcript": driver.transcript}):
+        with pytest.raises(LoopError, match="has entries already"):
+            Agent(Scripted(["two"])).start(**given, store=store)
+    await driver.aclose()
+    view = resume(tmp_path / "s").view
+    assert [item.text for item in view.transcript] == ["first", "one"]

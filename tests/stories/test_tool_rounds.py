@@ -451,6 +451,22 @@ async def test_an_approval_blocks_until_every_call_is_resolved():
     assert len(witness.events_of(ApprovalRequired)) == len(witness.events_of(ApprovalResolved)) == 2
 
 
+async def test_edited_arguments_that_no_session_can_store_leave_the_call_waiting():
+    record = RecordingTool(effect="irreversible")
+    driver = Agent(calling(("record", {"n": 1})), [record], policy=Asking()).start()
+    driver.submit("x")
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    call = request.calls[0]
+    for bad in ({"x": object()}, "n=7"):
+        with pytest.raises(TypeError, match="the edited arguments of the call cannot be stored"):
+            request.approve(call.id, arguments=bad)  # type: ignore[arg-type]
+    assert request.unresolved == (call.id,)
+    request.approve_all()
+    await driver.next()
+    assert record.calls == [{"n": 1}]
+
+
 async def test_an_approval_may_edit_the_arguments():
     record = RecordingTool(effect="irreversible")
     driver = Agent(calling(("record", {"n": 1})), [record], policy=Asking()).start(prompt="x")

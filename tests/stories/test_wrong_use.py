@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import warnings
 from typing import Any
@@ -128,6 +129,38 @@ def test_a_limit_may_be_endless():
 
 
 # --- runs --------------------------------------------------------------------------------
+
+
+def test_a_limit_of_rounds_or_calls_is_a_whole_number():
+    limit: Any = 1.5
+    for make in (RoundLimit, CallLimit, lambda value: Agent(Scripted([]), max_turns=value)):
+        with pytest.raises(ConfigError, match="it must be a whole number"):
+            make(limit)
+
+
+async def test_a_coroutine_that_a_tool_returns_is_awaited_or_refused_and_closed():
+    async def look_up() -> str:
+        return "found"
+
+    async def forgetful() -> Any:
+        """Forgets to await."""
+        return look_up()
+
+    class Raw(BaseTool):
+        @property
+        def spec(self) -> ToolSpec:
+            return ToolSpec("raw", "d", {"type": "object"})
+
+        async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+            return look_up()  # type: ignore[return-value]
+
+    model = Scripted([Say(calls=[("forgetful", {}), ("raw", {})]), "done"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = await Agent(model, [forgetful, Raw()]).run("go")
+        gc.collect()
+    answers = [item.text for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert answers == ["found", "error: the tool returned coroutine, not a ToolOutput"]
 
 
 async def test_the_events_of_a_stream_need_its_block():

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import TypeVar
 
@@ -43,12 +44,18 @@ def _check_limit(name: str, value: Number) -> Number:
     return value
 
 
+def _check_count(name: str, value: int) -> int:
+    if _check_limit(name, value) != inf and not isinstance(value, int):
+        raise ConfigError(f"the {name} is {value!r}; it must be a whole number, 0 or more")
+    return value
+
+
 class RoundLimit(BaseGate):
     """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three, and the answer
     after them."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = _check_limit("limit of tool rounds", limit)
+        self.limit = _check_count("limit of tool rounds", limit)
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.rounds < self.limit:
@@ -61,7 +68,7 @@ class CallLimit(BaseGate):
     """Limits the tool calls of a turn."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = _check_limit("limit of tool calls", limit)
+        self.limit = _check_count("limit of tool calls", limit)
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.calls < self.limit:

@@ -72,6 +72,10 @@ class SqliteStore:
     def session_id(self) -> str:
         return self._session_id
 
+    @property
+    def is_empty(self) -> bool:
+        return self._seq == 0
+
     def append(self, entry: Entry) -> None:
         if self._is_closed:
             raise StoreError(f"session {self.session_id} is closed; open it again")

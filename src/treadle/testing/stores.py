@@ -27,6 +27,10 @@ class MemoryStore:
         return self._session_id
 
     @property
+    def is_empty(self) -> bool:
+        return not self.durable and not self.queued
+
+    @property
     def write_error(self) -> StoreError | None:
         return self.failure if self.queued else None
 

@@ -147,7 +147,8 @@ class FunctionTool(BaseTool, Generic[P, R]):
     async def call(self, arguments: Arguments, context: ToolContext[Any]) -> ToolOutput:
         if self._is_async:
             positional, named = self._parameters.bind(arguments, context)
-            return as_output(await self.function(*positional, **named))  # type: ignore[misc]  # an async function
+            value = await self.function(*positional, **named)  # type: ignore[misc]  # async
+            return as_output(await value if inspect.isawaitable(value) else value)
         # A plain function may block, so it runs in a thread.
         cancelled = threading.Event()
         if self._parameters.context is not None:

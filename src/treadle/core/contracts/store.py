@@ -28,6 +28,10 @@ class Store(Protocol):
     def session_id(self) -> str: ...
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was appended yet, also by no earlier process."""
+
+    @property
     def write_error(self) -> StoreError | None:
         """Why the last write failed, or None. `flush` tries again."""
 

@@ -130,6 +130,10 @@ class WrappedStore:
         return self._store.session_id
 
     @property
+    def is_empty(self) -> bool:
+        return self._store.is_empty
+
+    @property
     def write_error(self) -> StoreError | None:
         return self._store.write_error
 

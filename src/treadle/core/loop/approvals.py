@@ -12,7 +12,7 @@ from treadle.core.events import ApprovalRequired, ApprovalResolved
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.session_state import SessionState
 from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
-from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.content import Arguments, to_json_object
 from treadle.core.transcript.entries import ApprovalDecision, DecidedBy
 
 
@@ -39,7 +39,7 @@ class Approvals:
         )
 
     def approve(self, call_id: str, arguments: Arguments | None, always: bool) -> bool:
-        raw = None if arguments is None else msgspec.json.encode(arguments).decode()
+        raw = None if arguments is None else _encode_arguments(arguments)
         return self._resolve(ApprovalDecision(call_id, "allow", "", raw, always, "user"))
 
     def deny(self, call_id: str, reason: str, decided_by: DecidedBy = "user") -> bool:
@@ -55,3 +55,10 @@ class Approvals:
         self._session.record_decision(decision)
         self._emitter.emit(ApprovalResolved, decision.call_id, decision.decision, decision.reason)
         return True
+
+
+def _encode_arguments(arguments: Arguments) -> str:
+    try:
+        return msgspec.json.encode(to_json_object(arguments)).decode()
+    except TypeError as error:
+        raise TypeError(f"the edited arguments of the call cannot be stored: {error}") from None

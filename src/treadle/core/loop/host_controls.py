@@ -71,7 +71,8 @@ class HostControls:
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     def log_transcript(self) -> None:
-        """Log what the driver began with: it is new to its store."""
+        """Log what the driver began with: it is new to its store, which must be empty."""
+        self._log.check_new()
         for entry in list_entries(self._session.make_view(self._inbox.queued)):
             if isinstance(entry, ItemAdded):
                 self._log.write_item(entry.item)

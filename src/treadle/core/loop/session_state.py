@@ -497,6 +497,15 @@ class DurableLog:
     def is_writable(self) -> bool:
         return self._store is None or _writers.get(self._key, self) is self
 
+    def check_new(self) -> None:
+        """Raise LoopError if the store has entries already: they would be there twice."""
+        # A store that was written for an earlier version does not say it.
+        if self._store is not None and not getattr(self._store, "is_empty", True):
+            raise LoopError(
+                f"session {self._store.session_id} has entries already: give an empty store for a "
+                "transcript or a snapshot, or continue the session with the view of its log"
+            )
+
     def write(self, entry: Entry) -> None:
         if self._store is not None:
             self._store.append(entry)

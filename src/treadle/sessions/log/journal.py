@@ -140,6 +140,10 @@ class Journal:
         return self.header.session
 
     @property
+    def is_empty(self) -> bool:
+        return self._seq == 0
+
+    @property
     def seq(self) -> int:
         """The number of the last entry that was appended."""
         return self._seq

@@ -85,6 +85,7 @@ class StoreConformance:
     async def test_a_new_session_is_empty(self) -> None:
         store = await self.open("empty")
         assert store.session_id == "empty"
+        assert store.is_empty
         assert list(await store.load()) == []
         await store.aclose()
 
@@ -94,8 +95,10 @@ class StoreConformance:
     async def test_close_writes_what_was_not_flushed(self) -> None:
         store = await self.open("closed")
         store.append(user_entry("one"))
+        assert not store.is_empty
         await store.aclose()
         again = await self.open("closed")
+        assert not again.is_empty
         assert list(await again.load()) == [user_entry("one")]
         await again.aclose()
 
