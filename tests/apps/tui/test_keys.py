@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
+from treadle.apps.assembly.rules import open_trust_store
 from treadle.apps.tui.render import render
 from treadle.models.scripted import Pause, Say, ScriptElement
 
@@ -308,6 +309,27 @@ async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
         await on.send("again")
         await on.sees("two")
         assert "touch" in read_file(".treadle/settings.local.json")
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+async def test_always_allow_holds_at_the_next_start_however_the_folder_was_trusted(
+    monkeypatch, is_trusted
+):
+    write_file(".treadle/settings.json", '{"permissions": {"allow": ["Bash(make:*)"]}}')
+    if is_trusted:  # before there was a rule, as by `treadle trust` in an empty folder
+        open_trust_store().trust(Path.cwd())
+    else:
+        open_trust_store().decline(Path.cwd())
+    model = scripted([Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"])
+    for answer, reply in (("a", "one"), ("", "two")):
+        async with running_app(monkeypatch, model, trusted=False, size=(120, 30)) as on:
+            await on.until(lambda: on.app._conversation is not None, "the session")
+            await on.sees("that allows commands is not active. To activate it: treadle trust")
+            await on.send("go")
+            if answer:
+                await on.sees("Yes, and always allow: ")
+                await on.press(answer)
+            await on.sees(reply)
 
 
 async def test_e_edits_the_command_before_it_runs(monkeypatch):
