@@ -31,7 +31,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import ConfigError, LoopError
+from treadle.core.errors import ConfigError, LoopError, NothingToAnswer
 from treadle.core.events import Caller, TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
@@ -291,7 +291,7 @@ class Agent:
                 case Finished(result=result):
                     return result
                 case AwaitingInput():
-                    raise LoopError(
+                    raise NothingToAnswer(
                         "there is nothing to answer: the last turn is finished, or a hook blocked "
                         "the input; give a prompt"
                     )

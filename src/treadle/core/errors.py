@@ -18,6 +18,7 @@
     ├── LoopError                  the driver was used wrongly, or a mutator is wrong
     │   ├── ApprovalPending        next() before every approval is resolved
     │   ├── DriverBusy             next() while another next() runs
+    │   ├── NothingToAnswer        a run without a prompt, and the last turn is finished
     │   └── LawBroken              a mutator returned a transcript that breaks a law
     ├── ToolError                  raised by a tool: becomes an error result
     │   └── AuthRequired           the server of the tool needs a login by the user
@@ -144,6 +145,10 @@ class OutputMismatch(ModelError):
 
 class LoopError(TreadleError):
     """The driver was used wrongly, or a mutator is wrong."""
+
+
+class NothingToAnswer(LoopError):
+    """A run has no prompt and no unfinished turn, or a hook blocked the prompt."""
 
 
 class ApprovalPending(LoopError):
