@@ -100,6 +100,30 @@ async def test_escape_twice_on_an_empty_prompt_rewinds_and_the_message_can_be_ed
         assert len(on.app.conversation.driver.transcript) == 2
 
 
+async def test_a_command_typed_after_a_rewind_replaces_the_old_message(monkeypatch):
+    model = scripted(["1", "2"])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("one")
+        await on.idle()
+        await on.press("escape", "escape")
+        await on.sees("Rewind to before")
+        await on.press("enter")
+        await on.sees("typing replaces the message")
+        assert on.app.prompt.text == "one"
+        await on.press(*"/redo")
+        assert on.app.prompt.text == "/redo"
+        await on.press("enter")
+        await on.sees("nothing to redo")
+        assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("action", ["undo", "redo", "rewind"])
+async def test_in_a_new_session_there_is_nothing_to_undo_yet(monkeypatch, action):
+    async with running_app(monkeypatch) as on:
+        await on.send(f"/{action}")
+        await on.sees(f"nothing to {action} yet: this session is new")
+
+
 async def test_going_back_can_take_the_files_along(monkeypatch):
     write = Say(calls=[("write", {"file_path": "a.txt", "content": "new\n"})])
     async with running_app(
