@@ -99,5 +99,5 @@ async def test_the_call_that_was_open_is_named_though_the_result_of_an_earlier_o
         ran = await run(server, "-p", "--continue", "--permission-mode", "bypass")
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert "entry 5 is missing" in ran.err
-    expected = 'bash {"command":"echo c2"}: outcome unknown, not run again'
-    assert f"treadle: calls open at the interruption: {expected}\n" in ran.err
+    expected = "echo c2. It may or may not have finished. It was not started again."
+    assert f"treadle: This command was running when the program stopped: {expected}\n" in ran.err

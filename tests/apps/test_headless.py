@@ -362,7 +362,8 @@ async def test_continuing_without_a_prompt_where_nothing_is_left_to_do_is_said()
         await run(server, "-p", "hi")
         ran = await run(server, "-p", "--continue")
     assert ran.code == exit_codes.USAGE_ERROR
-    assert "nothing to answer" in ran.err
+    new = 'treadle: The last turn is finished. Write a new message: treadle -p --continue "…"'
+    assert ran.err == f"{new}\n"
 
 
 async def test_fault_81_a_second_sigint_leaves_at_once():

@@ -159,4 +159,4 @@ async def test_a_finished_session_without_a_prompt_says_that_one_is_needed():
         await run(server, "-p", "go")
         again = await run(server, "-p", "--continue")
         assert again.code == exit_codes.USAGE_ERROR
-        assert "there is nothing to answer" in again.err
+        assert "The last turn is finished. Write a new message" in again.err

@@ -65,7 +65,7 @@ async def test_a_child_agent_that_was_killed_is_in_doubt_and_its_work_is_kept():
     child = listed[1]["id"]
     assert "I look." in (await run(None, "sessions", "show", child)).out
     assert (ran.code, ran.out) == (0, "That is all.\n")
-    assert "calls open at the interruption: task " in ran.err
+    assert "This call of task was running when the program stopped: " in ran.err
     told = json.dumps(json.loads(server.requests[-1].body)["messages"][-1])
     assert "outcome unknown" in told
     assert Path("effects").read_text() == "x\n"

@@ -79,8 +79,8 @@ async def test_fault_27_a_call_that_was_killed_is_not_run_again_and_the_person_i
     answer = json.dumps(messages(server.requests[1])[-1])
     assert "Interrupted, outcome unknown" in answer
     [line] = ran.err.splitlines()
-    assert line.startswith('treadle: calls open at the interruption: bash {"command":"echo x')
-    assert line.endswith("outcome unknown, not run again")
+    assert line.startswith("treadle: This command was running when the program stopped: echo x")
+    assert line.endswith(". It may or may not have finished. It was not started again.")
     assert server.violations == []
     assert again.code == exit_codes.USAGE_ERROR  # it is finished: nothing is left to do
 

@@ -81,12 +81,14 @@ def test_allow_rules_of_a_folder_wait_until_they_are_accepted_as_they_are(tmp_pa
     brought = parse_rules({"allow": ["Bash"], "deny": ["Read(.env)"]}, root="/r", home="/h")
     store.trust(tmp_path)
     assert not store.has_accepted_rules(tmp_path, brought)
-    left = filter_project_rules(brought, is_accepted=False)
+    left = filter_project_rules(brought, store, tmp_path)
     assert (left.allow, left.deny) == ((), brought.deny)
     store.accept_rules(tmp_path, brought)
     assert store.has_accepted_rules(tmp_path, brought)
     other = parse_rules({"allow": ["Bash", "Write"]}, root="/r", home="/h")
     assert not store.has_accepted_rules(tmp_path, other)
+    store.accept_rule(tmp_path, "Write")
+    assert [rule.text for rule in filter_project_rules(other, store, tmp_path).allow] == ["Write"]
 
 
 def test_without_trust_settings_only_narrow():

@@ -39,7 +39,7 @@ from treadle.core.contracts.policy import DefaultPolicy, Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import InputBlocked, LoopError
+from treadle.core.errors import InputBlocked, NothingToAnswer
 from treadle.core.events import Caller, TurnResult
 from treadle.core.loop.config import Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
@@ -254,7 +254,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
                 case AwaitingInput(blocked=reason):
                     if reason:
                         raise InputBlocked(reason)
-                    raise LoopError(
+                    raise NothingToAnswer(
                         "there is nothing to answer: the last turn is finished, or the prompt is "
                         "empty; give a prompt"
                     )

@@ -19,6 +19,7 @@
     ├── LoopError                  the driver was used wrongly, or a mutator is wrong
     │   ├── ApprovalPending        next() before every approval is resolved
     │   ├── DriverBusy             next() while another next() runs
+    │   ├── NothingToAnswer        a run without a prompt, and the last turn is finished
     │   └── LawBroken              a mutator returned a transcript that breaks a law
     ├── InputBlocked               a hook blocked the message; `reason` is the hook's
     ├── ToolError                  raised by a tool: becomes an error result
@@ -186,6 +187,10 @@ class OutputMissing(TreadleError):
 
 class LoopError(TreadleError):
     """The driver was used wrongly, or a mutator is wrong."""
+
+
+class NothingToAnswer(LoopError):
+    """A run has no prompt and no unfinished turn, or a hook blocked the prompt."""
 
 
 class ApprovalPending(LoopError):

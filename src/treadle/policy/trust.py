@@ -96,6 +96,14 @@ class TrustStore:
         """Accept the allow rules of a folder, which the user was shown."""
         self.approve(folder, "rules", "allow", _define_allow_rules(rules))
 
+    def has_accepted_rule(self, folder: str | Path, text: str) -> bool:
+        """Whether the user chose "always allow" for this rule here, in a trusted folder or not."""
+        return self.get_approval_state(folder, "rule", text, {"allow": text}) == "approved"
+
+    def accept_rule(self, folder: str | Path, text: str) -> None:
+        """Accept an allow rule that the user chose in an approval."""
+        self.approve(folder, "rule", text, {"allow": text})
+
     def _save(self) -> None:
         content = msgspec.json.format(msgspec.json.encode(self._data), indent=2)
         write_private_file(self.file, content + b"\n")
@@ -118,9 +126,13 @@ def hash_definition(definition: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(definition, order="deterministic")).hexdigest()
 
 
-def filter_project_rules(rules: RuleSet, *, is_accepted: bool) -> RuleSet:
-    """The rules of a project that apply: until accepted, only ask and deny rules."""
-    return rules if is_accepted else RuleSet((), rules.ask, rules.deny)
+def filter_project_rules(rules: RuleSet, store: TrustStore, folder: str | Path) -> RuleSet:
+    """The rules of a project that apply: ask and deny rules, and the allow rules that the user
+    accepted, all of them together or each in an approval."""
+    if store.has_accepted_rules(folder, rules):
+        return rules
+    accepted = (rule for rule in rules.allow if store.has_accepted_rule(folder, rule.text))
+    return RuleSet(tuple(accepted), rules.ask, rules.deny)
 
 
 def filter_project_settings(settings: Mapping[str, Any], *, is_trusted: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
+from treadle.apps.assembly.rules import open_trust_store
 from treadle.apps.tui.render.block_text import plain_text
 from treadle.models.scripted import Pause, Say, ScriptElement
 
@@ -97,6 +98,30 @@ async def test_escape_twice_on_an_empty_prompt_rewinds_and_the_message_can_be_ed
         assert on.app.prompt.text == "second"
         assert "two" not in on.screen()
         assert len(on.app.conversation.driver.transcript) == 2
+
+
+async def test_a_command_typed_after_a_rewind_replaces_the_old_message(monkeypatch):
+    model = scripted(["1", "2"])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("one")
+        await on.idle()
+        await on.press("escape", "escape")
+        await on.sees("Rewind to before")
+        await on.press("enter")
+        await on.sees("typing replaces the message")
+        assert on.app.prompt.text == "one"
+        await on.press(*"/redo")
+        assert on.app.prompt.text == "/redo"
+        await on.press("enter")
+        await on.sees("nothing to redo")
+        assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("action", ["undo", "redo", "rewind"])
+async def test_in_a_new_session_there_is_nothing_to_undo_yet(monkeypatch, action):
+    async with running_app(monkeypatch) as on:
+        await on.send(f"/{action}")
+        await on.sees(f"nothing to {action} yet: this session is new")
 
 
 async def test_going_back_can_take_the_files_along(monkeypatch):
@@ -308,6 +333,27 @@ async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
         await on.send("again")
         await on.sees("two")
         assert "touch" in read_file(".treadle/settings.local.json")
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+async def test_always_allow_holds_at_the_next_start_however_the_folder_was_trusted(
+    monkeypatch, is_trusted
+):
+    write_file(".treadle/settings.json", '{"permissions": {"allow": ["Bash(make:*)"]}}')
+    if is_trusted:  # before there was a rule, as by `treadle trust` in an empty folder
+        open_trust_store().trust(Path.cwd())
+    else:
+        open_trust_store().decline(Path.cwd())
+    model = scripted([Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"])
+    for answer, reply in (("a", "one"), ("", "two")):
+        async with running_app(monkeypatch, model, trusted=False, size=(120, 30)) as on:
+            await on.until(lambda: on.app._conversation is not None, "the session")
+            await on.sees("that allows commands is not active. To activate it: treadle trust")
+            await on.send("go")
+            if answer:
+                await on.sees("Yes, and always allow: ")
+                await on.press(answer)
+            await on.sees(reply)
 
 
 async def test_e_edits_the_command_before_it_runs(monkeypatch):

@@ -120,7 +120,7 @@ async def test_calls_in_doubt_after_a_crash_are_listed_when_the_turn_continues()
         await process.communicate()
         process = await start(server, "--continue")
         out, _ = await process.communicate(b"\n")
-    assert "calls open at the interruption: bash" in out.decode()
+    assert "This command was running when the program stopped: touch made.txt" in out.decode()
     assert "I look first." in out.decode()
 
 

@@ -116,13 +116,13 @@ def _read_rules(
     notes = list[str]()
     user = _read_files(folder, [file for file in files if file.is_user])
     project = _read_files(folder, [file for file in files if not file.is_user])
-    # The project's files are accepted together: there is one hash for all their allow rules.
-    accepted = open_store().has_accepted_rules(folder, project)
-    if project.allow and not accepted:
-        which = f"{plural(len(project.allow), 'allow rule')} of {folder / '.treadle'}"
-        are = "is" if len(project.allow) == 1 else "are"
-        notes.append(f"{which} {are} not used; to accept: treadle trust")
-    return user + filter_project_rules(project, is_accepted=accepted), notes
+    active = filter_project_rules(project, open_store(), folder)
+    if count := len(project.allow) - len(active.allow):
+        allow = "that allows commands is" if count == 1 else "that allow commands are"
+        which = f"{plural(count, 'rule')} in {folder / '.treadle'} {allow}"
+        it = "it" if count == 1 else "them"
+        notes.append(f"{which} not active. To activate {it}: treadle trust")
+    return user + active, notes
 
 
 def read_project_rules(folder: Path) -> RuleSet:
@@ -176,7 +176,8 @@ def make_rule_saver(
 ) -> Callable[[tuple[str, ...]], None]:
     """A function that saves "always allow" rules for this user in this project.
 
-    Accepted project rules stay accepted; rules that were not accepted stay so.
+    They are accepted at once. Accepted project rules stay accepted; rules that were not accepted
+    stay so.
     """
 
     def save(rules: tuple[str, ...]) -> None:
@@ -187,6 +188,8 @@ def make_rule_saver(
         file = folder / ".treadle" / "settings.local.json"
         root, home = os.path.realpath(folder), str(Path.home())
         save_rules(file, rules, root=root, home=home, within=symlink_boundary(folder))
+        for rule in rules:
+            trust.accept_rule(folder, rule)
         if accepted:
             trust.accept_rules(folder, read_project_rules(folder))
 

@@ -41,7 +41,7 @@ from treadle.apps.cli.signals import SignalListener, harden_process, reopen_clos
 from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.settings import Settings, load_settings
 from treadle.core.contracts.observer import Observer
-from treadle.core.errors import LoopError, TreadleError
+from treadle.core.errors import LoopError, NothingToAnswer, TreadleError
 from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
@@ -374,7 +374,10 @@ class HeadlessRun:
     def _report_error(self, error: TreadleError) -> RunReport:
         is_usage = isinstance(error, LoopError)
         code = exit_codes.USAGE_ERROR if is_usage else exit_codes.exit_code_for(error)
-        return RunReport(reason="error", exit_code=code, error=str(error))
+        text = str(error)
+        if isinstance(error, NothingToAnswer) and not self._prompt:
+            text = 'The last turn is finished. Write a new message: treadle -p --continue "…"'
+        return RunReport(reason="error", exit_code=code, error=text)
 
     def _complete_report(self, report: RunReport) -> RunReport:
         return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Reports what happened to the calls that were running when the last process ended, in one line.
+"""Reports what happened to the calls that were running when the last process ended, a line each.
 
 An Observer of a resumed session. The loop decides about each call (core/loop/tool_round.py); this
 only tells the user.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event, ToolFinished
+from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.items import CallOutcome
 from treadle.core.transcript.pending import RunTools, pending
@@ -17,10 +18,10 @@ from treadle.core.transcript.pending import RunTools, pending
 MAX_LABEL_CHARS = 60
 
 _OUTCOMES: dict[CallOutcome, str] = {
-    "unknown": "outcome unknown, not run again",
-    "recovered": "was done, not run again",
+    "unknown": "It may or may not have finished. It was not started again.",
+    "recovered": "It had finished. It was not started again.",
 }
-_RERUN = "had not happened, run now"
+_RERUN = "It had not happened. It was started again."
 
 
 class CrashReport(BaseObserver):
@@ -32,7 +33,7 @@ class CrashReport(BaseObserver):
         # A damaged log may have intents of calls whose results are lost; those are not open.
         calls = tuple([call for call in calls if call.id in view.intents])
         self._open_call_ids = {call.id for call in calls}
-        self._call_labels = {call.id: f"{call.name} {call.raw[:MAX_LABEL_CHARS]}" for call in calls}
+        self._descriptions = {call.id: _describe_call(call) for call in calls}
         self._notify = notify
         self._outcomes: list[str] = []
 
@@ -40,7 +41,15 @@ class CrashReport(BaseObserver):
         if type(event) is not ToolFinished or event.call_id not in self._open_call_ids:
             return
         self._open_call_ids.discard(event.call_id)
-        label = self._call_labels.get(event.call_id, event.name)
-        self._outcomes.append(f"{label}: {_OUTCOMES.get(event.outcome, _RERUN)}")
+        outcome = _OUTCOMES.get(event.outcome, _RERUN)
+        self._outcomes.append(f"{self._descriptions[event.call_id]} {outcome}")
         if not self._open_call_ids:
-            self._notify(f"calls open at the interruption: {'; '.join(self._outcomes)}")
+            self._notify("\n".join(self._outcomes))
+
+
+def _describe_call(call: ToolCall) -> str:
+    command = (call.arguments or {}).get("command")
+    kind, text = ("command", command) if isinstance(command, str) else (f"call of {call.name}", "")
+    text = " ".join((text or call.raw).split())
+    cut = "…" if len(text) > MAX_LABEL_CHARS else ""
+    return f"This {kind} was running when the program stopped: {text[:MAX_LABEL_CHARS]}{cut}."

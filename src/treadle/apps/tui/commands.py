@@ -22,7 +22,7 @@ from treadle.apps.tui.render import context_usage
 from treadle.apps.tui.render.block_text import TODO_SIGNS
 from treadle.apps.tui.state.blocks import strip_brackets
 from treadle.apps.tui.state.choice_option import ChoiceOption
-from treadle.core.errors import TreadleError
+from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_age, format_dollars, plural, suggest
 from treadle.core.transcript.items import UserItem, to_user_item
 from treadle.core.transcript.transcript import Transcript
@@ -135,15 +135,22 @@ async def _fork(ui: Frontend, arguments: str) -> None:
 
 
 async def _rewind(ui: Frontend, arguments: str) -> None:
-    await ui.rewind()
+    await _unless_new(ui, "rewind", ui.rewind())
 
 
 async def _undo(ui: Frontend, arguments: str) -> None:
-    await ui.undo()
+    await _unless_new(ui, "undo", ui.undo())
 
 
 async def _redo(ui: Frontend, arguments: str) -> None:
-    await ui.redo(arguments.strip())
+    await _unless_new(ui, "redo", ui.redo(arguments.strip()))
+
+
+async def _unless_new(ui: Frontend, action: str, work: Awaitable[None]) -> None:
+    try:
+        await work
+    except SessionNotFound:  # it is on disk from its first message on
+        ui.show_message(f"nothing to {action} yet: this session is new")
 
 
 async def _compact(ui: Frontend, arguments: str) -> None:

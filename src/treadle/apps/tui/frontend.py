@@ -136,7 +136,8 @@ class Frontend:
         """Whether there is a slash command of this name."""
         raise NotImplementedError
 
-    def set_prompt_text(self, text: str) -> None:
+    def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
+        """`is_selected`: what the user types next replaces the text."""
         raise NotImplementedError
 
     def change_theme(self, name: str) -> None:
@@ -379,7 +380,7 @@ class Frontend:
             return driver
 
         if await self.switch_session(open_driver):
-            self.set_prompt_text(turn.text)
+            self.set_prompt_text(turn.text, is_selected=True)
             files = f"; files: {summary}" if summary else ""
             self.show_message(f"rewound to before turn {turn.number}{files}")
 

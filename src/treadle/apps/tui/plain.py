@@ -310,7 +310,7 @@ class PlainFrontend(Frontend):
     def show_message(self, text: str, tone: Tone = "plain") -> None:
         self._write(replace_controls(redact_for_display(text)) + "\n")
 
-    def set_prompt_text(self, text: str) -> None:
+    def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
         self.show_message(f"your message was: {text}")
 
     def change_theme(self, name: str) -> None:

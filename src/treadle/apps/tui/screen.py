@@ -372,8 +372,11 @@ class FullScreen(Frontend, App[int]):
         if self._conversation is not None:
             self._conversation.show_block(NoteBlock(text, tone))
 
-    def set_prompt_text(self, text: str) -> None:
+    def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
         self.prompt.set_text(text)
+        if is_selected and text:
+            self.prompt.select_all()
+            self.status_area.hint = "typing replaces the message, → keeps it to edit"
 
     def edit_messages(self, items: Sequence[UserItem]) -> None:
         draft = self.prompt.text

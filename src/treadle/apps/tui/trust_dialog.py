@@ -17,7 +17,7 @@ from treadle.core.sanitize import escape_invisible
 
 DECLINED_NOTE = "this folder is not trusted: its own files are ignored; /trust changes that"
 _YES = ChoiceOption("yes", "Trust this folder", key="y")
-_NO = ChoiceOption("no", "Do not trust it: ignore its files", key="n")
+_NO = ChoiceOption("no", "Not now: work without its settings files", key="n")
 _NEVER = ChoiceOption("never", "Do not trust it, and do not ask again", key="d")
 _QUIT = ChoiceOption("quit", "Quit", key="q")
 

@@ -130,8 +130,8 @@ class Compactor:
         estimator.record_sent(context.overhead_chars + after)
         saved = used * (before - after) // (context.overhead_chars + before)
         context.notify(
-            f"compacted the context from about {used:,} to {used - saved:,} tokens; the "
-            "session log keeps everything (recall reads it, /uncompact restores it)"
+            f"compacted the context from about {used:,} to {used - saved:,} tokens. The model now "
+            "sees a shorter history. /uncompact gives it the full one again."
         )
         return Transcript(best)
 

@@ -98,7 +98,7 @@ class CallExecutor:
     async def recover(self, prepared: PreparedCall, intent: Intent) -> RunResult | None:
         """What became of a call that an earlier process was about to run; None if it did not."""
         arguments = f" with {preview(intent.raw)}" if intent.raw is not None else ""
-        evidence = f"{intent.tool} was about to run{arguments} (key {intent.idempotency_key})"
+        evidence = f"{intent.tool} was about to run{arguments}"
         if intent.is_assumed:
             evidence = f"the session log is damaged at this call; {intent.tool} may have run"
         if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:

@@ -149,7 +149,8 @@ def _connect_error(route: Route, error: OSError) -> ConnectFailed | ProxyFailed:
     if route.proxy is not None:
         address, setting = f"{route.proxy.host}:{route.proxy.port}", "the proxy variables"
     if isinstance(error, socket.gaierror):
-        message = f"the host of {address} is unknown: check the network and {setting}"
+        host = address.rpartition(":")[0] or address
+        message = f"cannot find the server {host}: check the network and {setting}"
     elif isinstance(error, ConnectionRefusedError):
         message = f"{address} refused the connection: start the server, check {setting}"
     else:

@@ -33,7 +33,8 @@ def test_rules_are_listed_with_their_origin(place, capsys):
         ["allow", "Bash(npm"],
     ]
     assert f"everywhere: {file}:1" in out
-    assert "not used; to accept: treadle trust" in err
+    rule = f"1 rule in {folder / '.treadle'} that allows commands is not active"
+    assert f"{rule}. To activate it: treadle trust" in err
 
 
 def test_a_verdict_is_explained_part_by_part(place, capsys):

@@ -31,8 +31,10 @@ def run(arguments: list[str]) -> int:
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
         case _:
-            shell = f"no completions for {arguments[0]!r}" if arguments else "which shell?"
-            print(f"treadle completions: {shell}; use bash, zsh or fish", file=sys.stderr)
+            unknown = f"there are no completions for {arguments[0]!r}. " if arguments else ""
+            print(
+                f"treadle completions: {unknown}Name the shell: bash, zsh or fish", file=sys.stderr
+            )
             print(USAGE, file=sys.stderr)
             return exit_codes.USAGE_ERROR
     return exit_codes.SUCCESS
