@@ -1,8 +1,9 @@
 """The contracts of the engine: what a model, a tool, a store and so on have to do.
 
 An object with these methods can be given to an agent; `Base…` has defaults, `Wrapped…` changes a
-few things of another object. docs/extending.md has an example of each, `treadle.testing` checks
-whether an implementation keeps its promises.
+few things of another object. The errors are those that an implementation raises. docs/extending.md
+has an example of each contract, `treadle.testing` checks whether an implementation keeps its
+promises.
 """
 
 from __future__ import annotations
@@ -10,13 +11,24 @@ from __future__ import annotations
 from treadle.core.contracts.gate import Admit, BaseGate, Gate, RequestEstimate, Stop
 from treadle.core.contracts.hook import (
     AddContext,
+    BeforeEffectData,
     Block,
     Change,
     Hook,
     HookAnswer,
     HookInput,
     HookPoint,
+    NotificationData,
+    PermissionRequestData,
     Permit,
+    PostToolUseData,
+    PreCompactData,
+    PreToolUseData,
+    SessionEndData,
+    SessionStartData,
+    StopData,
+    SubagentStopData,
+    UserPromptSubmitData,
 )
 from treadle.core.contracts.model import (
     CacheRequest,
@@ -74,9 +86,33 @@ from treadle.core.contracts.workspace import (
     RunningCommand,
     Workspace,
 )
-from treadle.core.contracts.wrapped import WrappedModel, WrappedSource, WrappedStore, WrappedTool
+from treadle.core.contracts.wrapped import (
+    WrappedModel,
+    WrappedSource,
+    WrappedStore,
+    WrappedTool,
+    WrappedWorkspace,
+)
+from treadle.core.errors import (
+    AccessDenied,
+    BadRequest,
+    ContextTooLong,
+    ModelError,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    SessionBusy,
+    StoreError,
+    StoreFull,
+    StreamBroken,
+    ToolError,
+    UnknownModel,
+    Unreachable,
+    WorkspaceError,
+)
 from treadle.core.transcript.content import Arguments, Document, Image, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import EffectClass, Entry, View, fold_entries
+from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
@@ -90,21 +126,25 @@ from treadle.core.transcript.usage import Usage
 
 __all__ = [
     "Access",
+    "AccessDenied",
     "AddContext",
     "Admit",
     "Allow",
     "Arguments",
     "Ask",
     "AssistantItem",
+    "BadRequest",
     "BaseGate",
     "BaseObserver",
     "BasePolicy",
     "BaseSource",
     "BaseTool",
+    "BeforeEffectData",
     "Block",
     "CacheRequest",
     "Change",
     "CommandResult",
+    "ContextTooLong",
     "Deny",
     "Document",
     "EffectClass",
@@ -122,6 +162,7 @@ __all__ = [
     "MakeTaskManager",
     "Model",
     "ModelCard",
+    "ModelError",
     "ModelEvent",
     "ModelNotified",
     "ModelOptions",
@@ -136,20 +177,36 @@ __all__ = [
     "MutationPoint",
     "Mutator",
     "NoticeItem",
+    "NotificationData",
     "Observer",
+    "Overloaded",
     "PartQuarantined",
     "PermissionRequest",
+    "PermissionRequestData",
     "Permit",
     "Policy",
+    "PostToolUseData",
+    "PreCompactData",
+    "PreToolUseData",
     "Preview",
     "ProbeResult",
     "ProgramResult",
+    "QuotaExhausted",
+    "RateLimited",
     "Reply",
     "ReportTaskEnd",
     "RequestEstimate",
     "RunningCommand",
+    "SessionBusy",
+    "SessionEndData",
+    "SessionStartData",
     "Stop",
+    "StopData",
     "Store",
+    "StoreError",
+    "StoreFull",
+    "StreamBroken",
+    "SubagentStopData",
     "SummaryItem",
     "TaskInfo",
     "TaskManager",
@@ -159,19 +216,27 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolContext",
+    "ToolError",
     "ToolOutput",
     "ToolResultItem",
     "ToolSource",
     "ToolSpec",
     "Transcript",
+    "UnknownModel",
+    "Unreachable",
     "Usage",
     "UserItem",
+    "UserPromptSubmitData",
     "Verdict",
     "View",
     "Workspace",
+    "WorkspaceError",
     "WrappedModel",
     "WrappedSource",
     "WrappedStore",
     "WrappedTool",
+    "WrappedWorkspace",
+    "decode_entry",
+    "encode_entry",
     "fold_entries",
 ]

@@ -3,8 +3,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import pytest
-
 from treadle import Agent
 from treadle.core.contracts.task_manager import ReportTaskEnd, TaskInfo
 from treadle.core.events import TaskFinished, ToolDetached
@@ -13,9 +11,7 @@ from treadle.core.steps import AfterToolResult
 from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem
 from treadle.core.transcript.entries import View
 from treadle.models import Say, Scripted
-from treadle.testing.conformance.task_manager import check_task_manager
-from treadle.testing.observers import RecordingObserver
-from treadle.testing.tools import RecordingTool
+from treadle.testing import RecordingObserver, RecordingTool, check_task_manager
 
 
 class JobQueue(BackgroundTasks):
@@ -35,15 +31,6 @@ async def test_the_task_manager_of_the_loop_keeps_the_promises():
 
 async def test_the_task_manager_of_a_host_keeps_the_promises():
     await check_task_manager(JobQueue)
-
-
-async def test_a_task_manager_that_gives_an_id_twice_is_found_out():
-    class Forgetful(BackgroundTasks):
-        def restore(self, known: Sequence[str], unfinished: Sequence[str]) -> Sequence[str]:
-            return ()
-
-    with pytest.raises(AssertionError, match="was given in an earlier process"):
-        await check_task_manager(Forgetful)
 
 
 async def test_a_host_replaces_the_task_manager_and_the_model_is_told_the_same_way():

@@ -6,8 +6,8 @@ import pytest
 
 from tests.workspace.helpers import BOTH
 from treadle.apps.assembly.lazy import LazyWorkspace
-from treadle.core.contracts.workspace import FileContent, Workspace
-from treadle.testing.conformance.workspace import check_workspace
+from treadle.core.contracts.workspace import Workspace
+from treadle.testing import check_workspace
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 
@@ -27,17 +27,3 @@ async def test_the_local_workspace_keeps_its_promises(
         return await LocalWorkspace.open(folder, options)
 
     await check_workspace(make)
-
-
-async def test_a_broken_promise_of_a_workspace_is_named(own_place: Path) -> None:
-    class Careless(LocalWorkspace):
-        async def write(
-            self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
-        ) -> FileContent:
-            return await super().write(path, data, mode=0o600)
-
-    async def make() -> LocalWorkspace:
-        return await Careless.open(own_place, WorkspaceOptions(sandbox="off"))
-
-    with pytest.raises(AssertionError, match="mode"):
-        await check_workspace(make)

@@ -114,3 +114,10 @@ def test_a_reader_that_lags_loses_deltas_and_nothing_else():
     observer.on_event(events.Notified("s", "t", 3, "x"))
     observer.on_item(0, to_user_item("hello"))
     assert [json.loads(line)["type"] for line in lines] == ["notified", "item"]
+
+
+def test_half_a_surrogate_pair_of_a_model_is_written_as_an_escape():
+    lines: list[bytes] = []
+    JsonLines(lines.append).on_event(events.TextDelta("s", "t", 1, "half \ud83d"))
+    assert json.loads(lines[0])["text"] == "half \ud83d"
+    assert json.loads(lines[0])["type"] == "text_delta"

@@ -9,7 +9,7 @@ from treadle import Agent
 from treadle.core.errors import ConfigError
 from treadle.core.transcript import ToolResultItem
 from treadle.models import Say, Scripted
-from treadle.testing.conformance.source import check_source
+from treadle.testing.conformance.source import check_tool_source
 from treadle.tools.skills import (
     MAX_SECTION_CHARS,
     Skill,
@@ -147,7 +147,7 @@ async def test_a_skill_is_loaded_when_it_is_used(repo: Path, home: Path):
     (folder / "scripts/tag.sh").write_text("git tag")
     (folder / ".git").mkdir()
     skills = find_skills(repo, home, trusted=True)[0]
-    await check_source(lambda: Skills(skills))
+    await check_tool_source(lambda: Skills(skills))
     calls = [("skill", {"name": "Release"}), ("skill", {"name": "relaese"})]
     result = await Agent(Scripted([Say(calls=calls), "done"]), [Skills(skills)]).run("x")
     good, bad = [item.text for item in result.transcript if isinstance(item, ToolResultItem)]

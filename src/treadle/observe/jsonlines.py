@@ -10,6 +10,7 @@ The host decides where the bytes go.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import msgspec
@@ -32,7 +33,11 @@ class ItemLine(msgspec.Struct, frozen=True, tag="item"):
 
 def encode_line(value: msgspec.Struct) -> bytes:
     """A value as one line."""
-    return _encoder.encode(value) + b"\n"
+    try:
+        return _encoder.encode(value) + b"\n"
+    except UnicodeEncodeError:  # half of a surrogate pair: written as an escape
+        plain = msgspec.to_builtins(value, enc_hook=_encode_error)
+        return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
 
 class JsonLines:

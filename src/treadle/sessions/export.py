@@ -20,10 +20,11 @@ from treadle.core.text import format_dollars, plural
 from treadle.core.transcript import AssistantItem, Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.content import Document, Image, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, TurnEnded, ViewRewritten
+from treadle.core.transcript.entry_encoding import to_json
 from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import read_records
-from treadle.sessions.log.records import Record, to_json
+from treadle.sessions.log.records import Record
 from treadle.sessions.log_cache import ReadPosition
 
 

@@ -22,12 +22,13 @@ from treadle.core.transcript.entries import (
     View,
     fold_entries,
 )
+from treadle.core.transcript.entry_encoding import decode_entry
 from treadle.core.transcript.items import UserItem
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import Journal, read_records
 from treadle.sessions.log.reader import JournalReader, list_segments, open_segment
-from treadle.sessions.log.records import ForkPoint, decode_entry
+from treadle.sessions.log.records import ForkPoint
 from treadle.sessions.log.view_loader import ViewLoader
 
 

@@ -21,8 +21,8 @@ import msgspec
 
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
+from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
 from treadle.sessions.log.entry_redaction import EntryRedactor
-from treadle.sessions.log.records import decode_entry, to_json
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
@@ -80,9 +80,9 @@ class SqliteStore:
         if self._is_closed:
             raise StoreError(f"session {self.session_id} is closed; open it again")
         try:
-            body = to_json(entry)
+            body = encode_entry(entry)
             if self.redactor.finds_secret(body):
-                body = to_json(self.redactor.redact(entry))
+                body = encode_entry(self.redactor.redact(entry))
         except (TypeError, ValueError, RecursionError) as error:
             name = type(entry).__name__
             raise StoreError(f"{name} cannot be written to the session: {error}") from error

@@ -1,4 +1,4 @@
-"""Tools for tests: they record their calls, and answer, fail or wait."""
+"""Tools for tests: they record their calls, and answer, fail or wait; and a context for a call."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle.core.contracts.source import BaseSource
 from treadle.core.contracts.tool import (
+    NO_ACCESS,
     Access,
     BaseTool,
     ProbeResult,
@@ -16,6 +17,8 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
+from treadle.core.contracts.workspace import Workspace
+from treadle.core.events import Event
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
 
@@ -128,3 +131,31 @@ class ChangingSource(BaseSource):
 
     async def aclose(self) -> None:
         self.close_count += 1
+
+
+def make_tool_context(
+    *,
+    deps: Any = None,
+    workspace: Workspace | None = None,
+    access: Access = NO_ACCESS,
+    services: dict[str, Any] | None = None,
+    report_progress: Callable[[str], None] | None = None,
+) -> ToolContext[Any]:
+    """A context to call a tool with, outside of an agent."""
+
+    def ignore(value: str | Event = "") -> None:
+        return None
+
+    return ToolContext(
+        "session",
+        "turn-1",
+        "call_1",
+        "session/turn-1/call_1",
+        report_progress or ignore,
+        ignore,
+        ignore,
+        workspace=workspace,
+        services=services or {},
+        access=access,
+        deps=deps,
+    )

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from treadle.core.contracts.store import Store
 from treadle.core.errors import SessionBusy, SessionNotFound, SessionTooNew, StoreError
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import (
@@ -31,9 +30,8 @@ from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import WRITE_DELAY, read_entries
 from treadle.sessions.log.lock import is_locked
 from treadle.sessions.log.records import FORMAT_VERSION, ForkPoint, JournalHeader, encode_header
-from treadle.testing.conformance.store import EVERY_ENTRY_KIND, StoreConformance
+from treadle.testing.conformance.store import EVERY_ENTRY_KIND
 from treadle.testing.faulty_files import FaultyFiles, FileFault
-from treadle.testing.stores import MemoryStore
 
 
 def said(text: str) -> Entry:
@@ -46,28 +44,6 @@ async def written(place: Path, *texts: str) -> Journal:
         journal.append(said(text))
     await journal.aclose()
     return journal
-
-
-class TestJournal(StoreConformance):
-    @pytest.fixture(autouse=True)
-    def in_its_own_folder(self, tmp_path: Path) -> None:
-        self.root = tmp_path
-
-    async def open(self, session_id: str) -> Store:
-        place = self.root / "project" / session_id
-        if (place / "journal.jsonl").exists():
-            return resume(place).journal
-        return Journal.create(place)
-
-
-class TestMemoryStore(StoreConformance):
-    def setup_method(self) -> None:
-        self.kept: dict[str, list[Entry]] = {}
-
-    async def open(self, session_id: str) -> Store:
-        store = MemoryStore(session_id)
-        store.durable = self.kept.setdefault(session_id, [])
-        return store
 
 
 async def test_every_line_is_json_with_a_number_and_a_checksum(tmp_path: Path) -> None:

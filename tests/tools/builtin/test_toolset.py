@@ -18,13 +18,13 @@ from treadle.policy.ruleset.rules import READ_TOOLS as READ_RULES
 from treadle.policy.ruleset.rules import WRITE_TOOLS as WRITE_RULES
 from treadle.policy.ruleset.rules import RuleSet, normalize_tool_name
 from treadle.policy.ruleset.rules_file import parse_rules
-from treadle.testing.conformance.source import check_source
+from treadle.testing.conformance.source import check_tool_source
 from treadle.tools.builtin import READ_ONLY_TOOLS, SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
 
 async def test_the_set_keeps_the_promises_of_a_source(folder: Path) -> None:
     async with opened(folder) as workspace:
-        await check_source(lambda: builtin_tools(workspace, ALL))
+        await check_tool_source(lambda: builtin_tools(workspace, ALL))
 
 
 async def test_sets_are_chosen_by_name(folder: Path) -> None:

@@ -16,7 +16,7 @@ from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.content import Document, Image, Text
 from treadle.models import Say, Scripted
-from treadle.testing.conformance.source import check_source
+from treadle.testing.conformance.source import check_tool_source
 from treadle.tools.mcp import McpServer
 from treadle.tools.mcp.tool import check_arguments, make_tool_names, sanitize_server_name
 
@@ -25,11 +25,15 @@ SDK = str(Path(__file__).with_name("sdk_server.py"))
 
 async def test_a_server_keeps_the_promises_of_a_source(own_place: Path):
     async with workspace(own_place) as place:
-        await check_source(lambda: McpServer("raw", raw(), start=place.spawn))
-        server = McpServer("raw", raw(), start=place.spawn)
-        await server.open()
-        await server.wait_ready()
-        await check_source(lambda: server)
+        await check_tool_source(lambda: McpServer("raw", raw(), start=place.spawn))
+
+        async def make_ready() -> McpServer:
+            server = McpServer("raw", raw(), start=place.spawn)
+            await server.open()
+            await server.wait_ready()
+            return server
+
+        await check_tool_source(make_ready)
 
 
 async def test_a_server_offers_its_tools_under_names_of_their_own(own_place: Path):

@@ -70,8 +70,8 @@ def backtest_rules(
 
 def read_permission_requests(session_dir: Path, folder: Path) -> Iterator[PastPermissionRequest]:
     """The approval requests of a session, in order."""
+    from treadle.core.transcript.entry_encoding import decode_entry
     from treadle.sessions.log.reader import JournalReader
-    from treadle.sessions.log.records import decode_entry
 
     calls: dict[str, ToolCall] = {}
     for line, _ in JournalReader(session_dir).records():

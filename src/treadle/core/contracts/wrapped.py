@@ -1,14 +1,15 @@
 """Bases for wrappers: an object of the same contract that changes a few things of another one.
 
-    WrappedModel · WrappedTool · WrappedSource · WrappedStore
+    WrappedModel · WrappedTool · WrappedSource · WrappedStore · WrappedWorkspace
 
 Each delegates everything; a wrapper overrides what it changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from pathlib import Path
 from typing import Any, cast
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
@@ -22,6 +23,13 @@ from treadle.core.contracts.tool import (
     ToolContext,
     ToolOutput,
     ToolSpec,
+)
+from treadle.core.contracts.workspace import (
+    CommandResult,
+    FileContent,
+    ProgramResult,
+    RunningCommand,
+    Workspace,
 )
 from treadle.core.errors import StoreError
 from treadle.core.transcript.content import Arguments
@@ -148,3 +156,70 @@ class WrappedStore:
 
     async def aclose(self) -> None:
         await self._store.aclose()
+
+
+class WrappedWorkspace:
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    @property
+    def root(self) -> Path:
+        return self._workspace.root
+
+    def resolve(self, path: str, *, for_write: bool = False) -> Path:
+        return self._workspace.resolve(path, for_write=for_write)
+
+    async def read(self, path: str, *, limit: int | None = None) -> FileContent:
+        return await self._workspace.read(path, limit=limit)
+
+    async def write(
+        self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
+    ) -> FileContent:
+        return await self._workspace.write(path, data, expected=expected, mode=mode)
+
+    async def remove(self, path: str, *, expected: str | None = None) -> None:
+        await self._workspace.remove(path, expected=expected)
+
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> CommandResult:
+        return await self._workspace.run(
+            command, cwd=cwd, env=env, timeout=timeout, on_output=on_output
+        )
+
+    async def start(
+        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> RunningCommand:
+        return await self._workspace.start(command, cwd=cwd, env=env)
+
+    async def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        limit: int = 8 << 20,
+        sandboxed: bool | None = None,
+        read_only: bool = False,
+    ) -> ProgramResult:
+        return await self._workspace.execute(
+            argv,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            stdin=stdin,
+            limit=limit,
+            sandboxed=sandboxed,
+            read_only=read_only,
+        )
+
+    async def aclose(self) -> None:
+        await self._workspace.aclose()

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from treadle.core.contracts.hook import (
+    ALLOWED_ANSWERS,
     AddContext,
     Block,
-    Change,
     Hook,
     HookAnswer,
     HookInput,
@@ -26,20 +26,6 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import await_contained
 
 SESSION_END_TIMEOUT = 90.0  # closing a session waits no longer for one hook
-
-ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
-    "session_start": (AddContext,),
-    "user_prompt_submit": (Block, AddContext),
-    "pre_tool_use": (Block, Change, AddContext),
-    "before_effect": (),
-    "permission_request": (Permit, Block),
-    "post_tool_use": (Change, AddContext),
-    "pre_compact": (Block, AddContext),
-    "subagent_stop": (Block,),
-    "stop": (Block,),
-    "notification": (),
-    "session_end": (),
-}
 
 
 class Hooks:

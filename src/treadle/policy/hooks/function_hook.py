@@ -1,11 +1,13 @@
 """A Python function as a Hook.
 
     @hook("pre_tool_use", matcher="bash")
-    def no_force(hook_input):
+    def no_force(hook_input: HookInput[PreToolUseData]) -> Block | None:
         if "--force" in hook_input.data["tool_input"].get("command", ""):
             return Block("do not use --force")
+        return None
 
-A returned string is context for the model. Points and answers are the same as for commands.
+A returned string is context for the model. Points and answers are the same as for commands. A type
+checker knows the data of the point: the overloads below.
 """
 
 from __future__ import annotations
@@ -13,20 +15,35 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable
-from typing import get_args
+from typing import Any, Literal, TypeVar, get_args, overload
 
 from treadle.core.contracts.hook import (
     DEFAULT_HOOK_TIMEOUT,
     AddContext,
+    BeforeEffectData,
     HookAnswer,
     HookInput,
     HookPoint,
+    NotificationData,
+    PermissionRequestData,
+    PostToolUseData,
+    PreCompactData,
+    PreToolUseData,
+    SessionEndData,
+    SessionStartData,
+    StopData,
+    SubagentStopData,
+    UserPromptSubmitData,
 )
 from treadle.core.errors import ConfigError
 from treadle.policy.hooks.config import HookConfig
 
 HookFunctionResult = HookAnswer | str | None
-HookFunction = Callable[[HookInput], HookFunctionResult | Awaitable[HookFunctionResult]]
+_DataT = TypeVar("_DataT")
+# A function of the input of one point.
+PointFunction = Callable[[HookInput[_DataT]], HookFunctionResult | Awaitable[HookFunctionResult]]
+HookFunction = PointFunction[Any]
+HookDecorator = Callable[[PointFunction[_DataT]], "FunctionHook"]
 
 
 class FunctionHook:
@@ -54,9 +71,57 @@ class FunctionHook:
         return AddContext(result) if isinstance(result, str) else result
 
 
+@overload
+def hook(
+    point: Literal["session_start"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[SessionStartData]: ...
+@overload
+def hook(
+    point: Literal["user_prompt_submit"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[UserPromptSubmitData]: ...
+@overload
+def hook(
+    point: Literal["pre_tool_use"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[PreToolUseData]: ...
+@overload
+def hook(
+    point: Literal["before_effect"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[BeforeEffectData]: ...
+@overload
+def hook(
+    point: Literal["permission_request"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[PermissionRequestData]: ...
+@overload
+def hook(
+    point: Literal["post_tool_use"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[PostToolUseData]: ...
+@overload
+def hook(
+    point: Literal["pre_compact"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[PreCompactData]: ...
+@overload
+def hook(
+    point: Literal["subagent_stop"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[SubagentStopData]: ...
+@overload
+def hook(
+    point: Literal["stop"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[StopData]: ...
+@overload
+def hook(
+    point: Literal["notification"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[NotificationData]: ...
+@overload
+def hook(
+    point: Literal["session_end"], /, *, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[SessionEndData]: ...
+@overload
+def hook(
+    *points: HookPoint, matcher: str = "", timeout: float | None = ...
+) -> HookDecorator[Any]: ...
 def hook(
     *points: HookPoint, matcher: str = "", timeout: float | None = DEFAULT_HOOK_TIMEOUT
-) -> Callable[[HookFunction], FunctionHook]:
+) -> HookDecorator[Any]:
     """Make a hook of a function, which runs at these points. An `async` function is cancelled
     after `timeout` seconds; a plain one blocks the agent, so it must return at once."""
     known = get_args(HookPoint)

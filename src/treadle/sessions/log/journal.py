@@ -26,6 +26,7 @@ from treadle._version import __version__
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry, TurnEnded, View
+from treadle.core.transcript.entry_encoding import decode_entry, to_json
 from treadle.core.transcript.pending import Rest, pending
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.entry_redaction import EntryRedactor
@@ -45,12 +46,10 @@ from treadle.sessions.log.records import (
     JournalHeader,
     Record,
     WriterOpened,
-    decode_entry,
-    encode_entry,
     encode_record,
+    encode_with_content,
     format_blob_reference,
     format_record,
-    to_json,
 )
 from treadle.sessions.log.segment import Segment, to_store_error
 from treadle.sessions.log.view_loader import ViewLoader, load_content, mark_lost_content
@@ -158,10 +157,10 @@ class Journal:
             raise StoreError(f"session {self.session_id} is closed; resume it first")
         # Encoded here: one entry that cannot be must not stop the writing of all the others.
         try:
-            body, content = encode_entry(entry)
+            body, content = encode_with_content(entry)
             if self.redactor.finds_secret(body, content):
                 entry = self.redactor.redact(entry)
-                body, content = encode_entry(entry)
+                body, content = encode_with_content(entry)
         except (TypeError, ValueError, RecursionError) as error:
             name = type(entry).__name__
             raise StoreError(f"{name} cannot be written to the session: {error}") from error

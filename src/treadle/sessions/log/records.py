@@ -20,6 +20,7 @@ import msgspec
 
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import EarlyResult, Entry, ItemAdded
+from treadle.core.transcript.entry_encoding import to_json
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 
 FORMAT_VERSION = 1
@@ -74,8 +75,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     blob_bytes: int = 0
 
 
-_encoder = msgspec.json.Encoder()
-_entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 ENTRY_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 _header_decoder = msgspec.json.Decoder(JournalHeader)
 ContentItem = AssistantItem | UserItem | ToolResultItem  # the items whose content may be a blob
@@ -103,7 +102,7 @@ def encode_record(entry: Entry | WriterOpened, seq: int, epoch: int, time: float
     return format_record(to_json(entry), seq, epoch, time)
 
 
-def encode_entry(entry: Entry) -> tuple[bytes, bytes | None]:
+def encode_with_content(entry: Entry) -> tuple[bytes, bytes | None]:
     """The entry as JSON, and the content of its item beside it if that is too long for a line."""
     content = encode_large_content(entry)
     return to_json(entry if content is None else without_content(entry)), content
@@ -142,24 +141,6 @@ def parse_record(raw: bytes) -> Record | None:
     if blob is None:
         return Record(int(seq), int(epoch), float(time), _KINDS.get(kind) or kind.decode(), raw)
     return Record(int(seq), int(epoch), float(time), kind.decode(), raw, blob.decode(), int(size))
-
-
-def decode_entry(raw: bytes) -> Entry:
-    """The entry of a line; a msgspec.DecodeError if this version does not know its kind."""
-    try:
-        return _entry_decoder.decode(raw)
-    except msgspec.DecodeError:
-        if b"\\ud" not in raw:
-            raise
-        # Half of a surrogate pair: Python's decoder accepts it, msgspec's does not.
-        return msgspec.convert(json.loads(raw), Entry)  # type: ignore[no-any-return]
-
-
-def to_json(value: Any) -> bytes:
-    try:
-        return _encoder.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
 # --- content in blobs ----------------------------------------------------------------------

@@ -1,11 +1,6 @@
 """The promises of a Model (core/contracts/model.py), as checks.
 
-Each promise is one async function that sends the model a request and checks the events. A test is
-parametrised over MODEL_CHECKS:
-
-    @pytest.mark.parametrize("check", MODEL_CHECKS, ids=check_name)
-    async def test_my_model(check):
-        await check(MyModel(...), ConformanceRequests())
+    await check_model(lambda: MyModel(...), ConformanceRequests(text_token_limit=None))
 
 The requests can be changed for a model that needs other ones to answer, call a tool or fail.
 """
@@ -13,9 +8,8 @@ The requests can be changed for a model that needs other ones to answer, call a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import aclosing, contextmanager
-from typing import Any, cast
+import contextlib
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -32,11 +26,19 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.wrapped import open_stream
 from treadle.core.errors import ModelError
 from treadle.core.transcript import AssistantItem, Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.transcript import Transcript
+from treadle.testing.conformance.promises import (
+    Promise,
+    assert_nothing_runs,
+    build,
+    keep_promises,
+    track_tasks,
+)
 
 ADD_TOOL = ToolSpec(
     "add",
@@ -73,24 +75,36 @@ class ConformanceRequests(msgspec.Struct, frozen=True):
     concurrency: int = 4
 
 
-ModelCheck = Callable[[Model, ConformanceRequests], Awaitable[None]]
+async def check_model(
+    make: Callable[[], Model | Awaitable[Model]], requests: ConformanceRequests | None = None
+) -> None:
+    """Raise an AssertionError that names the first broken promise. One model is made and closed:
+    it has to serve all requests."""
+    model = await build(make)
+    try:
+        await keep_promises("model", MODEL_PROMISES, model, requests or ConformanceRequests())
+    finally:
+        with contextlib.suppress(Exception):  # that it can be closed is a promise
+            await model.aclose()
 
 
 async def has_a_name_and_a_card(model: Model, requests: ConformanceRequests) -> None:
     provider, slash, rest = model.name.partition("/")
-    assert provider
-    assert not slash or rest
-    assert model.card.name == model.name
-    assert model.card.window > 0
-    assert model.card.max_output > 0
+    assert provider, "the name is empty"
+    assert not slash or rest, f"the name {model.name!r} has no model"
+    assert model.card.name == model.name, f"the card is for {model.card.name!r}"
+    assert model.card.window > 0, "the window of the card is not positive"
+    assert model.card.max_output > 0, "max_output of the card is not positive"
+    assert model.fallback is None or model.fallback.name, "the fallback is not a model"
 
 
 async def ends_with_exactly_one_reply(model: Model, requests: ConformanceRequests) -> None:
     events = await _collect_events(model, requests.text)
-    assert [type(event) for event in events].count(Reply) == 1
-    assert isinstance(events[-1], Reply)
-    assert events[-1].item.content, "a reply has content"
-    assert events[-1].item.model == model.name
+    reply = _get_reply(events)
+    count = [type(event) for event in events].count(Reply)
+    assert count == 1, f"the stream has {count} replies"
+    assert reply.content, "the reply is empty"
+    assert reply.model == model.name, f"the reply is of {reply.model!r}, not of {model.name!r}"
 
 
 async def deltas_add_up_to_the_reply(model: Model, requests: ConformanceRequests) -> None:
@@ -102,14 +116,14 @@ async def announces_every_call_once(model: Model, requests: ConformanceRequests)
         return
     events = await _collect_events(model, requests.call)
     reply = _get_reply(events)
-    assert reply.calls, "the model must call a tool"
-    assert reply.stop == "tool_use"
+    assert reply.calls, "the model calls no tool; with `call=None` this is not checked"
+    assert reply.stop == "tool_use", f"the reply with calls stops with {reply.stop}"
     requested = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
     began = [(event.id, event.name) for event in events if isinstance(event, ModelToolCallBegan)]
-    assert requested == list(reply.calls)
-    assert began == [(call.id, call.name) for call in reply.calls]
-    assert len({call.id for call in reply.calls}) == len(reply.calls)
-    assert all(call.id and call.name for call in reply.calls)
+    assert requested == list(reply.calls), f"announced are {requested}, in the reply {reply.calls}"
+    assert began == [(call.id, call.name) for call in reply.calls], f"begun are {began}"
+    assert len({call.id for call in reply.calls}) == len(reply.calls), "two calls have one id"
+    assert all(call.id and call.name for call in reply.calls), "a call has no id or no name"
     _assert_deltas_match_reply(events)
 
 
@@ -122,21 +136,22 @@ async def continues_after_a_tool_round(model: Model, requests: ConformanceReques
     options = msgspec.structs.replace(requests.call.options, tool_choice="auto")
     request = msgspec.structs.replace(requests.call, transcript=longer, options=options)
     after = await _get_short_reply(model, request, requests)
-    assert not {call.id for call in reply.calls} & {call.id for call in after.calls}
+    repeated = {call.id for call in reply.calls} & {call.id for call in after.calls}
+    assert not repeated, f"the next reply has calls with the same ids: {repeated}"
 
 
 async def reports_max_tokens(model: Model, requests: ConformanceRequests) -> None:
     if requests.text_token_limit is not None:
         reply = await _get_short_reply(model, requests.text, requests)
-        assert reply.stop == "max_tokens"
+        assert reply.stop == "max_tokens", f"a cut text stops with {reply.stop}"
     if requests.call_token_limit is not None and requests.call is not None:
         limited = _with_max_tokens(requests.call, requests.call_token_limit)
         events = await _collect_events(model, limited)
         reply = _get_reply(events)
-        assert reply.stop == "max_tokens"
-        assert all(call.problem is None for call in reply.calls), "no truncated call in the reply"
+        assert reply.stop == "max_tokens", f"a cut call stops with {reply.stop}"
+        assert all(call.problem is None for call in reply.calls), "a cut call is in the reply"
         requested = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
-        assert requested == list(reply.calls)
+        assert requested == list(reply.calls), "a cut call is announced"
 
 
 async def accepts_any_valid_history(model: Model, requests: ConformanceRequests) -> None:
@@ -166,15 +181,16 @@ async def accepts_any_valid_history(model: Model, requests: ConformanceRequests)
 async def does_not_change_the_transcript(model: Model, requests: ConformanceRequests) -> None:
     before = list(requests.text.transcript)
     await _get_short_reply(model, requests.text, requests)
-    assert len(requests.text.transcript) == len(before)
-    assert all(one is two for one, two in zip(before, requests.text.transcript, strict=True))
+    after = list(requests.text.transcript)
+    assert [id(item) for item in before] == [id(item) for item in after], "its items are others"
 
 
 async def reports_usage(model: Model, requests: ConformanceRequests) -> None:
     usage = (await _get_short_reply(model, requests.text, requests)).usage
-    assert usage.requests == 1
-    assert min(usage.input, usage.output, usage.cache_read, usage.cache_write) >= 0
-    assert usage.cost is None or usage.cost >= 0
+    assert usage.requests == 1, f"one request is counted as {usage.requests}"
+    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
+    assert min(counts) >= 0, f"a count of tokens is negative: {counts}"
+    assert usage.cost is None or usage.cost >= 0, f"the cost is {usage.cost}"
 
 
 async def serves_many_streams_at_once(model: Model, requests: ConformanceRequests) -> None:
@@ -182,7 +198,7 @@ async def serves_many_streams_at_once(model: Model, requests: ConformanceRequest
     streams = [_collect_events(model, request) for _ in range(requests.concurrency)]
     for events in await asyncio.gather(*streams):
         text = "".join(event.text for event in events if isinstance(event, ModelTextDelta))
-        assert text == _get_reply(events).text
+        assert text == _get_reply(events).text, "the deltas of one stream are in another"
 
 
 async def can_be_closed_and_cancelled(model: Model, requests: ConformanceRequests) -> None:
@@ -190,50 +206,27 @@ async def can_be_closed_and_cancelled(model: Model, requests: ConformanceRequest
     began = asyncio.Event()
 
     async def close_early() -> None:
-        stream = cast(AsyncGenerator[ModelEvent, None], model.stream(requests.text))
-        async with aclosing(stream):
+        async with open_stream(model, requests.text) as stream:
             await anext(stream)
 
     async def listen() -> None:
-        stream = cast(AsyncGenerator[ModelEvent, None], model.stream(requests.text))
-        async with aclosing(stream):
-            async for _ in stream:
-                began.set()
-                await asyncio.Event().wait()
+        try:
+            async with open_stream(model, requests.text) as stream:
+                async for _ in stream:
+                    began.set()
+                    await asyncio.Event().wait()
+        finally:
+            began.set()
 
-    with _track_tasks() as tasks:
+    with track_tasks() as tasks:
         await close_early()
         listener = asyncio.create_task(listen())
         await began.wait()
         listener.cancel()
         await asyncio.wait([listener])
-    assert listener.cancelled()
-    assert [task for task in tasks if not task.done()] == [], "nothing is left running"
+    assert listener.cancelled(), "the cancellation is swallowed"
+    await assert_nothing_runs(tasks, "a stream")
     await _get_short_reply(model, requests.text, requests)
-
-
-@contextmanager
-def _track_tasks() -> Iterator[list[asyncio.Task[Any]]]:
-    """The tasks that the current one starts, and those that they start."""
-    loop = asyncio.get_running_loop()
-    started: list[asyncio.Task[Any]] = []
-    parents = {asyncio.current_task()}
-    before = loop.get_task_factory()
-
-    def make(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **more: Any
-    ) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **more)
-        if asyncio.current_task() in parents:
-            parents.add(task)
-            started.append(task)
-        return task
-
-    loop.set_task_factory(make)  # type: ignore[arg-type]
-    try:
-        yield started
-    finally:
-        loop.set_task_factory(before)
 
 
 async def fails_with_a_model_error(model: Model, requests: ConformanceRequests) -> None:
@@ -243,10 +236,15 @@ async def fails_with_a_model_error(model: Model, requests: ConformanceRequests) 
         await _collect_events(model, requests.failing)
     except ModelError:
         return
-    raise AssertionError("a failing request raises a ModelError")
+    raise AssertionError("the request that has to fail is answered")
 
 
-MODEL_CHECKS: tuple[ModelCheck, ...] = (
+async def can_be_closed_twice(model: Model, requests: ConformanceRequests) -> None:
+    await model.aclose()
+    await model.aclose()
+
+
+MODEL_PROMISES: tuple[Promise, ...] = (
     has_a_name_and_a_card,
     ends_with_exactly_one_reply,
     deltas_add_up_to_the_reply,
@@ -259,17 +257,8 @@ MODEL_CHECKS: tuple[ModelCheck, ...] = (
     serves_many_streams_at_once,
     can_be_closed_and_cancelled,
     fails_with_a_model_error,
+    can_be_closed_twice,
 )
-
-
-async def check_model(model: Model, requests: ConformanceRequests | None = None) -> None:
-    """The whole suite; raises AssertionError at the first broken promise."""
-    for check in MODEL_CHECKS:
-        await check(model, requests or ConformanceRequests())
-
-
-def check_name(check: ModelCheck) -> str:
-    return getattr(check, "__name__", repr(check))
 
 
 async def _collect_events(model: Model, request: ModelRequest) -> list[ModelEvent]:
@@ -277,9 +266,8 @@ async def _collect_events(model: Model, request: ModelRequest) -> list[ModelEven
 
 
 def _get_reply(events: list[ModelEvent]) -> AssistantItem:
-    assert events, "a stream that does not raise ends with a Reply"
-    last = events[-1]
-    assert isinstance(last, Reply), "a stream that does not raise ends with a Reply"
+    last = events[-1] if events else None
+    assert isinstance(last, Reply), f"the last event of a stream is a Reply, not {last}"
     return last.item
 
 
@@ -292,9 +280,11 @@ async def _get_short_reply(
 
 def _assert_deltas_match_reply(events: list[ModelEvent]) -> None:
     reply = _get_reply(events)
-    assert "".join(e.text for e in events if isinstance(e, ModelTextDelta)) == reply.text
-    thoughts = [part.text for part in reply.content if isinstance(part, Thinking)]
-    assert "".join(e.text for e in events if isinstance(e, ModelThinkingDelta)) == "".join(thoughts)
+    text = "".join(event.text for event in events if isinstance(event, ModelTextDelta))
+    assert text == reply.text, f"the deltas are {text!r}, the reply is {reply.text!r}"
+    thoughts = "".join(part.text for part in reply.content if isinstance(part, Thinking))
+    thinking = "".join(event.text for event in events if isinstance(event, ModelThinkingDelta))
+    assert thinking == thoughts, f"the deltas of thinking are {thinking!r}, not {thoughts!r}"
     for call in reply.calls:
         pieces = [e.text for e in events if isinstance(e, ModelToolCallDelta) and e.id == call.id]
         assert "".join(pieces) == call.raw, "the deltas of a call are its arguments"

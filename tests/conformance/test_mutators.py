@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from treadle.context import Compactor, Reminders
+from treadle.contracts import ModelRequest
+from treadle.models import Scripted
+from treadle.testing import check_mutator
+
+
+def summarize(request: ModelRequest) -> str:
+    return "They tidied up. The next step is to look at the rest."
+
+
+async def test_the_compactor_keeps_the_promises_of_a_mutator():
+    await check_mutator(Compactor)
+    await check_mutator(lambda: Compactor(Scripted(summarize)))
+
+
+async def test_the_reminders_keep_the_promises_of_a_mutator():
+    await check_mutator(Reminders)
+    await check_mutator(lambda: Reminders(mode=lambda: "plan", is_attended=False))

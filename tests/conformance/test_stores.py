@@ -1,0 +1,130 @@
+"""Our stores against the suite; also with a full disk, and after kill -9."""
+
+# ruff: noqa: ASYNC220 - the process is a writer that is killed
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from treadle.contracts import Entry, Store, StoreError
+from treadle.core.transcript.entries import ItemAdded
+from treadle.sessions import Journal, SqliteStore, resume
+from treadle.testing import FaultyFiles, MemoryStore, check_store
+from treadle.testing.conformance.store import EVERY_ENTRY_KIND
+from treadle.testing.faulty_files import FileFault
+
+FILLER = 10**9  # a session behind the others, which takes the rest of the pages
+
+
+def open_journal(folder: Path, files: FaultyFiles | None = None) -> Callable[[str], Store]:
+    def open_session(session_id: str) -> Store:
+        place = folder / "project" / session_id
+        if (place / "journal.jsonl").exists():
+            return resume(place, files=files).journal
+        return Journal.create(place, files=files)
+
+    return open_session
+
+
+async def test_the_journal_keeps_the_promises_of_a_store(own_place: Path) -> None:
+    is_full = False
+
+    def fill_disk(number: int, name: str) -> FileFault | None:
+        return FileFault("error", errno.ENOSPC) if is_full and name.startswith("write") else None
+
+    def fail_writes(fails: bool) -> None:
+        nonlocal is_full
+        is_full = fails
+
+    open_session = open_journal(own_place, FaultyFiles(fill_disk))
+    await check_store(open_session, fail_writes=fail_writes)
+
+
+async def test_the_sqlite_store_keeps_the_promises_of_a_store(own_place: Path) -> None:
+    opened: list[SqliteStore] = []
+
+    def open_session(session_id: str) -> Store:
+        opened.append(SqliteStore(own_place / "sessions.db", session_id))
+        return opened[-1]
+
+    def fail_writes(fails: bool) -> None:
+        """A database that may not grow says the same as one on a full disk."""
+        database = opened[-1]._database
+        if not fails:
+            database.execute("PRAGMA max_page_count = 1000000000")
+            database.execute("DELETE FROM entries WHERE session = ?", (FILLER,))
+            database.commit()
+            return
+        (pages,) = database.execute("PRAGMA page_count").fetchone()
+        database.execute(f"PRAGMA max_page_count = {pages}")
+        with contextlib.suppress(sqlite3.OperationalError):
+            for number in range(100_000):
+                database.execute("INSERT INTO entries VALUES (?, ?, 0, '')", (FILLER, number))
+                database.commit()
+
+    await check_store(open_session, fail_writes=fail_writes)
+
+
+async def test_the_memory_store_keeps_the_promises_of_a_store() -> None:
+    kept: dict[str, list[Entry]] = {}
+    opened: list[MemoryStore] = []
+
+    def open_session(session_id: str) -> Store:
+        store = MemoryStore(session_id)
+        store.durable = kept.setdefault(session_id, [])
+        opened.append(store)
+        return store
+
+    def fail_writes(fails: bool) -> None:
+        opened[-1].failure = StoreError("the disk is full") if fails else None
+
+    await check_store(open_session, fail_writes=fail_writes)
+
+
+def test_the_suite_writes_every_kind_of_entry() -> None:
+    assert {type(entry) for entry in EVERY_ENTRY_KIND} == set(get_args(Entry))
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from treadle.sessions import Journal, SqliteStore
+from treadle.testing.conformance.store import user_entry
+
+async def main():
+    place = Path(sys.argv[2])
+    store = Journal.create(place) if sys.argv[1] == "journal" else SqliteStore(place, "s")
+    for number in range(100_000):
+        store.append(user_entry(str(number)))
+        await store.flush()
+        print(number, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+async def test_what_was_flushed_survives_kill_9(kind: str, own_place: Path) -> None:
+    place = own_place / "store"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, kind, str(place)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while int(process.stdout.readline()) < 30:
+            pass
+        process.kill()
+        flushed = max([30, *(int(line) for line in process.stdout if line.endswith("\n"))])
+    store: Store = resume(place).journal if kind == "journal" else SqliteStore(place, "s")
+    texts = [entry.item.text for entry in await store.load() if isinstance(entry, ItemAdded)]
+    await store.aclose()
+    assert texts == [str(number) for number in range(len(texts))]
+    assert len(texts) in (flushed + 1, flushed + 2)  # the last one may be told by no line

@@ -1,0 +1,121 @@
+"""What a hook gets at each point is what the types and the docs say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from treadle import Agent, AgentDefinition, ToolContext, tool
+from treadle.contracts import (
+    Ask,
+    BasePolicy,
+    Block,
+    HookInput,
+    HookPoint,
+    MutationContext,
+    MutationPoint,
+    PermissionRequest,
+    PreToolUseData,
+    Transcript,
+    Verdict,
+)
+from treadle.core.contracts.hook import ALLOWED_ANSWERS, HOOK_DATA
+from treadle.models import Say, Scripted
+from treadle.policy import hook
+
+POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
+DOCS = Path(__file__).parents[3] / "docs/hooks.md"
+
+
+class AskAlways(BasePolicy):
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("it is a test")
+
+
+class Compacting:
+    """A mutator that asks the pre_compact hooks, as a compactor does."""
+
+    name = "compacting"
+    points: frozenset[MutationPoint] = frozenset({"before_model"})
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        await context.run_pre_compact_hooks()
+        return None
+
+
+@tool
+async def work(text: str, context: ToolContext) -> str:
+    """Work."""
+    return f"done: {text}"
+
+
+async def collect_inputs() -> dict[HookPoint, HookInput]:
+    """The input of every point in one run with a child agent."""
+    seen: dict[HookPoint, HookInput] = {}
+
+    @hook(*POINTS)
+    def record(hook_input: HookInput) -> None:
+        seen[hook_input.point] = hook_input
+
+    model = Scripted(
+        [
+            Say(calls=[("task", {"subagent_type": "helper", "prompt": "x", "description": "x"})]),
+            "I helped.",
+            Say(calls=[("work", {"text": "x"})]),
+            "Done.",
+        ]
+    )
+    agent = Agent(
+        model,
+        [work],
+        hooks=[record],
+        policy=AskAlways(),
+        approve=lambda approval: True,
+        mutators=[Compacting()],
+        subagents=[AgentDefinition("helper", "Helps.", "You help.")],
+    )
+    assert (await agent.run("go")).text == "Done."
+    return seen
+
+
+async def test_the_data_of_every_point_has_the_keys_of_its_type():
+    seen = await collect_inputs()
+    assert set(seen) == set(POINTS)
+    assert {point: set(given.data) for point, given in seen.items()} == {
+        point: set(data.__annotations__) for point, data in HOOK_DATA.items()
+    }
+    assert seen["post_tool_use"].data["tool_response"] == "done: x"
+
+
+def test_the_table_in_the_docs_names_the_type_the_keys_and_the_answers_of_every_point():
+    rows = re.findall(
+        r"^\| `(\w+)` \| `(\w+)` \| (.*?) \| (.*?) \|$", DOCS.read_text(), re.MULTILINE
+    )
+    assert [row[0] for row in rows] == list(POINTS)
+    for point, data, keys, answers in rows:
+        assert data == HOOK_DATA[point].__name__
+        assert set(re.findall(r"`(\w+)`", keys)) == set(HOOK_DATA[point].__annotations__)
+        named = {kind.__name__ for kind in ALLOWED_ANSWERS[point]}
+        assert set(re.findall(r"`(\w+)`", answers)) == named
+
+
+async def test_a_typed_function_is_a_hook():
+    @hook("pre_tool_use", matcher="work")
+    def refuse(hook_input: HookInput[PreToolUseData]) -> Block | None:
+        text: str = hook_input.data["tool_input"]["text"]
+        return Block("no") if text == "x" else None
+
+    model = Scripted([Say(calls=[("work", {"text": "x"})]), "Well."])
+    result = await Agent(model, [work], hooks=[refuse]).run("go")
+    assert "no" in result.transcript[2].text
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_each_type_is_public(point: HookPoint):
+    import treadle.contracts
+
+    data: Any = HOOK_DATA[point]
+    assert getattr(treadle.contracts, data.__name__) is data
