@@ -100,9 +100,13 @@ async def test_an_image_whose_data_is_text_is_refused_with_the_type_that_it_need
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"run_in_background": "yes"}, "Expected `bool`, got `str` - at `$.run_in_background`"),
-        ({"background": True}, "Object contains unknown field `background`"),
-        ({"description": 5}, "Expected `str`, got `int` - at `$.description`"),
+        ({"run_in_background": "yes"}, 'run_in_background: expected true or false, got "yes"'),
+        (
+            {"background": True},
+            "background: not known, expected only description, prompt, subagent_type, "
+            "run_in_background",
+        ),
+        ({"description": 5}, "description: expected text, got 5"),
     ],
 )
 async def test_a_task_with_wrong_arguments_is_not_started(arguments, problem):

@@ -30,8 +30,8 @@ async def run_call(agent_tool: Any, name: str, arguments: dict[str, Any], **sett
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"nmae": "x"}, "no option `nmae`; did you mean `name`?"),
-        ({"colour": "x"}, "no option `colour` It has name, "),
+        ({"nmae": "x"}, "no option `nmae`; did you mean `name`? It has"),
+        ({"colour": "x"}, "no option `colour`. It has name, "),
         ({"effect": "none"}, "effect of a tool is 'none'; expected pure, verifiable or irreversi"),
         ({"name": ""}, "'' cannot be the name of a tool"),
         ({"name": "two words"}, "expected 1 to 64 letters, digits, _ or -"),
@@ -43,6 +43,7 @@ async def run_call(agent_tool: Any, name: str, arguments: dict[str, Any], **sett
         ({"detach_after": -1}, "detach_after of a tool is -1; expected a number of seconds"),
         ({"max_result_chars": 0}, "max_result_chars of a tool is 0; expected an integer above 0"),
         ({"approval": "yes"}, "approval of a tool is 'yes'; expected True or False"),
+        ({"probe": print}, "probe of a tool is never called for the effect irreversible; expected"),
         ({"access": "files"}, "access of a tool is 'files'; expected a function"),
     ],
 )
@@ -124,6 +125,7 @@ async def test_a_method_is_a_tool_of_its_object():
     assert await run_call(rome.book, "book", {"seats": 3}) == "3 seats in Rome"
     assert await oslo.book(4) == "4 seats in Oslo"
     assert list(oslo.book.spec.schema["properties"]) == ["seats"]
+    assert list(inspect.signature(oslo.book).parameters) == ["seats"]
     assert await run_call(Shop.brand, "brand", {}) == "Shop"
     assert await run_call(oslo.add_tax, "add_tax", {"price": 2}) == "4"
     assert await run_call(oslo.close, "close", {"reason": "fire"}) == "Oslo closed: fire"

@@ -29,6 +29,7 @@ from treadle.core.contracts.tool import (
 from treadle.core.contracts.wrapped import WrappedSource
 from treadle.core.errors import ToolError, TreadleError
 from treadle.core.events import Event, TurnResult
+from treadle.core.json_types.schema import find_mismatch
 from treadle.core.loop.driver import Driver
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
@@ -183,7 +184,8 @@ class TaskTool(BaseTool):
         try:
             msgspec.convert(arguments, _TaskArguments)
         except msgspec.ValidationError as error:
-            return f"invalid arguments for task: {error}"
+            problem = find_mismatch(arguments, self._spec.schema) or error
+            return f"invalid arguments for task: {problem}"
         if not isinstance(arguments.get("prompt"), str) or not arguments["prompt"].strip():
             return "prompt must be a text that describes the whole task"
         kind = arguments.get("subagent_type", GENERAL_AGENT.name)

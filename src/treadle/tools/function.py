@@ -113,6 +113,7 @@ class FunctionTool(BaseTool, Generic[P, R]):
             return self
         bound: FunctionTool[Any, R] = copy.copy(self)
         bound.function = self.function.__get__(target, owner)
+        bound.__wrapped__ = bound.function
         bound._is_unbound = False
         return bound
 

@@ -61,11 +61,16 @@ def check_options(options: Mapping[str, Any]) -> None:
         check = _CHECKS.get(option)
         if check is None:
             near = suggest(option, _CHECKS)
-            hint = f"; did you mean `{near}`?" if near else ""
-            raise ConfigError(f"a tool has no option `{option}`{hint} It has {', '.join(_CHECKS)}.")
+            hint = f"; did you mean `{near}`?" if near else "."
+            raise ConfigError(f"a tool has no option `{option}`{hint} It has {', '.join(_CHECKS)}")
         expected = check(value)
         if expected:
             raise ConfigError(f"{option} of a tool is {value!r:.80}; expected {expected}")
+    effect = options.get("effect", "irreversible")
+    for option in ("probe", "evidence"):
+        if options.get(option) is not None and effect != "verifiable":
+            problem = f"is never called for the effect {effect}; expected effect='verifiable'"
+            raise ConfigError(f"{option} of a tool {problem}")
 
 
 def check_name(name: object) -> None:

@@ -121,6 +121,14 @@ async def test_what_is_judged_in_a_folder_below_is_what_is_written_there(folder:
     assert (folder / "config").read_text() == "x", "judged and done at the top"
 
 
+async def test_a_wrong_argument_of_a_built_in_tool_is_named_in_plain_words(folder: Path) -> None:
+    async with hands(folder) as place:
+        wrong = await place.one("read", file_path="a.txt", limit="many")
+        missing = await place.one("read")
+    assert failed(wrong).endswith(': limit: expected an integer, got "many"')
+    assert failed(missing).endswith(": file_path: missing, expected text")
+
+
 def test_nothing_heavy_is_loaded_with_the_tools() -> None:
     code = (
         "import sys; import treadle.agents.agent; before = set(sys.modules); "

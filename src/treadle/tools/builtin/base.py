@@ -136,7 +136,16 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
             # Not strict: small models write "true" and "5" for true and 5.
             return cast(ArgumentsT, msgspec.convert(named, cls.arguments_type, strict=False))
         except (msgspec.ValidationError, ValueError) as error:
-            raise ToolError(f"invalid arguments for {cls.name}: {error}") from error
+            problem = explain_mismatch(named, _make_schema(cls.arguments_type)) or error
+            raise ToolError(f"invalid arguments for {cls.name}: {problem}") from error
+
+
+def explain_mismatch(arguments: Arguments, schema: dict[str, Any]) -> str:
+    """Which argument does not fit the schema, in words for the model; empty if all do."""
+    from treadle.core.json_types.coercion import coerce
+    from treadle.core.json_types.schema import find_mismatch
+
+    return str(find_mismatch(coerce(arguments, schema), schema) or "")
 
 
 def describe(argument: str) -> msgspec.Meta:
