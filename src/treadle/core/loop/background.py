@@ -164,17 +164,25 @@ def _find_task_id_of_0_1(item: ToolResultItem | NoticeItem) -> str:
 
 
 async def cancel_all(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
-    """Cancel tasks and wait until they are gone, even if we are cancelled meanwhile."""
+    """Cancel tasks and wait until they are gone, even if we are cancelled meanwhile.
+
+    They are cancelled once in each round: a scope of anyio cancels us again at every step of the
+    event loop, and tasks that got the same could never clean up.
+    """
     running = [task for task in tasks if not task.done()]
+    loop = asyncio.get_running_loop()
     cancelled = False
     while running:
         for task in running:
             task.cancel()
-        try:
-            _, left = await asyncio.wait(running, timeout=grace)
-        except asyncio.CancelledError:
-            cancelled = True
-            continue
+        deadline = loop.time() + grace
+        left = set(running)
+        while left and (rest := deadline - loop.time()) > 0:
+            try:
+                _, left = await asyncio.wait(left, timeout=rest)
+            except asyncio.CancelledError:
+                cancelled = True
+                left = {task for task in left if not task.done()}
         if len(left) == len(running):
             break  # they swallow cancellation: waiting longer would block the user
         running = list(left)
