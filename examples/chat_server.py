@@ -3,8 +3,8 @@
     python examples/chat_server.py anthropic/claude-sonnet-4-5 [PORT]
     curl -N -d "A table for two, please" http://127.0.0.1:8000/chats/ada
 
-An empty message continues an answer that a crash or a lost connection cut off; what a tool did
-before is not done again. Without a model it chats with itself, by a script, and ends.
+An empty message continues an answer that a crash cut off; what a tool did before is not done again.
+Without a model it chats with itself, by a script, and ends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import uvicorn
@@ -22,7 +23,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from treadle import Agent, SessionBusy, TextDelta, tool
+from treadle import Agent, SessionBusy, Stream, TextDelta, TreadleError, tool
 from treadle.contracts import Model
 from treadle.models import Say, Scripted
 
@@ -44,30 +45,36 @@ class Chat:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         message = (await request.body()).decode() or None
-        async with self.agent.stream(message, session=request.path_params["chat"]) as events:
-            text = (event.text async for event in events if isinstance(event, TextDelta))
-            await StreamingResponse(text, media_type="text/plain")(scope, receive, send)
+        async with self.agent.session(request.path_params["chat"]) as session:
+            async with contextlib.aclosing(read_text(session.stream(message))) as text:
+                await StreamingResponse(text, media_type="text/plain")(scope, receive, send)
+
+
+async def read_text(run: Stream[str]) -> AsyncGenerator[str, None]:
+    try:
+        async with run as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    yield event.text
+    except TreadleError as error:
+        yield f"\n[{error}]"
 
 
 def refuse(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("This chat is being answered. Wait for the end.\n", 409)
+    return PlainTextResponse(f"{error}\n", 409 if isinstance(error, SessionBusy) else 400)
 
 
 def make_app(model: str | Model) -> Starlette:
     route = Route("/chats/{chat}", Chat(model), methods=["POST"])
-    return Starlette(routes=[route], exception_handlers={SessionBusy: refuse})
-
-
-def show() -> None:
-    call = Say("One moment. ", calls=[("book_table", {"guest": "Ada", "seats": 2})])
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        client = TestClient(make_app(Scripted([call, "It is booked.", "For two."])))
-        for message in ("A table for two, please. Ada", "For how many?"):
-            print(">", message, "\n" + client.post("/chats/ada", content=message).text)
+    return Starlette(routes=[route], exception_handlers={TreadleError: refuse})
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         uvicorn.run(make_app(sys.argv[1]), port=int((*sys.argv, "8000")[2]))
-    else:
-        show()
+        sys.exit()
+    call = Say("One moment. ", calls=[("book_table", {"guest": "Ada", "seats": 2})])
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        client = TestClient(make_app(Scripted([call, "It is booked.", "For two."])))
+        for message in ("A table for two, please. Ada", "For how many?"):
+            print(">", message, "\n" + client.post("/chats/ada", content=message).text)

@@ -6,8 +6,7 @@ from typing import get_args
 import pytest
 
 from treadle.contracts import BasePolicy, Deny, PermissionRequest, Verdict
-from treadle.core.loop.config import AllowAll
-from treadle.policy import RulePolicy
+from treadle.policy import AllowAll, RulePolicy
 from treadle.policy.modes import PermissionMode
 from treadle.policy.policy import build_policy_context
 from treadle.testing import check_policy

@@ -357,7 +357,7 @@ async def test_a_python_function_is_a_hook_too():
     assert answers(result.transcript) == ["denied: odd"]
     assert notices(result.transcript) == ["4 chars"]
     with pytest.raises(ConfigError, match="unknown hook point"):
-        hook("before_lunch")  # type: ignore[arg-type]
+        hook("before_lunch")  # type: ignore[call-overload]
 
 
 # --- approval ----------------------------------------------------------------------------

@@ -171,18 +171,25 @@ async def cancel_all(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None
 
 
 async def wait_cancelled(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
-    """Wait until cancelled tasks are gone. If we are cancelled, they are cancelled once more."""
+    """Wait until cancelled tasks are gone, even if we are cancelled meanwhile.
+
+    Those that are left after `grace` seconds are cancelled once more: not each time that we are,
+    because a scope of anyio cancels us again at every step of the event loop, and tasks that got
+    the same could never clean up.
+    """
     running = [task for task in tasks if not task.done()]
+    loop = asyncio.get_running_loop()
     cancelled = False
     while running:
-        before = len(running)
-        try:
-            await asyncio.wait(running, timeout=grace)
-        except asyncio.CancelledError:
-            cancelled, before = True, 0
-        running = [task for task in running if not task.done()]
-        if len(running) == before:
+        deadline, left = loop.time() + grace, set(running)
+        while left and (rest := deadline - loop.time()) > 0:
+            try:
+                _, left = await asyncio.wait(left, timeout=rest)
+            except asyncio.CancelledError:
+                cancelled, left = True, {task for task in left if not task.done()}
+        if len(left) == len(running):
             break  # they swallow cancellation: waiting longer would block the user
+        running = list(left)
         for task in running:
             task.cancel()
     if cancelled:
