@@ -113,6 +113,7 @@ class ProtectedPaths:
         self._identities: frozenset[tuple[int, int, str, str]] | None = None  # the same
         self._baseline: dict[str, FoundEntry] = {}
         self._known: frozenset[tuple[int, int, str, str]] = frozenset()  # of the baseline
+        self._prepared: list[FoundEntry] | None = None
         self._has_begun = False  # without a baseline nothing counts as made by a command
         self._symlinks = ProtectedSymlinks(self.root)
         self._git_files = GitControlFiles(self.root)
@@ -138,10 +139,15 @@ class ProtectedPaths:
             found += find_links(path)
         return found + self._find_denied_behind_symlinks()
 
+    def prepare(self) -> None:
+        """Scan for the `begin` that follows at once: in a large folder a scan takes seconds."""
+        self._prepared = self.scan()
+
     def begin(self, *, is_first: bool) -> list[FoundEntry]:
         """What has to be mounted for a command. `is_first`: no other command runs.
         WorkspaceError if it cannot be known."""
-        found = self.scan()
+        found = self.scan() if self._prepared is None else self._prepared
+        self._prepared = None
         self._refuse_unknown(found)
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
