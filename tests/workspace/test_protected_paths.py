@@ -980,6 +980,7 @@ async def test_a_made_up_worktree_or_clone_brings_no_settings(folder: Path) -> N
         ("git checkout -q feat", ".husky"),
         ("echo x > web/.npmrc", "web/.npmrc"),
         ("rm -rf .husky", ".husky"),
+        ("rm -rf web", "web/.git, web/.npmrc"),
         ("echo x > /usr/x; ls .husky", ""),
     ],
 )
@@ -990,6 +991,7 @@ async def test_the_result_says_why_a_protected_file_could_not_be_changed(
     git(folder, "checkout", "-qb", "feat")
     make_commit(folder, {".husky/pre-commit": "two"})
     git(folder, "checkout", "-q", "-")
+    (folder / "web/.git").mkdir()
     done = await inside(folder, command)
     expected = f"the sandbox keeps {named} as it is" if named else ""
     assert expected in done.note

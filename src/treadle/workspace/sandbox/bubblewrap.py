@@ -228,6 +228,9 @@ class Bubblewrap:
         """A line about the protected paths that a program names in an error about writing."""
         lines = [line for line in output.splitlines() if line.rstrip(b"'\".").endswith(REFUSALS)]
         refused = [path for path in self._read_only if any(os.fsencode(path) in x for x in lines)]
+        refused = [
+            path for path in refused if not any(path in other for other in {*refused} - {path})
+        ]
         if not refused:
             return []
         return [
@@ -271,7 +274,7 @@ class Bubblewrap:
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
         options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
         self._hidden = self._list_names(entries, HIDDEN)
-        self._read_only = self._list_names(entries, PROTECTED, READ_ONLY)
+        self._read_only = self._list_names(entries, GIT, PROTECTED, READ_ONLY)
         if self._stand_ins.has_tracked:
             for name, value in make_git_environment(command.env).items():
                 options += ["--setenv", name, value]
