@@ -980,6 +980,7 @@ async def test_a_made_up_worktree_or_clone_brings_no_settings(folder: Path) -> N
         ("git checkout -q feat", ".husky"),
         ("echo x > web/.npmrc", "web/.npmrc"),
         ("rm -rf .husky", ".husky"),
+        ("rm -rf web", "web/.git, web/.npmrc"),
         ("echo x > /usr/x; ls .husky", ""),
     ],
 )
@@ -990,6 +991,7 @@ async def test_the_result_says_why_a_protected_file_could_not_be_changed(
     git(folder, "checkout", "-qb", "feat")
     make_commit(folder, {".husky/pre-commit": "two"})
     git(folder, "checkout", "-q", "-")
+    (folder / "web/.git").mkdir()
     done = await inside(folder, command)
     expected = f"the sandbox keeps {named} as it is" if named else ""
     assert expected in done.note
@@ -1032,3 +1034,27 @@ async def test_a_commit_of_an_earlier_session_does_not_bring_settings_unnamed(
         again = await workspace.run("git checkout -q -; git checkout -q evil")
     assert done.note == f".npmrc {BROUGHT}"
     assert BROUGHT not in again.note
+
+
+async def test_a_protected_file_that_changes_while_several_commands_run_is_named(
+    folder: Path,
+) -> None:
+    (folder / "a/.vscode").mkdir(parents=True)
+    (folder / "a/.npmrc").write_text("ours")
+    (folder / "a/.vscode/tasks.json").write_text("ours")
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.start("sleep 100")
+        quiet = await workspace.run("true")
+        wait = "touch started; until [ -e go ]; do sleep 0.01; done"
+        running = asyncio.create_task(workspace.run(wait))
+        while not (folder / "started").exists():  # noqa: ASYNC110 - a real process
+            await asyncio.sleep(0.01)
+        for name in ("a/.npmrc", "a/.vscode/tasks.json", "a/.vscode/new.json"):
+            (folder / name).write_text("by the user, or by a command that was faster")
+        (folder / "go").touch()
+        done = await running
+        again = await workspace.run("true")
+    for name in ("a/.npmrc", "a/.vscode/tasks.json", "a/.vscode/new.json"):
+        assert name in done.note
+    assert "although it is protected" in done.note
+    assert (quiet.note, again.note) == ("", "")

@@ -27,6 +27,8 @@ from tests.workspace.helpers import (
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 from treadle.workspace.sandbox import landlock, limits, seccomp
+from treadle.workspace.sandbox.found_entry import FoundEntry
+from treadle.workspace.sandbox.tree_scan import MakeListable, TreeScanner
 
 # ------------------------------------------------------------------ files
 
@@ -525,3 +527,21 @@ async def test_libraries_of_the_folder_are_for_its_commands_and_not_for_the_sand
         built_in = 'echo "$LD_LIBRARY_PATH"'
         done = await workspace.execute(["/bin/sh", "-c", built_in], env={"LD_LIBRARY_PATH": "/x"})
         assert done.stdout == b"/x\n"
+
+
+@needs_bubblewrap
+async def test_opening_a_folder_scans_it_once_and_a_command_twice(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a").mkdir()
+    scans, scan = list[str](), TreeScanner.scan
+
+    def count(self: TreeScanner, *args: MakeListable | None) -> list[FoundEntry]:
+        scans.append("")
+        return scan(self, *args)
+
+    monkeypatch.setattr(TreeScanner, "scan", count)
+    async with opened(folder, sandbox=True) as workspace:
+        assert len(scans) == 1
+        await workspace.run("true")
+        assert len(scans) == 3

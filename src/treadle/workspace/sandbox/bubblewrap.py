@@ -128,9 +128,9 @@ class Bubblewrap:
         self._read_only: list[str] = []
 
     def scan(self) -> None:
-        """Look at the folders once; later scans are fast. For a thread."""
+        """Look at the folders once; later scans are fast. For a thread, before the trial."""
         for protection in self._protections:
-            protection.scan()
+            protection.prepare()
         roots = {protection.root: protection for protection in self._protections}
         for run in take_interrupted(self.confinement.record_dir, roots):
             made = roots[os.fsdecode(run.root)].find_made_since(run.known, run.time_ns)
@@ -140,8 +140,11 @@ class Bubblewrap:
         self._record.close()
 
     @contextmanager
-    def wrap(self, command: CommandSpec, *, network: bool | None = None) -> Iterator[CommandSpec]:
-        """The command that runs it inside. WorkspaceError if the sandbox cannot be built."""
+    def wrap(
+        self, command: CommandSpec, *, network: bool | None = None, is_trial: bool = False
+    ) -> Iterator[CommandSpec]:
+        """The command that runs it inside. WorkspaceError if the sandbox cannot be built.
+        `is_trial`: it is our own and changes nothing."""
         if not self.program:
             raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
         with_network = self.confinement.network if network is None else network
@@ -178,7 +181,9 @@ class Bubblewrap:
         finally:
             _close_all(fds)
             self._active_count -= 1
-            if has_run:  # else nothing was made by a command, and there may be no baseline
+            if (
+                has_run and not is_trial
+            ):  # else nothing was made by a command, and there may be no baseline
                 self._check()
             if not self._active_count:
                 self._record.finish()
@@ -223,6 +228,9 @@ class Bubblewrap:
         """A line about the protected paths that a program names in an error about writing."""
         lines = [line for line in output.splitlines() if line.rstrip(b"'\".").endswith(REFUSALS)]
         refused = [path for path in self._read_only if any(os.fsencode(path) in x for x in lines)]
+        refused = [
+            path for path in refused if not any(path in other for other in {*refused} - {path})
+        ]
         if not refused:
             return []
         return [
@@ -266,7 +274,7 @@ class Bubblewrap:
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
         options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
         self._hidden = self._list_names(entries, HIDDEN)
-        self._read_only = self._list_names(entries, PROTECTED, READ_ONLY)
+        self._read_only = self._list_names(entries, GIT, PROTECTED, READ_ONLY)
         if self._stand_ins.has_tracked:
             for name, value in make_git_environment(command.env).items():
                 options += ["--setenv", name, value]

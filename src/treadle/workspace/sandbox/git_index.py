@@ -54,6 +54,7 @@ class GitIndex:
         self._state: tuple[int, int, int] | None = None
         self._settled: tuple[int, int, int] | None = None
         self._data = b""
+        self._by_name: dict[bytes, bytes] | None = None
 
     def read(self) -> bytes:
         """What is in the file; b"" if there is none, or it is too large."""
@@ -63,7 +64,7 @@ class GitIndex:
             return b""
         state = _read_state(status)
         if state != self._state:
-            self._state = state
+            self._state, self._by_name = state, None
             self._data = read_regular_file(self._path, MAX_INDEX_BYTES) or b""
         return self._data
 
@@ -73,8 +74,9 @@ class GitIndex:
         if index[:4] != b"DIRC":
             return None
         if index[4:8] == b"\0\0\0\4":  # its names are compressed
-            found = (e.fixed for e in self._list_entries() if e.name == name)
-            return next(map(_read_fixed, found), None)
+            if self._by_name is None:
+                self._by_name = {entry.name: entry.fixed for entry in self._list_entries()}
+            return _read_fixed(self._by_name[name]) if name in self._by_name else None
         at = index.find(name + b"\0")
         while at >= 0:
             # Before a name are its flags, with its length, and possibly more flags.

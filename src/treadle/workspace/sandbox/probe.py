@@ -38,7 +38,7 @@ async def find_sandbox_problem(
     output = ""
     for _ in range(2):  # a file of the host that vanishes meanwhile makes one attempt fail
         try:
-            with sandbox.wrap(command) as wrapped:
+            with sandbox.wrap(command, is_trial=True) as wrapped:
                 ended = await fork_server.run(wrapped)
         except (WorkspaceError, UnknownMachine) as error:
             return str(error)

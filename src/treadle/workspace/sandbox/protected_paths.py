@@ -29,6 +29,7 @@ from treadle.core.protected_paths import (
     is_read_only_name,
 )
 from treadle.workspace.sandbox.birth_time import is_born_before
+from treadle.workspace.sandbox.changed_files import ChangedFiles
 from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.file_denials import FileDenials, HardLinkScanner, NameFilter
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
@@ -113,6 +114,8 @@ class ProtectedPaths:
         self._identities: frozenset[tuple[int, int, str, str]] | None = None  # the same
         self._baseline: dict[str, FoundEntry] = {}
         self._known: frozenset[tuple[int, int, str, str]] = frozenset()  # of the baseline
+        self._changed_files = ChangedFiles()
+        self._prepared: list[FoundEntry] | None = None
         self._has_begun = False  # without a baseline nothing counts as made by a command
         self._symlinks = ProtectedSymlinks(self.root)
         self._git_files = GitControlFiles(self.root)
@@ -138,10 +141,15 @@ class ProtectedPaths:
             found += find_links(path)
         return found + self._find_denied_behind_symlinks()
 
+    def prepare(self) -> None:
+        """Scan for the `begin` that follows at once: in a large folder a scan takes seconds."""
+        self._prepared = self.scan()
+
     def begin(self, *, is_first: bool) -> list[FoundEntry]:
         """What has to be mounted for a command. `is_first`: no other command runs.
         WorkspaceError if it cannot be known."""
-        found = self.scan()
+        found = self.scan() if self._prepared is None else self._prepared
+        self._prepared = None
         self._refuse_unknown(found)
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
@@ -156,9 +164,11 @@ class ProtectedPaths:
             self._permissions.begin(e for e in found if e.kind == UNLISTED)
             self._memory = _read_states(found)
             self._written.clear()
+            self._changed_files.reset()
         else:  # what is not known was made by a command, and is moved when it ends
             found = [e for e in found if e.kind not in _WATCHED or self._is_known(e)]
             found = self._mark_made(found)
+            self._changed_files.begin(found)
         found += self._hard_links.find(found)
         mounted = [entry for entry in found if self._has_to_be_mounted(entry)]
         if sum(entry.kind == HIDDEN for entry in mounted) > MAX_DENIED:  # of what commands made
@@ -247,6 +257,12 @@ class ProtectedPaths:
             moved.append(self._move(path))
             self._git_files.restore(path)
         notes = [*self._describe_moved(moved), *self._describe_opened_up()]
+        changed = self._changed_files.take_changed(
+            entry for entry in found if self._is_known(entry)
+        )
+        if changed := [path for path in changed if path not in self._written]:
+            names = ", ".join(map(self._shorten, changed[:5]))
+            notes.append(f"{names} was changed, although it is protected: look at it")
         if brought := self.repositories.take_brought():
             names = ", ".join(self._shorten(str(path)) for path in brought[:5])
             notes.append(

@@ -207,7 +207,7 @@ def make_unlisted(path: str, *, too_long: bool = False) -> FoundEntry:
 
 def list_upwards(path: str, root: str = "") -> Iterator[str]:
     """The path and the folders above it, below the root."""
-    while path != root:
+    while path not in ("", root):
         yield path
         path = path.rpartition("/")[0]
 
