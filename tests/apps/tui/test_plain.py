@@ -1,10 +1,13 @@
 """The plain mode as a process: lines in, lines out, nothing drawn."""
 
 import asyncio
+import fcntl
 import os
 import pty
 import select
 import signal
+import termios
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,11 +53,18 @@ class PlainTerminal:
         self.master, self.slave = pty.openpty()
         self.shown = ""
 
-    async def start(self, server: ProviderServer, *more: str) -> None:
+    async def start(
+        self, server: ProviderServer, *more: str, preexec_fn: Callable[[], None] | None = None
+    ) -> None:
         env = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         command = (str(PROGRAM), "--plain", "--model=claude-sonnet-4-5", "--sandbox=off", *more)
         self.process = await asyncio.create_subprocess_exec(
-            *command, stdin=self.slave, stdout=self.slave, stderr=self.slave, env=env
+            *command,
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            env=env,
+            preexec_fn=preexec_fn,
         )
         os.close(self.slave)
 
@@ -395,3 +405,28 @@ async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
         await on.sees("Made.")
         assert b"msg A" not in server.requests[-1].body
         await on.close()
+
+
+async def test_ctrl_c_works_after_a_paste_of_several_lines_at_an_approval():
+    on = PlainTerminal()
+    async with ProviderServer([MAKE, FakeReply("Made.")], strict=False) as server:
+        await on.start(server, preexec_fn=_own_terminal)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("[ask] > ")
+        on.type("make it")
+        await on.sees("Allow, 1 to 4: ")
+        on.type_keys("first\nsecond\nthird")
+        await on.sees("You began a message before this question: third\n")
+        await on.sees(
+            "The next line that you type continues it and does not answer the question.\nAllow"
+        )
+        on.type_keys("\x03")
+        await on.sees("interrupted")
+        await on.close()
+
+
+def _own_terminal() -> None:
+    """Make the standard input the terminal of a new session: ctrl+c reaches its processes."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -452,7 +452,7 @@ class _LineReader:
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         try:
-            self._loop.add_reader(0, self._read)
+            self._loop.add_reader(0, self.read_waiting)
         except PermissionError:  # a regular file: read to its end
             while not self._is_closed:
                 self._read()
@@ -465,6 +465,8 @@ class _LineReader:
         return self._buffer.decode(errors="replace")
 
     def read_waiting(self) -> None:
+        """Read what is there. The loop may call this when `read_available` has read it already; a
+        read would then block."""
         while not self._is_closed and select.select([0], [], [], 0)[0]:
             self._read()
 
