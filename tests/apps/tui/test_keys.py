@@ -693,3 +693,17 @@ async def test_escape_that_cleared_the_prompt_is_not_the_first_of_two(monkeypatc
         assert not on.app.dialogs.is_open
         await on.press("escape")
         await on.sees("Rewind to before")
+
+
+async def test_space_marks_several_answers_of_a_question(monkeypatch):
+    ask = {"question": "Which ones?", "options": ["red", "blue", "green"], "multi_select": True}
+    model = scripted([Say(calls=[("ask", ask)]), "thanks"])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("space marks an answer, enter sends the marked ones")
+        await on.press("space", "down", "down", "space")
+        await on.sees("1 [x] red")
+        await on.sees("2 [ ] blue")
+        await on.press("enter")
+        await on.sees("thanks")
+        assert "The user answered: red, green" in model.requests[-1].transcript[-1].text

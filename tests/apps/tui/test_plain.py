@@ -187,6 +187,15 @@ async def test_the_model_asks_and_another_answer_is_typed():
     assert "  3 Another answer\n" in out
 
 
+async def test_a_question_with_several_answers_takes_numbers_with_commas():
+    given = {"question": "Which ones?", "options": ["red", "blue", "green"], "multi_select": True}
+    replies = [FakeReply(calls=(FakeCall("ask", given),)), FakeReply("Thanks.")]
+    async with ProviderServer(replies, strict=False) as on:
+        _, out = await run_lines(on, "1", "paint it", "1,3,4", "and grey")
+        assert b"The user answered: red, green, and grey" in on.requests[-1].body
+    assert "Which ones? 1 to 4, several with commas: " in out
+
+
 async def test_an_approval_by_a_line():
     async with ProviderServer([MAKE, FakeReply("Made.")], strict=False) as server:
         code, out = await run_lines(server, "1", "make it", "y")
@@ -424,6 +433,32 @@ async def test_ctrl_c_works_after_a_paste_of_several_lines_at_an_approval():
         on.type_keys("\x03")
         await on.sees("interrupted")
         await on.close()
+
+
+async def test_ctrl_c_discards_a_line_and_the_second_quits_and_names_the_session():
+    on = PlainTerminal()
+    async with ProviderServer([FakeReply("Hello.")], strict=False) as server:
+        await on.start(server, "hi", preexec_fn=_own_terminal)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("Hello.\n[ask] > ")
+        on.type_keys("half a line\x03")
+        await on.sees("press ctrl+c again to quit\n[ask] > ")
+        on.type("/mode")
+        await on.sees("Permission mode (now ask), 1 to 4: ")
+        on.type_keys("\x03")
+        await on.sees("to 4: ^C\n[ask] > ")
+        on.type("/help")
+        shown = await on.sees("discard the line; twice: quit")
+        assert "ctrl+o" not in shown
+        await on.sees("quit\n[ask] > ")
+        on.shown = ""
+        on.type_keys("\x03")
+        await on.sees("^C\npress ctrl+c again to quit\n[ask] > ")
+        on.type_keys("\x03")
+        await on.sees("\nto continue this session: treadle --resume ")
+        assert await on.process.wait() == 0
+        os.close(on.master)
 
 
 def _own_terminal() -> None:

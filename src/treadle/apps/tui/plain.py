@@ -20,7 +20,7 @@ from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.dialog_lock import DialogLock
-from treadle.apps.tui.frontend import Frontend
+from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.modes import describe_mode
 from treadle.apps.tui.options import TerminalOptions
@@ -52,6 +52,12 @@ class PlainFrontend(Frontend):
     """The frontend on two streams; also a questions.QuestionView."""
 
     hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})  # a line has no initial text
+    key_descriptions = (
+        ("enter", "send the line; an empty line continues an unfinished turn"),
+        ("@ ! /", "mention a file, run a shell command, run a slash command"),
+        ("ctrl+c", "interrupt the turn or discard the line; twice: quit"),
+        ("ctrl+d", "quit"),
+    )
 
     def __init__(self, host: Host, options: TerminalOptions, out: TextIO | None = None) -> None:
         super().__init__(host, options, self, DialogLock())
@@ -72,6 +78,7 @@ class PlainFrontend(Frontend):
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._interrupts = 0
+        self._is_quit_announced = False
         self._reader: _LineReader | None = None
 
     # --- start and end -------------------------------------------------------------------
@@ -94,7 +101,11 @@ class PlainFrontend(Frontend):
             reader.close()
             for task in list(self._tasks):
                 task.cancel()
-            await self._close_session(self._conversation)
+            conversation = self._conversation
+            await self._close_session(conversation)
+            if self._out.isatty():
+                hint = format_resume_hint(conversation)
+                self._write(f"{hint}\n" if hint else "\n")
         return self._exit_code
 
     def _drop_early_enters(self, reader: _LineReader) -> None:
@@ -123,12 +134,23 @@ class PlainFrontend(Frontend):
     def _on_sigint(self) -> None:
         self._interrupts += 1
         conversation = self._conversation
-        if conversation is not None and conversation.view.is_busy and self._interrupts == 1:
+        if conversation is None:
+            self._exit_with(0)
+        elif self._interrupts > 1:
+            self._exit_with(0 if self._is_quit_announced else 130)
+        elif conversation.view.is_busy:
+            self._is_quit_announced = False
             conversation.interrupt()
-        elif self._interrupts == 1 and self.shell_commands.stop():
+        elif self.shell_commands.stop():
             self._interrupts = 0
-        else:
-            self._exit_with(130 if self._interrupts > 1 else 0)
+        elif self._line_future is not None and not self._line_future.done():
+            self._interrupts = 0
+            self._write("\n")
+            self._line_future.set_result(None)  # closes the menu
+        else:  # the terminal has discarded what was typed
+            self._is_quit_announced = True
+            self.show_message("press ctrl+c again to quit")
+            self._print_prompt_if_idle()
 
     def _is_command(self, name: str) -> bool:
         return name in dict(commands.list_summaries(self))
@@ -192,7 +214,7 @@ class PlainFrontend(Frontend):
         if not text:
             return
         if self._has_prompt:
-            self._has_prompt, text = False, "\n" + text
+            self._has_prompt, text = False, "\n" + text.removeprefix("\n")
         try:
             self._out.write(text)
             self._out.flush()
@@ -394,13 +416,16 @@ class PlainFrontend(Frontend):
                 self._write(replace_controls(f"{message}\n\n"))
             return await self._choose_line(title, options, by_user)
 
-    async def _choose_line(
-        self, title: str, options: Sequence[ChoiceOption], by_user: bool
-    ) -> str | None:
+    def _print_options(self, options: Sequence[ChoiceOption]) -> None:
         for number, option in enumerate(options, 1):
             description = f" ({option.description})" if option.description else ""
             key = f" [{option.key}]" if option.key else ""
             self._write(replace_controls(f"  {number} {option.label}{description}{key}\n"))
+
+    async def _choose_line(
+        self, title: str, options: Sequence[ChoiceOption], by_user: bool
+    ) -> str | None:
+        self._print_options(options)
         separator = "" if title.endswith("?") else ","
         prompt = f"{title}{separator} 1 to {len(options)}: "
         while True:
@@ -413,6 +438,21 @@ class PlainFrontend(Frontend):
             if chosen is not None:
                 return chosen.value
             self._take_other_line(line or "", len(options))
+
+    async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
+        async with self.dialog_lock.dialog():
+            self._print_options(options)
+            separator = "" if title.endswith("?") else ","
+            prompt = f"{title}{separator} 1 to {len(options)}, several with commas: "
+            while True:
+                line = await self._ask_line(
+                    prompt, False, lambda line: bool(_find_options(options, line))
+                )
+                if not (line or "").strip():
+                    return None
+                if chosen := _find_options(options, line or ""):
+                    return chosen
+                self._take_other_line(line or "", len(options))
 
     def _take_other_line(self, line: str, count: int) -> None:
         """A line that is no answer: a message to the agent, if it works."""
@@ -440,6 +480,12 @@ def _find_option(options: Sequence[ChoiceOption], line: str) -> ChoiceOption | N
         if answer and answer in (option.key, option.value.lower(), option.label.lower()):
             return option
     return None
+
+
+def _find_options(options: Sequence[ChoiceOption], line: str) -> list[int]:
+    """The positions of the options that a line names, separated by commas; [] if one is unknown."""
+    found = [_find_option(options, part) for part in line.split(",")]
+    return [options.index(option) for option in found if option] if all(found) else []
 
 
 class _LineReader:
