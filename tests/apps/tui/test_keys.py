@@ -7,6 +7,7 @@ import pytest
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
 from treadle.apps.assembly.rules import open_trust_store
 from treadle.apps.tui.render import render
+from treadle.core.transcript.items import to_user_item
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 BASH = ("bash", {"command": "touch made.txt"})
@@ -264,6 +265,45 @@ async def test_up_takes_the_last_queued_message_back_to_edit_it(monkeypatch):
         await on.sees("End.")
         texts = [item.text for item in model.requests[-1].transcript[-2:]]
         assert texts == ["first", "second!"]
+
+
+async def test_up_takes_a_queued_message_back_before_the_text_in_the_prompt(monkeypatch):
+    pause = Pause()
+    async with running_app(monkeypatch, scripted([["Half", pause], "More."])) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("queued")
+        await on.type("typed")
+        await on.press("up")
+        await on.until(lambda: on.app.prompt.text == "queued\ntyped")
+        assert not on.app.conversation.view.queued_messages
+
+
+async def test_an_interrupt_while_browsing_gives_back_the_queue_and_the_draft_once(monkeypatch):
+    pause = Pause()
+    async with running_app(monkeypatch, scripted([["Half", pause], "More."])) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.type("typed")
+        await on.press("up")
+        assert on.app.prompt.text == "go"
+        on.app.conversation.submit(to_user_item("queued"))
+        await on.press("ctrl+c")
+        await on.sees("interrupted")
+        assert on.app.prompt.text == "queued\ntyped"
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "enter"])
+async def test_a_draft_is_not_lost_when_an_earlier_message_is_cleared_or_sent(monkeypatch, key):
+    async with running_app(monkeypatch, scripted(["a", "b"])) as on:
+        await on.send("first")
+        await on.idle()
+        await on.type("a long draft")
+        await on.press("up", key)
+        await on.idle()
+        await on.until(lambda: on.app.prompt.text == "")
+        await on.press("up", "up")
+        assert on.app.prompt.text == "a long draft"
 
 
 async def test_the_list_of_queued_messages_closes_when_the_queue_changes(monkeypatch):

@@ -378,7 +378,8 @@ class FullScreen(Frontend, App[int]):
             self.status_area.hint = "typing replaces the message, → keeps it to edit"
 
     def edit_messages(self, items: Sequence[UserItem]) -> None:
-        draft = self.prompt.text
+        draft = self.prompt.prompt_history.find_draft(self.prompt.text)
+        self.prompt.prompt_history.stop_browsing()
         super().edit_messages(items)
         if draft.strip():
             self.prompt.set_text(f"{self.prompt.text}\n{draft}")
