@@ -747,3 +747,20 @@ async def test_space_marks_several_answers_of_a_question(monkeypatch):
         await on.press("enter")
         await on.sees("thanks")
         assert "The user answered: red, green" in model.requests[-1].transcript[-1].text
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "escape"])
+async def test_a_users_command_can_be_stopped_and_the_next_message_names_its_output(
+    monkeypatch, key
+):
+    async with running_app(monkeypatch, scripted(["Seen."])) as on:
+        await on.send("!echo begun; sleep 60")
+        await on.sees("  begun")
+        await on.press(key)
+        await on.sees("  stopped")
+        assert "exit code None" not in on.screen()
+        await on.send("!echo done; exit 3")
+        await on.sees("exit code 3")
+        await on.send("look")
+        await on.sees("[I ran `echo done; exit 3` myself; exit code 3, output:… (")
+        await on.sees("Seen.")
