@@ -7,6 +7,7 @@ import pytest
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
 from treadle.apps.assembly.rules import open_trust_store
 from treadle.apps.tui.render.block_text import plain_text
+from treadle.core.transcript.items import to_user_item
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 BASH = ("bash", {"command": "touch made.txt"})
@@ -264,6 +265,45 @@ async def test_up_takes_the_last_queued_message_back_to_edit_it(monkeypatch):
         await on.sees("End.")
         texts = [item.text for item in model.requests[-1].transcript[-2:]]
         assert texts == ["first", "second!"]
+
+
+async def test_up_takes_a_queued_message_back_before_the_text_in_the_prompt(monkeypatch):
+    pause = Pause()
+    async with running_app(monkeypatch, scripted([["Half", pause], "More."])) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("queued")
+        await on.type("typed")
+        await on.press("up")
+        await on.until(lambda: on.app.prompt.text == "queued\ntyped")
+        assert not on.app.conversation.view.queued_messages
+
+
+async def test_an_interrupt_while_browsing_gives_back_the_queue_and_the_draft_once(monkeypatch):
+    pause = Pause()
+    async with running_app(monkeypatch, scripted([["Half", pause], "More."])) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.type("typed")
+        await on.press("up")
+        assert on.app.prompt.text == "go"
+        on.app.conversation.submit(to_user_item("queued"))
+        await on.press("ctrl+c")
+        await on.sees("interrupted")
+        assert on.app.prompt.text == "queued\ntyped"
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "enter"])
+async def test_a_draft_is_not_lost_when_an_earlier_message_is_cleared_or_sent(monkeypatch, key):
+    async with running_app(monkeypatch, scripted(["a", "b"])) as on:
+        await on.send("first")
+        await on.idle()
+        await on.type("a long draft")
+        await on.press("up", key)
+        await on.idle()
+        await on.until(lambda: on.app.prompt.text == "")
+        await on.press("up", "up")
+        assert on.app.prompt.text == "a long draft"
 
 
 async def test_the_list_of_queued_messages_closes_when_the_queue_changes(monkeypatch):
@@ -693,3 +733,34 @@ async def test_escape_that_cleared_the_prompt_is_not_the_first_of_two(monkeypatc
         assert not on.app.dialogs.is_open
         await on.press("escape")
         await on.sees("Rewind to before")
+
+
+async def test_space_marks_several_answers_of_a_question(monkeypatch):
+    ask = {"question": "Which ones?", "options": ["red", "blue", "green"], "multi_select": True}
+    model = scripted([Say(calls=[("ask", ask)]), "thanks"])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("space marks an answer, enter sends the marked ones")
+        await on.press("space", "down", "down", "space")
+        await on.sees("1 [x] red")
+        await on.sees("2 [ ] blue")
+        await on.press("enter")
+        await on.sees("thanks")
+        assert "The user answered: red, green" in model.requests[-1].transcript[-1].text
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "escape"])
+async def test_a_users_command_can_be_stopped_and_the_next_message_names_its_output(
+    monkeypatch, key
+):
+    async with running_app(monkeypatch, scripted(["Seen."])) as on:
+        await on.send("!echo begun; sleep 60")
+        await on.sees("  begun")
+        await on.press(key)
+        await on.sees("  stopped")
+        assert "exit code None" not in on.screen()
+        await on.send("!echo done; exit 3")
+        await on.sees("exit code 3")
+        await on.send("look")
+        await on.sees("[I ran `echo done; exit 3` myself; exit code 3, output:… (")
+        await on.sees("Seen.")

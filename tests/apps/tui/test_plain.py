@@ -1,10 +1,13 @@
 """The plain mode as a process: lines in, lines out, nothing drawn."""
 
 import asyncio
+import fcntl
 import os
 import pty
 import select
 import signal
+import termios
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,11 +53,18 @@ class PlainTerminal:
         self.master, self.slave = pty.openpty()
         self.shown = ""
 
-    async def start(self, server: ProviderServer, *more: str) -> None:
+    async def start(
+        self, server: ProviderServer, *more: str, preexec_fn: Callable[[], None] | None = None
+    ) -> None:
         env = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         command = (str(PROGRAM), "--plain", "--model=claude-sonnet-4-5", "--sandbox=off", *more)
         self.process = await asyncio.create_subprocess_exec(
-            *command, stdin=self.slave, stdout=self.slave, stderr=self.slave, env=env
+            *command,
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            env=env,
+            preexec_fn=preexec_fn,
         )
         os.close(self.slave)
 
@@ -175,6 +185,15 @@ async def test_the_model_asks_and_another_answer_is_typed():
         _, out = await run_lines(on, "1", "paint it", "3", "green")
         assert b"The user answered: green" in on.requests[-1].body
     assert "  3 Another answer\n" in out
+
+
+async def test_a_question_with_several_answers_takes_numbers_with_commas():
+    given = {"question": "Which ones?", "options": ["red", "blue", "green"], "multi_select": True}
+    replies = [FakeReply(calls=(FakeCall("ask", given),)), FakeReply("Thanks.")]
+    async with ProviderServer(replies, strict=False) as on:
+        _, out = await run_lines(on, "1", "paint it", "1,3,4", "and grey")
+        assert b"The user answered: red, green, and grey" in on.requests[-1].body
+    assert "Which ones? 1 to 4, several with commas: " in out
 
 
 async def test_an_approval_by_a_line():
@@ -395,3 +414,54 @@ async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
         await on.sees("Made.")
         assert b"msg A" not in server.requests[-1].body
         await on.close()
+
+
+async def test_ctrl_c_works_after_a_paste_of_several_lines_at_an_approval():
+    on = PlainTerminal()
+    async with ProviderServer([MAKE, FakeReply("Made.")], strict=False) as server:
+        await on.start(server, preexec_fn=_own_terminal)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("[ask] > ")
+        on.type("make it")
+        await on.sees("Allow, 1 to 4: ")
+        on.type_keys("first\nsecond\nthird")
+        await on.sees("You began a message before this question: third\n")
+        await on.sees(
+            "The next line that you type continues it and does not answer the question.\nAllow"
+        )
+        on.type_keys("\x03")
+        await on.sees("interrupted")
+        await on.close()
+
+
+async def test_ctrl_c_discards_a_line_and_the_second_quits_and_names_the_session():
+    on = PlainTerminal()
+    async with ProviderServer([FakeReply("Hello.")], strict=False) as server:
+        await on.start(server, "hi", preexec_fn=_own_terminal)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("Hello.\n[ask] > ")
+        on.type_keys("half a line\x03")
+        await on.sees("press ctrl+c again to quit\n[ask] > ")
+        on.type("/mode")
+        await on.sees("Permission mode (now ask), 1 to 4: ")
+        on.type_keys("\x03")
+        await on.sees("to 4: ^C\n[ask] > ")
+        on.type("/help")
+        shown = await on.sees("discard the line; twice: quit")
+        assert "ctrl+o" not in shown
+        await on.sees("quit\n[ask] > ")
+        on.shown = ""
+        on.type_keys("\x03")
+        await on.sees("^C\npress ctrl+c again to quit\n[ask] > ")
+        on.type_keys("\x03")
+        await on.sees("\nto continue this session: treadle --resume ")
+        assert await on.process.wait() == 0
+        os.close(on.master)
+
+
+def _own_terminal() -> None:
+    """Make the standard input the terminal of a new session: ctrl+c reaches its processes."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -125,7 +125,8 @@ class TerminalApp(FullScreen):
         self.update_dialog_focus()
 
     def action_stop(self) -> None:
-        """Interrupt, close the dialog or clear the prompt; pressed twice, quit."""
+        """Interrupt the turn, close the dialog, stop the command or clear the prompt; pressed
+        twice, quit."""
         if self._conversation is None:
             self._exit_with(130)
         elif self._conversation.view.is_busy:
@@ -134,6 +135,8 @@ class TerminalApp(FullScreen):
             self._conversation.interrupt()
         elif self.dialogs.is_open:
             self.dialogs.submit_answer(None)
+        elif self.shell_commands.stop():
+            self._last_key = ""  # it had its effect: it is not the first of two
         elif self.prompt.text:
             self._clear_prompt()
         elif self._previous_key == "ctrl+c":

@@ -101,7 +101,7 @@ def _run_custom_command(
 
 async def _help(ui: Frontend, arguments: str) -> None:
     rows = [(f"/{name}", summary) for name, summary in list_summaries(ui)]
-    ui.show_message(f"{_format_table(rows)}\n\n{_format_table(KEY_DESCRIPTIONS)}")
+    ui.show_message(f"{_format_table(rows)}\n\n{_format_table(ui.key_descriptions)}")
 
 
 async def _clear(ui: Frontend, arguments: str) -> None:

@@ -79,8 +79,17 @@ def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def format_resume_hint(conversation: Conversation | None) -> str:
+    """How to continue the session after the program has ended; "" if it is empty."""
+    if conversation is None or not len(conversation.driver.history):
+        return ""
+    return f"to continue this session: treadle --resume {conversation.driver.session_id}"
+
+
 class Frontend:
-    """Shows the session to the user."""
+    """Shows the session to the user. `key_descriptions` are its keys, for `/help`."""
+
+    key_descriptions: Sequence[tuple[str, str]] = ()
 
     def __init__(
         self,

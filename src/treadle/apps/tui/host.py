@@ -87,10 +87,14 @@ class LimitLine(msgspec.Struct, frozen=True):
 
 
 class ModelQuestion(msgspec.Struct, frozen=True):
-    """A question from the model to the user, who may also answer with another text."""
+    """A question from the model to the user, who may also answer with another text.
+
+    `is_multiple`: the user may choose several answers.
+    """
 
     text: str
     choices: tuple[tuple[str, str], ...] = ()
+    is_multiple: bool = False
 
 
 class HostCallbacks(msgspec.Struct, frozen=True):

@@ -137,7 +137,8 @@ class LocalHost:
 
         async def ask(question: UserQuestion) -> str | None:
             choices = tuple((choice.label, choice.description) for choice in question.choices)
-            return await callbacks.ask_user(ModelQuestion(question.question, choices))
+            asked = ModelQuestion(question.question, choices, question.multiple)
+            return await callbacks.ask_user(asked)
 
         self._checkpoints = Checkpoints(self.folder, self._library.checkpoint_dir(self.folder))
         agent = session.agent.replace(services={**session.agent.config.services, "ask": ask})

@@ -20,7 +20,7 @@ from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.dialog_lock import DialogLock
-from treadle.apps.tui.frontend import Frontend
+from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.modes import describe_mode
 from treadle.apps.tui.options import TerminalOptions
@@ -57,6 +57,12 @@ class PlainFrontend(Frontend):
     """The frontend on two streams; also a questions.QuestionView."""
 
     hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})  # a line has no initial text
+    key_descriptions = (
+        ("enter", "send the line; an empty line continues an unfinished turn"),
+        ("@ ! /", "mention a file, run a shell command, run a slash command"),
+        ("ctrl+c", "interrupt the turn or discard the line; twice: quit"),
+        ("ctrl+d", "quit"),
+    )
 
     def __init__(self, host: Host, options: TerminalOptions, out: TextIO | None = None) -> None:
         super().__init__(host, options, self, DialogLock())
@@ -77,6 +83,7 @@ class PlainFrontend(Frontend):
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._interrupts = 0
+        self._is_quit_announced = False
         self._reader: _LineReader | None = None
 
     # --- start and end -------------------------------------------------------------------
@@ -99,7 +106,11 @@ class PlainFrontend(Frontend):
             reader.close()
             for task in list(self._tasks):
                 task.cancel()
-            await self._close_session(self._conversation)
+            conversation = self._conversation
+            await self._close_session(conversation)
+            if self._out.isatty():
+                hint = format_resume_hint(conversation)
+                self._write(f"{hint}\n" if hint else "\n")
         return self._exit_code
 
     def _drop_early_enters(self, reader: _LineReader) -> None:
@@ -128,12 +139,23 @@ class PlainFrontend(Frontend):
     def _on_sigint(self) -> None:
         self._interrupts += 1
         conversation = self._conversation
-        if conversation is not None and conversation.view.is_busy and self._interrupts == 1:
+        if conversation is None:
+            self._exit_with(0)
+        elif self._interrupts > 1:
+            self._exit_with(0 if self._is_quit_announced else 130)
+        elif conversation.view.is_busy:
+            self._is_quit_announced = False
             conversation.interrupt()
-        elif self._interrupts == 1 and self.shell_commands.stop():
+        elif self.shell_commands.stop():
             self._interrupts = 0
-        else:
-            self._exit_with(130 if self._interrupts > 1 else 0)
+        elif self._line_future is not None and not self._line_future.done():
+            self._interrupts = 0
+            self._write("\n")
+            self._line_future.set_result(None)  # closes the menu
+        else:  # the terminal has discarded what was typed
+            self._is_quit_announced = True
+            self.show_message("press ctrl+c again to quit")
+            self._print_prompt_if_idle()
 
     def _is_command(self, name: str) -> bool:
         return name in dict(commands.list_summaries(self))
@@ -197,7 +219,7 @@ class PlainFrontend(Frontend):
         if not text:
             return
         if self._has_prompt:
-            self._has_prompt, text = False, "\n" + text
+            self._has_prompt, text = False, "\n" + text.removeprefix("\n")
         try:
             self._out.write(text)
             self._out.flush()
@@ -399,13 +421,16 @@ class PlainFrontend(Frontend):
                 self._write(replace_controls(f"{message}\n\n"))
             return await self._choose_line(title, options, by_user)
 
-    async def _choose_line(
-        self, title: str, options: Sequence[ChoiceOption], by_user: bool
-    ) -> str | None:
+    def _print_options(self, options: Sequence[ChoiceOption]) -> None:
         for number, option in enumerate(options, 1):
             description = f" ({option.description})" if option.description else ""
             key = f" [{option.key}]" if option.key else ""
             self._write(replace_controls(f"  {number} {option.label}{description}{key}\n"))
+
+    async def _choose_line(
+        self, title: str, options: Sequence[ChoiceOption], by_user: bool
+    ) -> str | None:
+        self._print_options(options)
         separator = "" if title.endswith("?") else ","
         prompt = f"{title}{separator} 1 to {len(options)}: "
         while True:
@@ -418,6 +443,21 @@ class PlainFrontend(Frontend):
             if chosen is not None:
                 return chosen.value
             self._take_other_line(line or "", len(options))
+
+    async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
+        async with self.dialog_lock.dialog():
+            self._print_options(options)
+            separator = "" if title.endswith("?") else ","
+            prompt = f"{title}{separator} 1 to {len(options)}, several with commas: "
+            while True:
+                line = await self._ask_line(
+                    prompt, False, lambda line: bool(_find_options(options, line))
+                )
+                if not (line or "").strip():
+                    return None
+                if chosen := _find_options(options, line or ""):
+                    return chosen
+                self._take_other_line(line or "", len(options))
 
     def _take_other_line(self, line: str, count: int) -> None:
         """A line that is no answer: a message to the agent, if it works."""
@@ -447,6 +487,12 @@ def _find_option(options: Sequence[ChoiceOption], line: str) -> ChoiceOption | N
     return None
 
 
+def _find_options(options: Sequence[ChoiceOption], line: str) -> list[int]:
+    """The positions of the options that a line names, separated by commas; [] if one is unknown."""
+    found = [_find_option(options, part) for part in line.split(",")]
+    return [options.index(option) for option in found if option] if all(found) else []
+
+
 class _LineReader:
     """Reads lines from standard input without a thread. It stays blocking: the terminal shares
     the setting with standard output."""
@@ -457,7 +503,7 @@ class _LineReader:
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         try:
-            self._loop.add_reader(0, self._read)
+            self._loop.add_reader(0, self.read_waiting)
         except PermissionError:  # a regular file: read to its end
             while not self._is_closed:
                 self._read()
@@ -470,6 +516,8 @@ class _LineReader:
         return self._buffer.decode(errors="replace")
 
     def read_waiting(self) -> None:
+        """Read what is there. The loop may call this when `read_available` has read it already; a
+        read would then block."""
         while not self._is_closed and select.select([0], [], [], 0)[0]:
             self._read()
 

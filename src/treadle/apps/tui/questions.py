@@ -34,6 +34,9 @@ class QuestionView(Protocol):
         """`by_user`: the user has just opened the question; else keys may be on their way to the
         prompt."""
 
+    async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
+        """The positions of the options that the user chose; the question opens by itself."""
+
     async def choose_approval(
         self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
     ) -> str | None:
@@ -58,8 +61,25 @@ async def _ask_model_question(view: QuestionView, question: ModelQuestion) -> st
     if not options:
         return await view.ask_text(question.text, by_user=False)
     options.append(ChoiceOption("", "Another answer"))
+    if question.is_multiple:
+        return await _ask_for_several(view, question.text, options)
     answer = await view.choose(question.text, options, by_user=False)
     return await view.ask_text(question.text) if answer == "" else answer
+
+
+async def _ask_for_several(
+    view: QuestionView, title: str, options: Sequence[ChoiceOption]
+) -> str | None:
+    chosen = await view.choose_several(title, options)
+    if chosen is None:
+        return None
+    answers = [options[position].value for position in chosen]
+    if "" in answers:
+        text = await view.ask_text(title)
+        if text is None:
+            return None
+        answers = [text if answer == "" else answer for answer in answers]
+    return ", ".join(answers)
 
 
 async def _ask_approval(

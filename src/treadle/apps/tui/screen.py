@@ -22,7 +22,7 @@ from textual.widgets import Static
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.dialog_lock import DialogLock
-from treadle.apps.tui.frontend import Frontend
+from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.host import FileChange, Host, TurnLine
 from treadle.apps.tui.input import completion
 from treadle.apps.tui.input.key_guard import KeyGuard
@@ -54,6 +54,7 @@ class FullScreen(Frontend, App[int]):
     """The frontend as a Textual app; also a dialogs.DialogHost."""
 
     ENABLE_COMMAND_PALETTE = False
+    key_descriptions = commands.KEY_DESCRIPTIONS
     CSS = """
     Screen { background: transparent; }
     #footer { height: auto; max-height: 90vh; }
@@ -151,9 +152,7 @@ class FullScreen(Frontend, App[int]):
     async def _close(self, code: int, message: str = "") -> None:
         """Interrupt the turn, write the log, exit; takes at most CLOSE_TIMEOUT."""
         conversation, self._conversation = self._conversation, None
-        if conversation is not None and len(conversation.driver.history):
-            session = conversation.driver.session_id
-            self.resume_hint = f"to continue this session: treadle --resume {session}"
+        self.resume_hint = format_resume_hint(conversation)
         try:
             await self._close_session(conversation)
         finally:
@@ -379,7 +378,8 @@ class FullScreen(Frontend, App[int]):
             self.status_area.hint = "typing replaces the message, → keeps it to edit"
 
     def edit_messages(self, items: Sequence[UserItem]) -> None:
-        draft = self.prompt.text
+        draft = self.prompt.prompt_history.find_draft(self.prompt.text)
+        self.prompt.prompt_history.stop_browsing()
         super().edit_messages(items)
         if draft.strip():
             self.prompt.set_text(f"{self.prompt.text}\n{draft}")

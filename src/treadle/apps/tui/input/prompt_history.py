@@ -13,7 +13,8 @@ MAX_LINES = 500
 
 
 class PromptHistory:
-    """Browsed with up and down; the draft is kept meanwhile."""
+    """Browsed with up and down; the draft is kept meanwhile, and becomes an entry if an earlier one
+    is sent or cleared instead."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -22,10 +23,10 @@ class PromptHistory:
         self._draft = ""
 
     def add(self, text: str) -> None:
-        text = text.strip()
-        if text and (not self._lines or self._lines[-1] != text):
-            self._lines.append(text)
-            self._append_to_file(text)
+        for line in (self._draft.strip(), text.strip()):
+            if line and (not self._lines or self._lines[-1] != line):
+                self._lines.append(line)
+                self._append_to_file(line)
         self._position = len(self._lines)
         self._draft = ""
 
@@ -42,11 +43,21 @@ class PromptHistory:
         if self._position >= len(self._lines):
             return None
         self._position += 1
-        return self._draft if self._position == len(self._lines) else self._lines[self._position]
+        if self._position < len(self._lines):
+            return self._lines[self._position]
+        draft, self._draft = self._draft, ""
+        return draft
 
     @property
     def is_browsing(self) -> bool:
         return self._position < len(self._lines)
+
+    def stop_browsing(self) -> None:
+        self._position, self._draft = len(self._lines), ""
+
+    def find_draft(self, shown: str) -> str:
+        """What the user has typed and not sent: the text that is shown, unless it is an entry."""
+        return self._draft if self.is_browsing and shown == self._lines[self._position] else shown
 
     def _append_to_file(self, text: str) -> None:
         if self._file is None:

@@ -57,6 +57,8 @@ class ShellCommands:
             show("".join(parts)[-MAX_SHOWN_CHARS:] + "\nstopped", is_finished=True)
             raise
         else:
-            show(result.output, result.exit_code, is_finished=True)
-            heading = f"I ran `{command}` myself; exit code {result.exit_code}, output:\n"
+            killed = f"\nkilled by {result.signal}" if result.signal else ""
+            show(result.output + killed, result.exit_code, is_finished=True)
+            ended = f"killed by {result.signal}" if killed else f"exit code {result.exit_code}"
+            heading = f"I ran `{command}` myself; {ended}, output:\n"
             self.recent_outputs.append(heading + result.output[-MAX_SENT_CHARS:])

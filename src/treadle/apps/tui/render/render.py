@@ -239,7 +239,7 @@ def _render_shell(block: ShellBlock, room: int, palette: Palette, is_expanded: b
     if len(visible) < len(rows):
         hidden = plural(len(rows) - len(visible), "line")
         below.insert(0, Text(f"… {hidden} above", palette.faint))
-    if block.is_finished and block.exit_code != 0:
+    if block.is_finished and block.exit_code:
         below.append(Text(f"exit code {block.exit_code}", palette.error))
     return [head, *(Text("  ") + row for row in below)]
 

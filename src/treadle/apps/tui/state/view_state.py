@@ -34,6 +34,7 @@ from treadle.core.transcript import Document, Image, Text, ToolCall, Usage, User
 if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoItem
 
+MAX_NAME_CHARS = 60  # of an attached text
 _replace = msgspec.structs.replace
 
 
@@ -160,10 +161,17 @@ def update_todos(view: ViewState, call: ToolCall) -> ViewState:
     return _replace(view, todos=todos)
 
 
+def _name_text(text: str) -> str:
+    """The first line of an attached text, and how long it is."""
+    first, _, rest = text.strip().partition("\n")
+    cut = "…" if rest or len(first) > MAX_NAME_CHARS else ""
+    return f"{first[:MAX_NAME_CHARS]}{cut} ({plural(len(text), 'character')})"
+
+
 def build_user_block(item: UserItem) -> UserMessageBlock:
     """A user message as a block: its text, and the names of its attachments."""
     texts = [part.text for part in item.content if isinstance(part, Text)]
-    names = [f"text, {plural(len(text), 'character')}" for text in texts[1:]]
+    names = [_name_text(text) for text in texts[1:]]
     for part in item.content:
         if isinstance(part, Image):
             names.append(part.url or f"{part.media_type}, {plural(len(part.data), 'byte')}")

@@ -27,7 +27,8 @@ MAX_NUMBER = 9  # of an option that a single digit selects
 
 
 class Choices(Widget, can_focus=True):
-    """Posts Selected with the value of an option, or with None on escape."""
+    """Posts Selected with the value of an option, or with None on escape. With `multiple` the value
+    is the positions of the marked options, or else of the current one, separated by commas."""
 
     DEFAULT_CSS = "Choices { height: auto; max-height: 80vh; }"
 
@@ -55,6 +56,7 @@ class Choices(Widget, can_focus=True):
         filterable: bool = False,
         hint: str = "",
         current: str = "",
+        multiple: bool = False,
     ) -> None:
         super().__init__()
         self.title = title
@@ -69,6 +71,8 @@ class Choices(Widget, can_focus=True):
         self._palette = palette
         self._body = body
         self._is_filterable = filterable
+        self._is_multiple = multiple
+        self._marked: set[int] = set()
         self._hint = hint
         self._offset = 0
 
@@ -139,6 +143,8 @@ class Choices(Widget, can_focus=True):
         if not self._is_filterable:
             key = option.key or (str(index + 1) if index < MAX_NUMBER else " ")
             sign.append(f"{key} ", self._palette.faint)
+        if self._is_multiple:
+            sign.append("[x] " if index in self._marked else "[ ] ", self._palette.accent)
         lines = wrap_text(text, max(width - sign.cell_len, 1))
         rest = Text(" " * sign.cell_len)
         return [(rest if number else sign) + line for number, line in enumerate(lines)]
@@ -158,7 +164,10 @@ class Choices(Widget, can_focus=True):
                 self._move_cursor(1)
             case "enter":
                 if self.matching_options:
-                    self.post_message(self.Selected(self.matching_options[self.cursor].value))
+                    self.post_message(self.Selected(self._selected_value()))
+            case "space" if self._is_multiple:
+                self._marked ^= {self.cursor}
+                self.refresh()
             case "escape":
                 self.post_message(self.Selected(None))
             case "backspace" if self._is_filterable:
@@ -166,6 +175,11 @@ class Choices(Widget, can_focus=True):
             case _:
                 return self._handle_character(event)
         return True
+
+    def _selected_value(self) -> str:
+        if self._is_multiple:
+            return ",".join(map(str, sorted(self._marked) or [self.cursor]))
+        return self.matching_options[self.cursor].value
 
     def _handle_character(self, event: events.Key) -> bool:
         if not event.is_printable or event.character is None:
@@ -184,6 +198,8 @@ class Choices(Widget, can_focus=True):
 
     def has_answer(self, character: str) -> bool:
         """Whether the list has a use for this character: the key or the number of an option."""
+        if self._is_multiple and character == " ":
+            return True
         if self._is_filterable or character.lower() in {one.key for one in self.options}:
             return True
         return character.isdigit() and 1 <= int(character) <= min(len(self.options), MAX_NUMBER)

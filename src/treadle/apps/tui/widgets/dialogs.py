@@ -78,6 +78,13 @@ class Dialogs:
                 on_highlight(widget, options[0].value)
             return await answer
 
+    async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
+        hint = "space marks an answer, enter sends the marked ones"
+        widget = Choices(title, options, self._dialog_host.palette, hint=hint, multiple=True)
+        async with self._open_dialog(widget, by_user=False) as answer:
+            chosen = await answer
+        return None if chosen is None else [int(position) for position in chosen.split(",")]
+
     async def ask_text(
         self, prompt: str, text: str = "", *, select_all: bool = False, by_user: bool = True
     ) -> str | None:

@@ -94,10 +94,11 @@ class PromptWidget(TextArea):
                 self.selected_completion = selected % len(self.completions)
                 self.post_message(self.CompletionsChanged())
             return True
-        if key == "up" and not self.text and self._has_queue():
+        is_browsing = self.prompt_history.is_browsing
+        if key == "up" and self.cursor_at_first_line and not is_browsing and self._has_queue():
             self.post_message(self.QueueRequested())
             return True
-        if key == "up" and (self.cursor_at_first_line or self.prompt_history.is_browsing):
+        if key == "up" and (self.cursor_at_first_line or is_browsing):
             return self._show_from_history(self.prompt_history.previous(self.text))
         if key == "down" and self.prompt_history.is_browsing:
             return self._show_from_history(self.prompt_history.next())
