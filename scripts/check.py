@@ -58,8 +58,9 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
     yield Stage("layers", python("-c", linter, "--no-logo"))
     yield Stage("names and texts", python(str(ROOT / "scripts" / "check_names.py")))
     yield pytest_stage(fast, [])
-    for example in sorted((ROOT / "examples").glob("*.py")):
-        title = f"example {example.stem}"
+    examples = ROOT / "examples"
+    for example in (*sorted(examples.glob("*.py")), *sorted(examples.glob("extending/*.py"))):
+        title = f"example {example.relative_to(examples).with_suffix('')}"
         yield Stage(title, python(str(example)), scratch, EXAMPLE_LIMIT)
 
 

@@ -91,7 +91,7 @@ async def check_policy(make: MakePolicy, requests: Requests = ()) -> None:
 
 
 async def every_call_gets_a_verdict_with_a_reason(make: MakePolicy, requests: Requests) -> None:
-    policy = await build(make)
+    policy, requests = await build(make), copy.deepcopy(requests)
     for request in requests:
         verdict = await policy.decide(request)
         assert isinstance(verdict, (Allow, Deny, Ask)), f"{request.tool.name} gets {verdict!r}"
@@ -100,7 +100,7 @@ async def every_call_gets_a_verdict_with_a_reason(make: MakePolicy, requests: Re
 
 
 async def the_same_request_gets_the_same_verdict(make: MakePolicy, requests: Requests) -> None:
-    policy = await build(make)
+    policy, requests = await build(make), copy.deepcopy(requests)
     first = [await policy.decide(request) for request in requests]
     again = [await policy.decide(request) for request in reversed(requests)]
     assert again[::-1] == first, "a second question gets another verdict"
@@ -110,13 +110,13 @@ async def the_same_request_gets_the_same_verdict(make: MakePolicy, requests: Req
 
 async def strange_calls_do_not_make_it_fail(make: MakePolicy, requests: Requests) -> None:
     policy = await build(make)
-    for request in STRANGE_REQUESTS:
+    for request in copy.deepcopy(STRANGE_REQUESTS):
         verdict = await policy.decide(request)
         assert isinstance(verdict, (Allow, Deny, Ask)), f"{request.arguments!r:.80}: {verdict!r}"
 
 
 async def what_a_model_writes_does_not_widen_it(make: MakePolicy, requests: Requests) -> None:
-    policy = await build(make)
+    policy, requests = await build(make), copy.deepcopy(requests)
     for request in requests:
         if isinstance(await policy.decide(request), Allow):
             continue
@@ -128,7 +128,7 @@ async def what_a_model_writes_does_not_widen_it(make: MakePolicy, requests: Requ
 
 
 async def deciding_runs_and_changes_nothing(make: MakePolicy, requests: Requests) -> None:
-    policy = await build(make)
+    policy, requests = await build(make), copy.deepcopy(requests)
     before = copy.deepcopy([request.arguments for request in requests])
     with track_tasks() as tasks:
         for request in requests:
@@ -140,7 +140,7 @@ async def deciding_runs_and_changes_nothing(make: MakePolicy, requests: Requests
 
 async def what_the_user_always_allows_is_allowed(make: MakePolicy, requests: Requests) -> None:
     """The rules that an Ask offers, once saved, allow the same call."""
-    for request in requests:
+    for request in copy.deepcopy(requests):
         policy = await build(make)
         verdict = await policy.decide(request)
         if isinstance(verdict, Ask) and verdict.kind == "approval" and verdict.rules:
