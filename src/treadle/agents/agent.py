@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.agent_runs import AgentRuns
@@ -20,7 +20,6 @@ from treadle.agents.agent_settings import (
     Approver,
     ApproverAnswer,
     InstructionsLike,
-    OpenStore,
     ToolLike,
     check_settings,
     collect_sources,
@@ -29,7 +28,7 @@ from treadle.agents.agent_settings import (
     resolve_model,
 )
 from treadle.agents.stream import DecideApprovals
-from treadle.agents.subagents import SubagentRunner, TaskTool, make_child_settings
+from treadle.agents.subagents import OpenStore, SubagentRunner, TaskTool, make_child_settings
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -53,8 +52,6 @@ from treadle.core.steps import (
     Finished,
     PendingApproval,
 )
-from treadle.core.transcript.items import Item
-from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT, OutputT
 from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
@@ -66,11 +63,7 @@ if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
     from treadle.sessions.open_store import StoreLocation
 
-_T = TypeVar("_T")
-History = Transcript | Sequence[Item]
-
 NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
-OUTPUT_RETRIES = 2
 
 
 class Agent(AgentRuns[DepsT, OutputT]):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.subagents import OpenStore
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -18,7 +19,6 @@ from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
@@ -42,7 +42,6 @@ InstructionsLike = (
 )
 ApproverAnswer = bool | Approval | Denial | None
 Approver = Callable[[PendingApproval], ApproverAnswer | Awaitable[ApproverAnswer]]
-OpenStore = Callable[[str, str], Awaitable[Store | None]]  # (parent session, call id)
 
 
 class AgentSettings(TypedDict, total=False):

@@ -17,7 +17,7 @@ MAX_FILES = 5000
 """How many files are looked at."""
 
 
-class ChangedFiles:
+class ProtectedFileChanges:
     """The protected files below one root, since a second command started."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from treadle.core.protected_paths import (
     is_read_only_name,
 )
 from treadle.workspace.sandbox.birth_time import is_born_before
-from treadle.workspace.sandbox.changed_files import ChangedFiles
+from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
 from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.file_denials import FileDenials, HardLinkScanner, NameFilter
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
@@ -114,7 +114,7 @@ class ProtectedPaths:
         self._identities: frozenset[tuple[int, int, str, str]] | None = None  # the same
         self._baseline: dict[str, FoundEntry] = {}
         self._known: frozenset[tuple[int, int, str, str]] = frozenset()  # of the baseline
-        self._changed_files = ChangedFiles()
+        self._changed_files = ProtectedFileChanges()
         self._prepared: list[FoundEntry] | None = None
         self._has_begun = False  # without a baseline nothing counts as made by a command
         self._symlinks = ProtectedSymlinks(self.root)
