@@ -146,13 +146,16 @@ async def test_an_output_of_one_run_and_text_again(tmp_path: Path):
 
 async def test_interrupt_and_go_on(tmp_path: Path):
     pause = Pause()
-    agent = Agent(Scripted([["be", pause, "gun"], "done"]), store=tmp_path)
+    agent = Agent(Scripted([["be", pause, "gun"], "done", "more"]), store=tmp_path)
     async with agent.session("a") as session:
         running = asyncio.create_task(session.run("go"))
         await pause.reached.wait()
         session.interrupt()
         assert (await running).reason == "aborted"
-        assert (await session.run("again")).text == "done"
+        assert (await session.run()).text == "done"
+        assert (await session.run("again")).text == "more"
+        with pytest.raises(LoopError, match="nothing to answer"):
+            await session.run()
 
 
 CRASHING = """

@@ -167,7 +167,9 @@ class Session(Generic[DepsT, OutputT]):
     ) -> Driver:
         """The driver for a run, with its prompt."""
         driver = await self._get_driver(output)
-        if prompt is not None:
+        if prompt is None:
+            driver.retry()  # what an error, a limit or an interruption left
+        else:
             driver.submit(prompt, metadata=metadata)
         return driver
 
