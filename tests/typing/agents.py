@@ -1,7 +1,7 @@
-"""Typed programs: what the checkers say about agents, runs and sessions.
+"""Typed programs with agents, and the types that checkers must find in them. Not run.
 
-Checked by tests/typing/test_typing.py with mypy and pyright; `assert_type` states what each
-expression is. Wrong lines end with `# type: ignore`, and an ignore that is not needed is an error.
+mypy and pyright read this file in ./check: `assert_type` compares a type, and an ignored line must
+be an error (`warn_unused_ignores`, `reportUnnecessaryTypeIgnoreComment`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ async def instruct_later() -> str:
 
 Agent(model, instructions=instruct, approve=decide, max_turns=3)
 Agent(model, instructions=instruct_later, approve=lambda approval: True)
-Agent(model, instructionss="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
-Agent(model, max_turns="3")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
-Agent(3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+Agent(model, instructionss="x")  # type: ignore[call-overload]
+Agent(model, max_turns="3")  # type: ignore[call-overload]
+Agent(3)  # type: ignore[call-overload]
 
 
 async def run() -> None:
@@ -64,8 +64,8 @@ async def run() -> None:
     assert_type((await typed.run("x", deps=Shop("a"), output=int)).output, int)
     assert_type((await plain.run("x", output=list[str])).output, list[str])
     assert_type((await plain.run("x", output=int | str)).output, Any)
-    await typed.run("x", deps=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
-    await plain.run("x", metadatas={})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await typed.run("x", deps=3)  # type: ignore[call-overload]
+    await plain.run("x", metadatas={})  # type: ignore[call-overload]
     await plain.run(["look", "here"], session="a", metadata={"job": 1})
 
 
@@ -90,4 +90,4 @@ async def session() -> None:
 
 def replace() -> None:
     assert_type(typed.replace(max_turns=3), Agent[Shop, Order])
-    typed.replace(max_turn=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    typed.replace(max_turn=3)  # type: ignore[call-arg]
