@@ -24,6 +24,7 @@ from treadle.testing.stores import MemoryStore
 
 MCP_SERVER = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "mcp_server.py")]}
 OFF: dict[str, Any] = {"sandbox": "off"}
+PATIENT = {"server_wait": "10m"}  # a server starts slowly on a busy machine
 
 
 def calling(name: str, **arguments: Any) -> Scripted:
@@ -115,7 +116,12 @@ async def test_closing_it_ends_commands_servers_and_the_model(folder: Path, no_l
     background = {"command": "sleep 600", "run_in_background": True}
     model = Closes([Say(calls=[("bash", background)]), "started"])
     async with treadle.coding_agent(
-        folder, model=model, permission_mode="bypass", mcp={"shop": MCP_SERVER}, **OFF
+        folder,
+        model=model,
+        permission_mode="bypass",
+        mcp={"shop": MCP_SERVER},
+        settings=PATIENT,
+        **OFF,
     ) as agent:
         await agent.run("go")
         names = [one.spec.name for one in agent.config.source.tools()]
@@ -241,7 +247,9 @@ def untrusted_files(folder: Path) -> None:
 async def test_files_of_the_folder_count_only_if_it_is_trusted(folder: Path, trust: bool | None):
     untrusted_files(folder)
     model = calling("bash", command="touch made")
-    async with treadle.coding_agent(folder, model=model, trust=trust, **OFF) as agent:
+    async with treadle.coding_agent(
+        folder, model=model, trust=trust, settings=PATIENT, **OFF
+    ) as agent:
         await agent.run("go")
         names = [one.spec.name for one in agent.config.source.tools()]
         notes = "\n".join(agent.notes)
