@@ -151,7 +151,8 @@ async def test_a_price_that_is_not_known_stops_a_budget_in_money_with_what_to_do
     assert ran.code == 4
     line = one_sentence(ran)
     assert "the price of anthropic/mystery-1 is not known" in line
-    assert "a limit in tokens instead" in line
+    assert "limit the tokens instead; to continue with a limit of tokens: treadle -p " in line
+    assert line.rstrip().endswith(" --max-tokens N")
 
 
 async def test_without_a_budget_of_ones_own_an_unknown_price_is_only_noted():

@@ -254,10 +254,7 @@ class CostBudget:
         if prices is None:
             name = estimate.card.name
             detail = f"the price of {name} is not known, so the cost cannot be limited; "
-            detail += (
-                "nothing was sent; set its price in the settings, or a limit in tokens instead"
-            )
-            return Stop("budget_exceeded", detail)
+            return Stop("budget_exceeded", detail + "nothing was sent; limit the tokens instead")
         return self._reservations.admit(estimate, partial(_compute_cost, prices))
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:

@@ -764,3 +764,21 @@ async def test_a_users_command_can_be_stopped_and_the_next_message_names_its_out
         await on.send("look")
         await on.sees("[I ran `echo done; exit 3` myself; exit code 3, output:… (")
         await on.sees("Seen.")
+
+
+async def test_ctrl_f_searches_while_an_approval_is_open_and_the_approval_comes_back(monkeypatch):
+    model = scripted(["Hello there.", Say(calls=[BASH]), "made"])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("hi")
+        await on.idle()
+        await on.send("go")
+        await on.sees("Run this command?")
+        await on.press("ctrl+f")
+        await on.sees("Search")
+        await on.press(*"there", "enter")
+        await on.sees("esc returns to the question")
+        await on.sees("Run this command?")
+        assert (on.app.prompt.text, exists("made.txt")) == ("", False)
+        await on.press("escape")
+        await on.press("y")
+        await on.sees("made")

@@ -42,9 +42,11 @@ def explain_exit(
             reason = suspended.reason if suspended is not None else ""
             return f"suspended: {report.detail}; {format_resume_hint(report.session_id, reason)}"
         case exit_codes.BUDGET_EXCEEDED:
-            higher = _format_higher_limits(settings)
+            higher, kind = _format_higher_limits(settings), "a higher limit"
+            if settings.origin("max_cost") != "default" and not _has_price(report.model):
+                higher, kind = " --max-tokens N", "a limit of tokens"
             higher += f" --until {shlex.quote(until)}" if until else ""
-            resume = f"; to continue with a higher limit: {command}{higher}"
+            resume = f"; to continue with {kind}: {command}{higher}"
             return f"stopped: {report.detail}{resume if report.session_id else ''}"
         case exit_codes.MAX_TURNS:
             return f"stopped: {report.detail}{resume}"
@@ -60,6 +62,13 @@ def _format_higher_limits(settings: Settings) -> str:
     """The options for the limits that are set, or for the limit that applies by default."""
     names = [name for name in _LIMITS if settings.origin(name) != "default"] or ["max_cost"]
     return "".join(f" {_format_flag(name)} {_LIMITS[name]}" for name in names)
+
+
+def _has_price(model: str) -> bool:
+    from treadle.models.catalog import card_for
+
+    card = card_for(model)
+    return card.input_price is not None and card.output_price is not None
 
 
 def _format_flag(name: str) -> str:

@@ -205,8 +205,23 @@ class TerminalApp(FullScreen):
 
     @on(TranscriptWidget.SearchRequested)
     def action_search(self) -> None:
-        if not self.dialogs.is_open:
-            self._spawn(self._search())
+        is_question = self._shown_question is not None and isinstance(self._dialog_widget, Choices)
+        if is_question or not self.dialogs.is_open:
+            self._spawn(self._search_above_question())
+        else:
+            self.status_area.hint = "esc closes this; then ctrl+f searches"
+            self.schedule_frame()
+
+    async def _search_above_question(self) -> None:
+        """Search; an open question is asked again afterwards."""
+        self._is_question_hidden = True
+        try:
+            if self._conversation is not None:
+                self._show_first_question()
+            await self._search()
+        finally:
+            self._is_question_hidden = False
+            self.schedule_frame()
 
     async def _search(self) -> None:
         text = await self.dialogs.ask_text("Search", self.transcript.search_text, select_all=True)

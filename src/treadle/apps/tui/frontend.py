@@ -111,6 +111,7 @@ class Frontend:
         self._conversation: Conversation | None = None
         self._shown_question: PendingQuestion | None = None
         self._question_task: asyncio.Task[None] | None = None
+        self._is_question_hidden = False
 
     @property
     def conversation(self) -> Conversation:
@@ -313,7 +314,7 @@ class Frontend:
     def _show_first_question(self) -> None:
         """Ask the first open question; one that is no longer open is taken down."""
         open_questions = self.conversation.questions
-        first = open_questions[0] if open_questions else None
+        first = open_questions[0] if open_questions and not self._is_question_hidden else None
         if first is self._shown_question:
             return
         if self._question_task is not None and self._question_task is not asyncio.current_task():

@@ -48,6 +48,10 @@ def format_limits(limits: Sequence[LimitLine]) -> str:
 
 def _format_advice(limit: LimitLine) -> str:
     """A command that raises the limit, with a value that is higher than what is used."""
+    if limit.setting == "max_cost" and limit.used is None:
+        return (
+            "the price is not known: /budget off removes the limit, /budget tokens N sets another"
+        )
     higher = math.ceil(2 * max(limit.value, limit.used or 0.0))
     if limit.setting == "max_cost":
         higher = max(higher, 10)

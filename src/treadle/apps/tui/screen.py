@@ -272,7 +272,7 @@ class FullScreen(Frontend, App[int]):
         if isinstance(dialog, Choices):
             prompt_rows = self.prompt.wrapped_document.height if draft or is_typing else 0
             is_waiting, rows = is_browsing or not is_ready, len(lines) + prompt_rows
-            dialog.set_waiting(is_waiting, rows, shows_hint=not hint or is_ready)
+            dialog.set_waiting(is_waiting, rows, shows_hint=not hint or not is_waiting)
 
     def focus_input(self) -> None:
         """Focus what takes keys: the dialog if it does, else the prompt."""
