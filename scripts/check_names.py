@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "src/treadle"
-DOCUMENTS = ("*.md", "docs/**/*.md", "examples/*.py", f"{PACKAGE}/**/*.md")
+DOCUMENTS = ("*.md", "docs/**/*.md", "examples/**/*.py", f"{PACKAGE}/**/*.md")
 
 # Name: why several classes or aliases may have it.
 SHARED_NAMES: Mapping[str, str] = {}
