@@ -1,7 +1,5 @@
 """A store of your own: a file of lines for each session."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
@@ -16,10 +14,13 @@ class LineStore:
     def __init__(self, path: Path) -> None:
         self.session_id, self._path = path.stem, path
         self.write_error: StoreError | None = None
-        self._queue: list[bytes] = []
-        self._lock = threading.Lock()
+        self._queue, self._lock = list[bytes](), threading.Lock()
         path.touch(mode=0o600)
         self._size = path.read_bytes().rfind(b"\n") + 1  # a crash may leave half a line: no entry
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._size and not self._queue
 
     def append(self, entry: Entry) -> None:
         try:
@@ -42,8 +43,7 @@ class LineStore:
             except OSError as error:  # the queue stays: the same entries can be flushed again
                 self.write_error = StoreError(f"{self._path}: {error.strerror}")
                 raise self.write_error from error
-            self.write_error = None
-            self._size += len(data)
+            self.write_error, self._size = None, self._size + len(data)
             del self._queue[: len(batch)]
 
     async def load(self) -> list[Entry]:
