@@ -175,3 +175,8 @@ async def test_an_address_of_a_collector_that_is_none_is_an_error():
     )
     assert ran.code == exit_codes.USAGE_ERROR
     assert "OTEL_EXPORTER_OTLP_ENDPOINT is" in ran.err
+
+
+async def test_a_limit_that_is_not_set_is_not_shown_as_no_limit():
+    shown = await run(None, "config", "first_content_timeout")
+    assert shown.out == "-\n"

@@ -146,6 +146,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values = {name: getattr(self, f"{name}_timeout") for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
+    def format(self, name: str) -> str:
+        """The value of a setting as text for the user; without one, the engine has its own."""
+        value = getattr(self, name)
+        if value is None and name.startswith(("retry_", "connect_", "first_", "idle_", "total_")):
+            return "-"
+        return format_value(value)
+
     def origin(self, name: str) -> str:
         return self.origins.get(name, "default")
 

@@ -270,9 +270,9 @@ class LocalHost:
         return [(f"{verb} {rule.text}", str(rule.origin)) for verb, part in rows for rule in part]
 
     def list_settings(self) -> list[tuple[str, str, str]]:
-        settings, show = self._load_settings(), settings_page.format_value
+        settings = self._load_settings()
         names = [setting.name for setting in settings_page.SETTINGS]
-        return [(name, show(getattr(settings, name)), settings.origin(name)) for name in names]
+        return [(name, settings.format(name), settings.origin(name)) for name in names]
 
     def list_agents(self) -> list[tuple[str, str]]:
         from treadle.agents.agent_files import read_agent_files

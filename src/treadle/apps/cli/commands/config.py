@@ -46,7 +46,7 @@ def _print_config(arguments: list[str]) -> int:
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
         case [name] if name.replace("-", "_") in names:
-            print_line(settings_page.format_value(getattr(settings, name.replace("-", "_"))))
+            print_line(settings.format(name.replace("-", "_")))
         case [name, *values] if name.replace("-", "_") in names:
             _write(name.replace("-", "_"), values, folder)
         case _:
@@ -62,7 +62,7 @@ def _write(name: str, values: list[str], folder: Path) -> None:
     value = None if is_unset else settings_page.parse_setting(name, values)
     file = escape_invisible(shorten_home(write_setting(name, value)))
     settings = settings_page.load_settings(folder, is_trusted=lambda: is_trusted(folder))
-    now = escape_invisible(settings_page.format_value(getattr(settings, name)))
+    now = escape_invisible(settings.format(name))
     print_line(f"{name} is no longer in {file}" if is_unset else f"{name} is set in {file}")
     print_line(f"here it is {now} ({escape_invisible(settings.origin(name))})")
     if name == "add_dir":
@@ -71,11 +71,8 @@ def _write(name: str, values: list[str], folder: Path) -> None:
 
 
 def _print_table(settings: Settings, folder: Path) -> None:
-    show, origin_of = settings_page.format_value, settings.origin
-    rows = [
-        (row.name, show(getattr(settings, row.name)), origin_of(row.name), row.help)
-        for row in SETTINGS
-    ]
+    show, origin_of = settings.format, settings.origin
+    rows = [(row.name, show(row.name), origin_of(row.name), row.help) for row in SETTINGS]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for name, value, origin, text in rows:
         start = f"{name:{widths[0]}}  {value:{min(widths[1], 30)}}  {origin:{widths[2]}}"
