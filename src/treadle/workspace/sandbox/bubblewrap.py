@@ -36,7 +36,6 @@ from treadle.workspace.sandbox.found_entry import (
     GIT,
     HIDDEN,
     PROTECTED,
-    READ_ONLY,
     SOCKET,
     FoundEntry,
 )
@@ -274,7 +273,7 @@ class Bubblewrap:
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
         options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
         self._hidden = self._list_names(entries, HIDDEN)
-        self._read_only = self._list_names(entries, GIT, PROTECTED, READ_ONLY)
+        self._read_only = self._list_names(entries, GIT, PROTECTED)
         if self._stand_ins.has_tracked:
             for name, value in make_git_environment(command.env).items():
                 options += ["--setenv", name, value]

@@ -67,7 +67,7 @@ def _find_harmful(git: str) -> Iterator[tuple[str, str]]:
     for rebase in (Path(place, REBASE_FOLDER) for place in (git, *worktrees)):
         if not os.path.lexists(rebase):
             continue
-        if rebase.is_symlink():
+        if os.path.islink(rebase):  # noqa: PTH114 - it may be gone, or unreadable
             yield str(rebase), ""
             continue
         todo = rebase / REBASE_TODO

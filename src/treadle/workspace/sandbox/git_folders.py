@@ -107,7 +107,7 @@ def list_worktree_links(git: str) -> list[Path]:
 def list_worktree_parts(git: str) -> list[str]:
     """The protected parts of the linked worktrees of a repository; symlinks are such parts."""
     folders = list_worktrees(git)
-    links = [path for path in (f"{git}/worktrees", *folders) if Path(path).is_symlink()]
+    links = [path for path in (f"{git}/worktrees", *folders) if os.path.islink(path)]  # noqa: PTH114 - it may be unreadable
     return links + [f"{folder}/{part}" for folder in folders for part in PROTECTED_IN_WORKTREE]
 
 
