@@ -426,6 +426,15 @@ async def test_undo_include_restores_of_such_files_only_the_named_ones(tmp_path:
     assert "not restored: created (it changed while a command of the agent ran" in ran.err
 
 
+async def test_undo_refuses_to_include_a_file_that_is_not_in_its_list(session: Session):
+    await session.turn("one", "echo 1 > a")
+    ran = await run(None, "undo", "--include", "nofile", "--yes")
+    assert (ran.code, tree()) == (exit_codes.USAGE_ERROR, {"a": "1\n"})
+    assert "--include nofile: the agent did not change this file" in ran.err
+    assert (await run(None, "undo", "--include", "./a")).code == 0
+    assert tree() == {}
+
+
 async def test_a_rewind_lists_files_that_changed_while_a_command_ran(tmp_path: Path):
     session_id = await work_while_a_command_runs(tmp_path)
     before = tree()

@@ -6,6 +6,7 @@ import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
 from treadle.apps.assembly.rules import open_trust_store
+from treadle.apps.tui import app
 from treadle.apps.tui.render.block_text import plain_text
 from treadle.core.transcript.items import to_user_item
 from treadle.models.scripted import Pause, Say, ScriptElement
@@ -782,3 +783,23 @@ async def test_ctrl_f_searches_while_an_approval_is_open_and_the_approval_comes_
         await on.press("escape")
         await on.press("y")
         await on.sees("made")
+
+
+async def test_while_the_model_asks_the_status_says_that_it_waits_for_the_user(monkeypatch):
+    model = scripted([Say(calls=[("ask", {"question": "Which one?"})]), "thanks"])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("waiting for your answer")
+        await on.press(*"red", "enter")
+        await on.sees("thanks")
+
+
+async def test_the_hint_to_quit_goes_away(monkeypatch):
+    monkeypatch.setattr(app, "QUIT_SECONDS", 0.1)
+    async with running_app(monkeypatch) as on:
+        await on.press("ctrl+c")
+        await on.until(lambda: on.app.status_area.hint == "", "the end of the hint")
+        monkeypatch.setattr(app, "QUIT_SECONDS", 60.0)
+        await on.press("ctrl+c")
+        await on.sees("press ctrl+c again to quit")
+        assert not on.app._exit

@@ -278,3 +278,10 @@ def test_an_event_costs_the_same_in_a_long_session():
         long = after((TextDelta, "A paragraph of some words that is over soon.\n\n"), view=long)
     assert len(long.blocks) > 4_000
     assert seconds(long) < 4 * seconds(ViewState()) + 0.002
+
+
+def test_a_call_without_a_result_of_an_earlier_process_is_interrupted():
+    reply = AssistantItem((ToolCall("call-1", "bash", '{"command":"make"}'),))
+    [call] = build_view([reply]).blocks
+    assert isinstance(call, ToolCallBlock)
+    assert call.state == "interrupted"

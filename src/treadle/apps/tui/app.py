@@ -17,6 +17,9 @@ from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.core.text import plural
 
+QUIT_HINT = "press ctrl+c again to quit"
+QUIT_SECONDS = 3.0  # for the second ctrl+c
+
 
 class TerminalApp(FullScreen):
     """The screen with its keys."""
@@ -142,8 +145,14 @@ class TerminalApp(FullScreen):
         elif self._previous_key == "ctrl+c":
             self._spawn(self._close(0))
         else:
-            self.status_area.hint = "press ctrl+c again to quit"
+            self.status_area.hint = QUIT_HINT
+            self.set_timer(QUIT_SECONDS, self._forget_quit)
         self.schedule_frame()
+
+    def _forget_quit(self) -> None:
+        if self.status_area.hint == QUIT_HINT:
+            self.status_area.hint = self._last_key = ""
+            self.schedule_frame()
 
     def action_end(self) -> None:
         if not self.prompt.text and not self.dialogs.is_open:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from treadle.apps.tui.host import ModelQuestion
-from treadle.apps.tui.state.blocks import IDLE, NoteBlock, Tone, ViewBlock
+from treadle.apps.tui.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
 from treadle.apps.tui.state.from_transcript import build_view
 from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
 from treadle.apps.tui.state.view_state import (
@@ -193,7 +193,10 @@ class Conversation:
         return answer if isinstance(answer, (Approval, Denial)) else None
 
     async def ask_user(self, question: ModelQuestion) -> str | None:
+        activity = self.view.activity
+        self.view = msgspec.structs.replace(self.view, activity=Activity("question"))
         answer = await self._ask(PendingQuestion(model_question=question))
+        self.view = msgspec.structs.replace(self.view, activity=activity)
         return answer if isinstance(answer, str) else None
 
     async def _ask(self, question: PendingQuestion) -> QuestionAnswer:

@@ -48,6 +48,8 @@ from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 from treadle.core.text import plural
 
+MAX_LINE_CHARS = 200  # of a result or of thinking
+
 
 def run_plain(host: Host, options: TerminalOptions) -> int:
     return asyncio.run(PlainFrontend(host, options).run())
@@ -311,7 +313,7 @@ class PlainFrontend(Frontend):
             case UserMessageBlock(text=text, steered=steered):
                 return f"You{' (while it worked)' if steered else ''}: {text}\n"
             case ThinkingBlock(text=text, is_continuation=is_continuation):
-                return "" if is_continuation else f"Thinking: {' '.join(text.split())[:200]}\n"
+                return "" if is_continuation else f"Thinking: {_cut(' '.join(text.split()))}\n"
             case ToolCallBlock():
                 return self._format_call(block)
             case ShellBlock(exit_code=code):
@@ -327,7 +329,7 @@ class PlainFrontend(Frontend):
             return f"{line}\n{call.display}\n"
         first, *rest = (call.reason if call.state == "denied" else call.result).strip().split("\n")
         more = f" (and {plural(len(rest), 'more line')})" if rest else ""
-        return f"{line}. {first[:200]}{more}\n"
+        return f"{line}. {_cut(first)}{more}\n"
 
     def show_message(self, text: str, tone: Tone = "plain") -> None:
         self._write(replace_controls(redact_for_display(text)) + "\n")
@@ -474,6 +476,10 @@ def _is_open(block: ViewBlock) -> bool:
     return (
         isinstance(block, ToolCallBlock | ShellBlock) and not block.is_finished and not is_detached
     )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
 
 
 def _find_option(options: Sequence[ChoiceOption], line: str) -> ChoiceOption | None:

@@ -48,6 +48,7 @@ FRAME_SECONDS = 1 / 30
 RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
 SMALL_SCREEN_ROWS = 15
 MAX_PREVIEW_ROWS = 12
+MENU_HINT = "↑ ↓ move, enter selects, esc closes"
 
 
 class FullScreen(Frontend, App[int]):
@@ -264,7 +265,8 @@ class FullScreen(Frontend, App[int]):
             hint = "esc returns to the question"
         elif draft and not is_ready:
             sending = "enter sends it, " if self._conversation is not None else ""
-            hint = f"your message is not sent: {sending}esc clears it, ↑ ↓ select an answer"
+            what = "select an answer" if isinstance(dialog, Choices) else "go to the question"
+            hint = f"your message is not sent: {sending}esc clears it, ↑ ↓ {what}"
         elif draft and isinstance(dialog, Choices):
             hint = "your message is not sent; enter takes the marked answer"
         lines = wrap_text(Text(hint, self.palette.warning), self.size.width) if hint else []
@@ -314,7 +316,13 @@ class FullScreen(Frontend, App[int]):
             return [*wrap_text(faint, width), Text()] if message else []
 
         return await self.dialogs.choose(
-            title, options, filterable=filterable, current=current, body=body, by_user=by_user
+            title,
+            options,
+            filterable=filterable,
+            current=current,
+            body=body,
+            hint=MENU_HINT if by_user else "",
+            by_user=by_user,
         )
 
     async def _choose_turn(
@@ -331,6 +339,7 @@ class FullScreen(Frontend, App[int]):
             "Rewind to before this message",
             options,
             filterable=True,
+            hint=MENU_HINT,
             on_highlight=lambda widget, value: self._spawn(show_changes(widget, turns[value])),
         )
 

@@ -7,6 +7,7 @@ Uses services/undo.py, like the terminal UI.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -94,6 +95,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
             planned = await undo.plan_undo(checkpoints, session_dir)
         else:
             planned = await _plan_redo(checkpoints, session_dir, options.include)
+        _check_included(options, planned)
         include = _agree_on_doubtful(options, planned)
         restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
         if restored.written or restored.removed:
@@ -150,6 +152,7 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
         if planned is None:
             print_error(f"no files to restore: the agent changed none since turn {turn.number}")
             return ERROR if options.only == "files" else SUCCESS
+        _check_included(options, planned)
         lines, include = undo.describe_plan(planned), list(options.include)
         if planned.plan.by("agent", "both", "command", "unknown"):
             _confirm(options, lines, f"Restore {undo.count_changes(planned.plan)}?")
@@ -169,6 +172,20 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
 
 
 # --- questions and reports -----------------------------------------------------------------
+
+
+def _check_included(options: argparse.Namespace, planned: PlannedRestore) -> None:
+    """Refuse a path that this action would not change in any case; `./a` is `a`."""
+    options.include = [os.path.normpath(path) for path in options.include]
+    known = {change.path for change in planned.plan.changes if change.author != "user"}
+    for path in options.include:
+        if path not in known:
+            shown = escape_invisible(strip_escapes(path))
+            listed = ", ".join(sorted(known)[:10]) or "none"
+            raise UsageError(
+                f"--include {shown}: the agent did not change this file, so nothing was changed; "
+                f"the files of this {planned.action}: {escape_invisible(listed)}"
+            )
 
 
 def _agree_on_doubtful(options: argparse.Namespace, planned: PlannedRestore) -> list[str]:

@@ -50,6 +50,7 @@ _STATE_SIGNS: dict[CallState, tuple[str, str]] = {
     "failed": ("✗ ", "error"),
     "denied": ("⊘ ", "warning"),
     "stopped": ("◦ ", "warning"),
+    "interrupted": ("◦ ", "warning"),
 }
 
 _FIRST_COLUMN = re.compile(r"\s*\S.*?\s{2,}(?=\S)")  # of a row with at least two columns
@@ -175,7 +176,7 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
             return Text(f"task {block.task_id}", palette.accent)
         case "denied":
             return Text(_first_line(block.reason) or "denied", palette.warning)
-        case "stopped":
+        case "stopped" | "interrupted":
             return Text("interrupted", palette.warning)
         case "failed":
             return Text(_first_line(block.result), palette.error)
@@ -287,6 +288,7 @@ _ACTIVITY_TEXTS: dict[ActivityKind, str] = {
     "waiting": "waiting for the model",
     "retrying": "waiting to retry",
     "approval": "waiting for your approval",
+    "question": "waiting for your answer",
     "mutating": "running",
 }
 

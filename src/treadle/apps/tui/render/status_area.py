@@ -83,7 +83,7 @@ def _render_todos(view: ViewState, palette: Palette) -> list[Text]:
 
 
 def _render_activity_line(view: ViewState, info: StatusInfo, palette: Palette) -> Text:
-    if view.activity.kind == "approval":
+    if view.activity.kind in ("approval", "question"):
         return Text(f"? {format_activity(view.activity)}", palette.warning)
     line = styled_prefix(f"{_SPINNER[info.tick % 4]} ", palette.accent)
     line.append(format_activity(view.activity))

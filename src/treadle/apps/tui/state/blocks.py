@@ -16,11 +16,19 @@ import msgspec
 
 Tone = Literal["plain", "faint", "good", "warning", "error"]
 CallState = Literal[
-    "writing", "asking", "running", "done", "failed", "denied", "background", "stopped"
+    "writing",
+    "asking",
+    "running",
+    "done",
+    "failed",
+    "denied",
+    "background",
+    "stopped",
+    "interrupted",  # an earlier process ended before it had a result
 ]
 ActivityKind = Literal[
     "idle", "waiting", "thinking", "writing", "calling", "running", "working", "approval",
-    "retrying", "mutating",
+    "question", "retrying", "mutating",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.tui.state import markdown_stream, view_state
 from treadle.apps.tui.state.blocks import NoteBlock, ThinkingBlock, ToolCallBlock
 from treadle.apps.tui.state.reducer import apply_tool_result
-from treadle.apps.tui.state.view_state import ViewState, add_block, add_call
+from treadle.apps.tui.state.view_state import ViewState, add_block, add_call, update_call
 from treadle.core.text import plural
 from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
@@ -30,6 +30,8 @@ def build_view(items: Iterable[Item], view: ViewState | None = None) -> ViewStat
     view = view or ViewState()
     for item in items:
         view = apply_item(view, item)
+    for call_id in view.open_calls:
+        view = update_call(view, call_id, lambda call: _replace(call, state="interrupted"))
     return view
 
 
