@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from treadle import Agent
 from treadle.context.tool_summaries import ToolSummaries
 from treadle.core.contracts.model import ModelCard
@@ -13,6 +15,7 @@ from treadle.core.steps import AfterToolResult, Finished
 from treadle.core.transcript import Usage, last_reply
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import CostBudget, SharedBudget
+from treadle.testing.conformance.mutator import TRANSCRIPTS, make_mutation_context
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool
 
@@ -93,3 +96,15 @@ async def test_a_failing_small_model_or_an_empty_budget_disturbs_nothing():
     )
     assert (await poor.run("go")).text == "done"
     assert unpaid.requests == []
+
+
+async def test_a_summary_that_is_cancelled_before_it_begins_gives_its_reservation_back():
+    """An interruption right after the round."""
+    settled: list[Usage] = []
+    context = make_mutation_context(
+        "after_tool_result", TRANSCRIPTS[3], lambda card, chars, most: settled.append
+    )
+    mutator = ToolSummaries(Scripted(["Late."], card=CARD))
+    await mutator.mutate(context)
+    await mutator.mutate(msgspec.structs.replace(context, point="after_turn_ended"))
+    assert settled == [Usage()]

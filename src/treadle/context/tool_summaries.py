@@ -75,17 +75,20 @@ class ToolSummaries:
         if settle is None:
             return
         session.start = len(context.transcript)
-        work = self._run(context, shown, call_ids, settle)
+        usages = [NO_USAGE]  # the last one counts
+        work = self._run(context, shown, call_ids, usages.append)
         session.work = asyncio.get_running_loop().create_task(work)
+        # Also if it is cancelled before it runs.
+        session.work.add_done_callback(lambda _: settle(usages[-1]))
 
     async def _run(
         self,
         context: MutationContext,
         shown: str,
         call_ids: tuple[str, ...],
-        settle: Callable[[Usage], None],
+        report_usage: Callable[[Usage], None],
     ) -> None:
-        used, line = NO_USAGE, ""
+        line = ""
         request = ModelRequest(
             Transcript([to_user_item(f"<work>\n{shown}\n</work>")]),
             system=INSTRUCTIONS,
@@ -96,13 +99,12 @@ class ToolSummaries:
             async with asyncio.timeout(TIMEOUT), open_stream(self._model, request) as events:
                 async for event in events:
                     if isinstance(event, ModelUsageUpdated):
-                        used = event.usage
+                        report_usage(event.usage)
                     elif isinstance(event, Reply):
-                        used, line = event.item.usage, event.item.text
+                        report_usage(event.item.usage)
+                        line = event.item.text
         except Exception:  # noqa: BLE001 - a summary is a convenience
             line = ""
-        finally:
-            settle(used)
         line = " ".join(line.split())[:MAX_LINE_CHARS]
         if line:
             context.emit(ToolsSummarized, line, call_ids)
