@@ -46,7 +46,7 @@ HookPoint = Literal[
 
 
 class SessionStartData(TypedDict):
-    """Nothing."""
+    source: Literal["startup", "resume"]  # resume: the session has a history
 
 
 class UserPromptSubmitData(TypedDict):

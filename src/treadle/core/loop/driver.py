@@ -298,7 +298,8 @@ class Driver(HostControls):
                 items = (*self._session.history, *self._inbox.queued)
                 self._task_reports.report_lost(self.tasks, items)
         if not self._has_run_start_hooks:
-            answers = await self._hooks.run("session_start", {})
+            source = "resume" if len(self._session.history) else "startup"
+            answers = await self._hooks.run("session_start", {"source": source})
             self._has_run_start_hooks = True  # an interrupted one is asked again
             for answer in answers:
                 if isinstance(answer, AddContext):

@@ -49,7 +49,7 @@ _CALL = PreToolUseData(
     access=Access(command="ls"),
 )
 _DATA: tuple[tuple[HookPoint, object], ...] = (
-    ("session_start", SessionStartData()),
+    ("session_start", SessionStartData(source="startup")),
     ("user_prompt_submit", UserPromptSubmitData(prompt="Tidy up. \ud800")),
     ("pre_tool_use", _CALL),
     ("pre_tool_use", PreToolUseData(**{**_CALL, "tool_name": "other", "tool_input": {}})),
