@@ -50,7 +50,7 @@ class NothingToRedo(StoreError):
         super().__init__(f"nothing left to redo but files that you changed: {_join_paths(paths)}")
 
 
-class PlannedChange(Protocol):
+class PathChange(Protocol):
     """What would happen to a file."""
 
     @property
@@ -232,7 +232,7 @@ def describe_plan(planned: PlannedRestore) -> list[str]:
     return lines
 
 
-def describe_changes(changes: Sequence[PlannedChange], max_named: int = 4) -> str:
+def describe_changes(changes: Sequence[PathChange], max_named: int = 4) -> str:
     """`delete a.txt and b.txt, bring back c.txt, change d.txt`."""
     paths: dict[str, list[str]] = {"removed": [], "added": [], "changed": []}
     for one in changes[:max_named]:
