@@ -184,7 +184,7 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
         (["modles"], "unknown command 'modles'; did you mean `treadle models`?"),
         (["fix", "the", "bug"], 'a prompt needs quotes: treadle "fix the bug"'),
         (["help", "nonsense"], "unknown command 'nonsense'; see `treadle --help`"),
-        (["completions", "tcsh"], "no completions for 'tcsh'; use bash, zsh or fish"),
+        (["completions", "tcsh"], "no completions for 'tcsh'. Name the shell: bash, zsh or fish"),
         (["resume", "--nonsense"], "unknown option --nonsense"),
         (["-p", "x", "--thinking", "lots"], "--thinking cannot be 'lots'; it must be one of none"),
         (["-p", "x", "--sandbox", "no"], "--sandbox cannot be 'no'; it must be one of required"),

@@ -326,6 +326,7 @@ async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinkin
 
     def reply(request: ReceivedRequest) -> FakeReply:
         if Path("a").exists() and Path("base").read_text() == "base\n":
+            time.sleep(0.1)  # several ticks of the clock of files
             Path("base").write_text("base\nuser edit\n")
         return next(replies)
 
@@ -471,6 +472,7 @@ async def test_undo_asks_only_about_files_that_may_be_the_users():
     def reply(request: ReceivedRequest) -> FakeReply:
         is_command_done = Path("b").exists() and Path("b").read_text() == "2\n"
         if is_command_done and "mine" not in Path("edited").read_text():
+            time.sleep(0.1)  # several ticks of the clock of files
             Path("edited").write_text("one\nand mine\n")
         return next(replies)
 

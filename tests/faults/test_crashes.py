@@ -104,7 +104,7 @@ def test_fault_27_a_call_that_was_running_is_answered_with_the_evidence(quick: P
     (answer,) = [item for item in answers if item.is_error]
     assert isinstance(answer.content[0], Text)
     assert "outcome unknown" in answer.content[0].text
-    assert "turn-1/call" in answer.content[0].text  # the key
+    assert "send was about to run" in answer.content[0].text
     assert len(run.effects()) == 6
 
 

@@ -178,6 +178,7 @@ def _check_included(options: argparse.Namespace, planned: PlannedRestore) -> Non
     """Refuse a path that this action would not change in any case; `./a` is `a`."""
     options.include = [os.path.normpath(path) for path in options.include]
     known = {change.path for change in planned.plan.changes if change.author != "user"}
+    known.update(one.path for one in planned.plan.skipped)
     for path in options.include:
         if path not in known:
             shown = escape_invisible(strip_escapes(path))
