@@ -422,6 +422,10 @@ async def test_a_format_that_cannot_be_exported_is_refused(monkeypatch):
         await on.send("/export x.pdf")
         await on.sees("cannot export to .pdf files; the file name may end in .md, .html, .json")
         assert not exists("x.pdf")
+        write_file("notes.md", "mine")
+        await on.send("/export notes.md")
+        await on.sees("notes.md exists; choose another name, or remove it first")
+        assert read_file("notes.md") == "mine"
 
 
 async def test_a_path_as_the_first_word_is_a_message(monkeypatch):

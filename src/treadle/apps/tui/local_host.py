@@ -386,6 +386,8 @@ class LocalHost:
         session_dir = self._session_dir
         await self._current_session.store.flush()
         target = self.folder / (path or f"session-{session_dir.name}.md")
+        if path and target.exists():
+            raise ConfigError(f"{path} exists; choose another name, or remove it first")
         summary = self._library.get_summary(session_dir)
         if suffix == ".html":
             from treadle.sessions.html_export import render_html
