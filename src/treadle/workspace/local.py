@@ -149,7 +149,7 @@ class LocalWorkspace:
         WorkspaceError if a sandbox is required and cannot be built."""
         if self._preparing is None:
             self._preparing = asyncio.ensure_future(self._prepare())
-            # No warning if nobody waits: every `prepare` raises it again.
+            # No warning without a caller that waits: every `prepare` raises it again.
             self._preparing.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._preparing)
 

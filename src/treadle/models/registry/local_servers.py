@@ -49,7 +49,7 @@ def _find_addresses(names: tuple[str, ...], environ: Mapping[str, str]) -> list[
         try:
             addresses.append((name, resolve_server(SERVERS[name], None, environ)[1]))
         except ConfigError:
-            pass  # its variable has no valid address; whoever names this server is told
+            pass  # its variable has no valid address; a user who names this server is told
     return addresses
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-PAUSE_SECONDS = 0.5  # shorter than this, nobody has read the dialog
+PAUSE_SECONDS = 0.5  # in less time a person cannot have read the dialog
 
 KeyTarget = Literal["dialog", "prompt", "dropped"]
 
