@@ -28,7 +28,14 @@ from treadle.core.contracts.model import ModelRequest, PartQuarantined
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Allow, Ask, BasePolicy, PermissionRequest, Verdict
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import LoopError, ModelError, Overloaded, StreamBroken
+from treadle.core.errors import (
+    InputBlocked,
+    LoopError,
+    ModelError,
+    OutputMissing,
+    Overloaded,
+    StreamBroken,
+)
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, AwaitingInput, Finished
 from treadle.core.transcript import (
@@ -278,7 +285,7 @@ class FuzzSession:
         self.journal, self._is_structured = self.library.create(self.folder), True
         try:
             await self.agent.run("count", output=Answer, session=self.journal)
-        except (ModelError, LoopError):
+        except (ModelError, LoopError, InputBlocked, OutputMissing):
             pass  # no answer that fits, a failed model, or a refused message
         self._is_structured = False
         self.continue_from(*self.open(self.journal.session_dir))

@@ -74,7 +74,7 @@ async def test_a_snapshot_or_a_transcript_is_not_written_into_a_session_that_has
     driver = Agent(Scripted(["one"])).start(store=store)
     driver.submit("first")
     await driver.next()
-    for given in ({"snapshot": driver.snapshot()}, {"transcript": driver.transcript}):
+    for given in ({"snapshot": driver.snapshot()}, {"history": driver.transcript}):
         with pytest.raises(LoopError, match="has entries already"):
             Agent(Scripted(["two"])).start(**given, store=store)
     await driver.aclose()
