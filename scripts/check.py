@@ -65,8 +65,8 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
 
 
 def pytest_stage(fast: bool, arguments: Sequence[str]) -> Stage:
-    # Starting workers takes a second or two: worth it only for the whole suite. Tests often wait for
-    # a process, so there is one worker more than cores.
+    # Starting workers takes a second or two: worth it only for the whole suite. Tests often wait
+    # for a process, so there is one worker more than cores.
     spread = [] if arguments else ["-n", str(min((os.cpu_count() or 1) + 1, 8))]
     chosen = ["-m", "not slow"] if fast else []
     return Stage("tests", python("-m", "pytest", *spread, *chosen, *arguments))
