@@ -149,14 +149,14 @@ class FunctionTool(BaseTool, Generic[P, R]):
         if self._is_async:
             positional, named = self._parameters.bind(arguments, context)
             value = await self.function(*positional, **named)  # type: ignore[misc]  # async
-            return as_output(await value if inspect.isawaitable(value) else value)
+            return await _to_output(value)
         # A plain function may block, so it runs in a thread.
         cancelled = threading.Event()
         if self._parameters.context is not None:
             context = make_thread_context(context, cancelled)
         positional, named = self._parameters.bind(arguments, context)
         value = await run_in_thread(partial(self.function, *positional, **named), cancelled)
-        return as_output(await value if inspect.isawaitable(value) else value)
+        return await _to_output(value)
 
     async def evidence(self, arguments: Arguments, context: ToolContext[Any]) -> dict[str, Any]:
         take = self.options.get("evidence")
@@ -179,6 +179,11 @@ class FunctionTool(BaseTool, Generic[P, R]):
         # The docstring of `partial` itself describes partial.
         self.__doc__ = named.__doc__ or inner.__doc__
         self.__wrapped__ = function
+
+
+async def _to_output(value: Any) -> ToolOutput:
+    """The output of what a function returned; a coroutine that it forgot to await is awaited."""
+    return as_output(await value if hasattr(value, "__await__") else value)
 
 
 def _merge_options(before: ToolOptions, new: ToolOptions) -> ToolOptions:

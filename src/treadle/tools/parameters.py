@@ -52,10 +52,9 @@ class Parameters:
         hints = _read_hints(inner, self._name)
         fields: list[JsonField] = []
         signature = list(_read_signature(function, self._name).parameters.values())
-        self._signature = [
-            one for one in signature[1 if is_method else 0 :] if one.name not in bound
-        ]
-        for parameter in self._signature:
+        signature = [one for one in signature[1 if is_method else 0 :] if one.name not in bound]
+        self._positional = [one for one in signature if one.kind is one.POSITIONAL_ONLY]
+        for parameter in signature:
             hint = hints.get(parameter.name, Any)
             if is_context(hint):
                 self._set_context(parameter.name, hint)
@@ -82,11 +81,7 @@ class Parameters:
         values = {**{name: make() for name, make in self._defaults.items()}, **values}
         if self.context is not None:
             values[self.context] = context
-        positional = [
-            values.pop(one.name, one.default)
-            for one in self._signature
-            if one.kind is one.POSITIONAL_ONLY
-        ]
+        positional = [values.pop(one.name, one.default) for one in self._positional]
         return CallArguments(tuple(positional), values)
 
     def _set_context(self, name: str, hint: Any) -> None:
