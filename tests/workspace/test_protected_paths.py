@@ -1058,3 +1058,21 @@ async def test_a_protected_file_that_changes_while_several_commands_run_is_named
         assert name in done.note
     assert "although it is protected" in done.note
     assert (quiet.note, again.note) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "name"),
+    [
+        ("include.path", "../incl.cfg", "incl.cfg"),
+        ("includeIf.gitdir:/.path", "../sub/more.cfg", "sub/more.cfg"),
+        ("core.fsmonitor", "./tools/watch.sh --fast", "tools/watch.sh"),
+    ],
+)
+async def test_what_the_configuration_of_git_reads_or_runs_in_the_folder_is_protected(
+    repository: Path, setting: str, value: str, name: str
+) -> None:
+    (repository / name).parent.mkdir(exist_ok=True)
+    (repository / name).write_text("")
+    git(repository, "config", setting, value)
+    await inside(repository, f"echo '[core] fsmonitor = touch pwned' > {name}")
+    assert (repository / name).read_text() == ""

@@ -742,6 +742,7 @@ async def test_space_marks_several_answers_of_a_question(monkeypatch):
     async with running_app(monkeypatch, model) as on:
         await on.send("go")
         await on.sees("space marks an answer, enter sends the marked ones")
+        await on.press("enter")  # nothing is marked: nothing is answered
         await on.press("space", "down", "down", "space")
         await on.sees("1 [x] red")
         await on.sees("2 [ ] blue")

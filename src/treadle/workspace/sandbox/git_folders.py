@@ -136,12 +136,23 @@ def is_git_folder(path: Path) -> bool:
     return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
-def find_hook_folders(root: Path) -> list[str]:
-    """The folders of a repository's hooks (core.hooksPath) that lie inside it."""
-    settings = read_settings(root / GIT_FOLDER / "config")
-    values = [re.split("[#;]", value)[0] for key, value in settings if key == "core.hookspath"]
-    found = [Path(os.path.normpath(value.strip().strip('"'))) for value in values]
-    return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
+def find_configured_paths(root: Path) -> list[str]:
+    """The paths inside a repository that its configuration makes git run, or read as more
+    configuration: hooks (core.hooksPath), a program (core.fsmonitor), included files."""
+    git, found = root / GIT_FOLDER, list[str]()
+    for key, value in read_settings(git / "config"):
+        text = re.split("[#;]", value)[0].strip().strip('"')
+        if key == "core.fsmonitor" and "/" not in text:
+            continue  # a switch, or a program of the system
+        if key in ("core.hookspath", "core.fsmonitor"):
+            path = os.path.normpath(root / text.split(" ")[0])
+        elif key in ("include.path", "includeif.path"):
+            path = os.path.normpath(git / text)
+        else:
+            continue
+        if text and path.startswith(f"{root}/"):
+            found.append(path[len(str(root)) + 1 :])
+    return found
 
 
 # ------------------------------------------------------------------ made by a command

@@ -47,7 +47,7 @@ from treadle.workspace.sandbox.found_entry import (
     FoundEntry,
 )
 from treadle.workspace.sandbox.git_control_files import GitControlFiles
-from treadle.workspace.sandbox.git_folders import find_hook_folders, list_worktree_parts
+from treadle.workspace.sandbox.git_folders import find_configured_paths, list_worktree_parts
 from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
 from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
@@ -107,7 +107,7 @@ class ProtectedPaths:
         self._scanner = TreeScanner(
             self.root, self._classify, searched=searched, with_generated=has_denials
         )
-        extra = dict.fromkeys((*names, *find_hook_folders(root)))
+        extra = dict.fromkeys((*names, *find_configured_paths(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
         self.repositories = Repositories(root, self._opened_ns, is_out_of_reach)
         self._before: set[str] = set()  # the session, or written by a tool

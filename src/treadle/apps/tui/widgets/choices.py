@@ -28,7 +28,8 @@ MAX_NUMBER = 9  # of an option that a single digit selects
 
 class Choices(Widget, can_focus=True):
     """Posts Selected with the value of an option, or with None on escape. With `multiple` the value
-    is the positions of the marked options, or else of the current one, separated by commas."""
+    is the positions of the marked options, separated by commas; without a mark enter does nothing.
+    """
 
     DEFAULT_CSS = "Choices { height: auto; max-height: 80vh; }"
 
@@ -163,7 +164,7 @@ class Choices(Widget, can_focus=True):
             case "down" | "ctrl+n":
                 self._move_cursor(1)
             case "enter":
-                if self.matching_options:
+                if self.matching_options and (self._marked or not self._is_multiple):
                     self.post_message(self.Selected(self._selected_value()))
             case "space" if self._is_multiple:
                 self._marked ^= {self.cursor}
@@ -178,7 +179,7 @@ class Choices(Widget, can_focus=True):
 
     def _selected_value(self) -> str:
         if self._is_multiple:
-            return ",".join(map(str, sorted(self._marked) or [self.cursor]))
+            return ",".join(map(str, sorted(self._marked)))
         return self.matching_options[self.cursor].value
 
     def _handle_character(self, event: events.Key) -> bool:
