@@ -21,6 +21,7 @@ from treadle import (
     tool,
 )
 from treadle.agents.agent_settings import AgentChanges, AgentSettings
+from treadle.budgets import CostBudget
 from treadle.contracts import Allow, Ask, BasePolicy, PermissionRequest, Verdict
 from treadle.models import Say, Scripted
 from treadle.testing import ManualClock, MemoryStore, RecordingTool
@@ -203,3 +204,26 @@ def test_an_agent_can_be_written_with_one_or_two_types():
     assert Agent[Shop].__args__ == (Shop, str)  # type: ignore[attr-defined]
     assert Agent[Shop, int].__args__ == (Shop, int)  # type: ignore[attr-defined]
     assert "deps" in (ToolContext.__doc__ or "")
+
+
+def test_a_hook_with_a_misspelt_point_is_refused():
+    class Guard:
+        points = frozenset({"pre_tol_use"})
+
+        async def run(self, hook_input: object) -> None:
+            return None
+
+    with pytest.raises(ConfigError, match="pre_tool_use"):
+        Agent(Scripted([]), hooks=[Guard()])  # type: ignore[list-item]
+
+
+def test_a_run_context_is_not_for_tools():
+    with pytest.raises(ConfigError, match="a tool gets a ToolContext"):
+
+        @tool
+        def look(context: RunContext[int], n: int) -> str:
+            return ""
+
+
+def test_a_cost_budget_may_be_a_number():
+    assert CostBudget(0.5).budget.limit == 0.5

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, ToolContext, UserItem, tool
-from treadle.core.errors import ConfigError, LoopError, SessionBusy, StoreError
+from treadle.core.errors import ConfigError, DriverBusy, LoopError, SessionBusy, StoreError
 from treadle.core.events import TextDelta
 from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
 from treadle.models import Pause, Say, Scripted
@@ -298,3 +298,61 @@ async def test_a_damaged_session_tells_of_it(tmp_path: Path):
 def test_nothing_is_written_before_the_block(tmp_path: Path):
     Agent(Scripted([]), store=tmp_path / "s").session("a")
     assert list(tmp_path.iterdir()) == []
+
+
+ROUNDS = """
+import asyncio, sys
+from treadle import Agent, tool
+from treadle.models import Say, Scripted
+
+@tool(effect="pure")
+async def look(n: int) -> str:
+    if n == 3:
+        await asyncio.sleep(0.5)
+        print("three", flush=True)
+        await asyncio.sleep(60)
+    return f"seen {n}"
+
+async def main():
+    replies = [Say(f"Look {n}", calls=[("look", {"n": n})]) for n in range(9)]
+    async with Agent(Scripted(replies), [look], store=sys.argv[1]).session("a") as session:
+        await session.run("Look around")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_was_said_is_there_after_a_kill_in_the_middle_of_a_turn(
+    tmp_path: Path, place: str
+):
+    words = [sys.executable, "-c", ROUNDS, str(tmp_path / place)]
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    process.kill()
+    await process.wait()
+    async with Agent(Scripted([]), store=tmp_path / place).session("a") as session:
+        texts = said(session.transcript)
+    assert texts[:7] == ["Look around", "Look 0", "seen 0", "Look 1", "seen 1", "Look 2", "seen 2"]
+
+
+async def test_a_second_run_at_once_is_refused_before_its_message_is_taken(tmp_path: Path):
+    pause = Pause()
+    agent = Agent(Scripted([[pause, "to A"], "to C"]), store=tmp_path)
+    async with agent.session("a") as session:
+        first = asyncio.create_task(session.run("A"))
+        await pause.reached.wait()
+        with pytest.raises(DriverBusy, match="session a is running"):
+            await session.run("B")
+        with pytest.raises(DriverBusy):
+            async with session.stream("B"):
+                pass
+        pause.release()
+        assert (await first).text == "to A"
+        async with session.stream("C") as events:
+            await events.wait()
+        assert said(session.transcript) == ["A", "to A", "C", "to C"]
+        with pytest.raises(ConfigError, match=r"it cannot go back by 1\.5"):
+            await session.rewind(1.5)  # type: ignore[arg-type]
+        assert said(session.transcript)[:2] == ["A", "to A"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.subagents import OpenStore
 from treadle.core.contracts.gate import Gate
-from treadle.core.contracts.hook import Hook
+from treadle.core.contracts.hook import Hook, HookPoint
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
@@ -97,6 +97,11 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise _wrong("tools", tools, "a list of tools, functions and sources of tools")
     for name, method in _LISTS.items():
         _check_list(name, settings[name], method)
+    for hook in settings["hooks"]:
+        points = getattr(hook, "points", None)
+        if not isinstance(points, (set, frozenset)) or not points <= set(get_args(HookPoint)):
+            known = ", ".join(get_args(HookPoint))
+            raise ConfigError(f"hooks: the points of {hook!r} are {points!r}; expected of {known}")
     for name, least in _NUMBERS.items():
         _check_number(name, settings[name], least)
     timeout = settings["tool_timeout"]

@@ -9,6 +9,8 @@ It owns the store, its lock and the driver, and closes them in the right order. 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
@@ -17,7 +19,7 @@ from treadle.agents.result import Result
 from treadle.agents.stream import Stream
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
-from treadle.core.errors import ConfigError, LoopError, StoreError
+from treadle.core.errors import ConfigError, DriverBusy, LoopError, StoreError
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.session_state import check_one_writer
 from treadle.core.steps import Doubt, PendingApproval, QueuedMessage, Step, UserInput
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
+
 
 class Session(Generic[DepsT, OutputT]):
     """One conversation of an agent. Use it in an `async with` block."""
@@ -69,7 +73,7 @@ class Session(Generic[DepsT, OutputT]):
         self._store: Store | None = None
         self._driver: Driver | None = None
         self._driver_agent: AgentRuns[Any, Any] = agent
-        self._is_closed = False
+        self._is_closed = self._is_running = False
 
     async def __aenter__(self) -> Self:
         if self._store is not None or self._is_closed:
@@ -141,7 +145,10 @@ class Session(Generic[DepsT, OutputT]):
     ) -> Result[Any]:
         """Answer a prompt. Without one, continue what an interruption or a crash left."""
         driver = await self.begin_run(prompt, output, metadata)
-        return await self._driver_agent.finish_with_result(driver, output_retries)
+        try:
+            return await self._driver_agent.finish_with_result(driver, output_retries)
+        finally:
+            self._is_running = False
 
     def stream(
         self,
@@ -157,7 +164,7 @@ class Session(Generic[DepsT, OutputT]):
             return await self.begin_run(prompt, output, metadata)
 
         async def release(driver: Driver) -> None:
-            return None  # the session keeps it
+            self._is_running = False  # the session keeps the driver
 
         agent = self._agent.for_output(output)
         return agent.make_stream(open_driver, release, output_retries)
@@ -165,12 +172,18 @@ class Session(Generic[DepsT, OutputT]):
     async def begin_run(
         self, prompt: UserInput | None, output: object | None, metadata: Metadata | None
     ) -> Driver:
-        """The driver for a run, with its prompt."""
+        """The driver for a run, with its prompt. DriverBusy if another run is not over."""
+        if self._is_running:
+            raise DriverBusy(
+                f"session {self.id} is running: await that run first, or send the message to it "
+                "with session.steer(...)"
+            )
         driver = await self._get_driver(output)
         if prompt is None:
             driver.retry()  # what an error, a limit or an interruption left
         else:
             driver.submit(prompt, metadata=metadata)
+        self._is_running = True
         return driver
 
     async def next(self) -> Step:
@@ -212,9 +225,9 @@ class Session(Generic[DepsT, OutputT]):
         """Take back the last turns, with their messages. The log keeps them; files stay."""
         store = self._open_store
         begun = _list_turns(await self._load_entries())
-        if not 1 <= turns <= len(begun):
+        if turns not in range(1, len(begun) + 1):
             count = plural(len(begun), "turn")
-            raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns}")
+            raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns!r}")
         await self._close_driver()
         store.append(Rewound(begun[-turns]))
         await store.flush()
@@ -227,7 +240,7 @@ class Session(Generic[DepsT, OutputT]):
         entries = await self._load_entries()
         begun = _list_turns(entries)
         if turns_back:
-            if not 0 < turns_back <= len(begun):
+            if turns_back not in range(1, len(begun) + 1):
                 raise ConfigError(f"session {self.id} has {plural(len(begun), 'turn')}")
             entries = entries[: _find_turn(entries, begun[-turns_back])]
         if self._location is not None and hasattr(self._location, "append"):
@@ -344,10 +357,44 @@ class Session(Generic[DepsT, OutputT]):
 
 
 class KeptStore(WrappedStore):
-    """The store of a session for one of its drivers, which does not close it."""
+    """The store of a session for one of its drivers, which does not close it.
+
+    What is appended becomes durable a moment later, also between two flushes of the loop.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def append(self, entry: Entry) -> None:
+        super().append(entry)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(WRITE_DELAY, self._start_writing)
+
+    async def flush(self) -> None:
+        self._stop_timer()
+        await super().flush()
 
     async def aclose(self) -> None:
-        await self.flush()
+        self._stop_timer()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        await super().flush()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _start_writing(self) -> None:
+        self._timer = None
+        self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        with contextlib.suppress(StoreError):  # the next flush of the loop raises it
+            await super().flush()
 
 
 def _list_turns(entries: Sequence[Entry]) -> list[str]:

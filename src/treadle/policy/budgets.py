@@ -236,18 +236,19 @@ class TokenBudget:
 
 
 class CostBudget:
-    """Limits the cost. What a request may cost is reserved before it is sent.
+    """Limits the cost, in USD: of one agent, or of all that share the budget. What a request may
+    cost is reserved before it is sent.
 
     For a model without a known price, `assumed_prices` are used (input and output, USD per million
     tokens); without them the request is not sent.
     """
 
     def __init__(
-        self, budget: SharedBudget, assumed_prices: tuple[float, float] | None = None
+        self, budget: SharedBudget | float, assumed_prices: tuple[float, float] | None = None
     ) -> None:
-        self.budget = budget
+        self.budget = budget if isinstance(budget, SharedBudget) else SharedBudget(budget)
         self._assumed_prices = assumed_prices
-        self._reservations = _Reservations(budget, _format_cost, "cost")
+        self._reservations = _Reservations(self.budget, _format_cost, "cost")
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         prices = get_worst_prices(estimate.card) or self._assumed_prices

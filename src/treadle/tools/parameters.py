@@ -155,6 +155,8 @@ def is_context(hint: Any) -> bool:
     if get_origin(hint) in (Union, types.UnionType):
         options = [one for one in get_args(hint) if one is not type(None)]
         return len(options) == 1 and is_context(options[0])
+    if getattr(get_origin(hint) or hint, "__name__", "") == "RunContext":
+        raise ConfigError("a tool gets a ToolContext; RunContext is for instructions")
     return hint is ToolContext or get_origin(hint) is ToolContext
 
 

@@ -17,6 +17,7 @@ from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
+from treadle.core.errors import ConfigError
 from treadle.core.events import ChildEvent, Event, RunFailed, TurnFinished
 from treadle.core.loop.driver import Driver
 from treadle.policy.budgets import SharedBudget
@@ -126,6 +127,13 @@ class CodingAgent(Agent):
 
     def change_permission_mode(self, mode: PermissionMode) -> None:
         """Use another mode from the next call on."""
+        from typing import get_args
+
+        from treadle.policy.modes import PermissionMode
+
+        if mode not in get_args(PermissionMode):
+            known = ", ".join(get_args(PermissionMode))
+            raise ConfigError(f"permission_mode is {mode!r}; expected one of {known}")
         self._get_parts().policy.change_mode(mode)
 
     def _get_parts(self) -> AgentParts:
