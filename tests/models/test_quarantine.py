@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -256,6 +257,19 @@ async def test_the_words_of_the_user_stay_when_a_refusal_was_only_a_passing_one(
     assert quarantined(events) == []
     assert replies(events)[0].text == "an answer"
     assert b"left out" not in server.requests[-1].body
+
+
+@pytest.mark.parametrize("second", range(2, 7))
+async def test_the_words_of_the_user_stay_when_two_refusals_were_passing_ones(second: int):
+    history = (to_user_item("first"), AssistantItem((Text("ok"),)), to_user_item("MY WORDS"))
+    server = Passing(1, second)
+    async with server:
+        model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
+        events: list[ModelEvent] = []
+        with contextlib.suppress(BadRequest):  # the turn fails, and can be tried again
+            events += [event async for event in model.stream(ModelRequest(Transcript(history)))]
+    assert (2, 0) not in quarantined(events)
+    assert not replies(events) or b"MY WORDS" in server.requests[-1].body
 
 
 async def test_words_that_are_refused_twice_by_themselves_are_left_out_and_told():

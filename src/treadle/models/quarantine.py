@@ -9,7 +9,7 @@ sees one line. A request that is too long is left to compaction.
        ├─▶ the error names a part ─▶ leave it out ─▶ send again
        └─▶ leave out all suspects ─▶ still refused: the content is not the cause, raise the error
                           └─▶ accepted: bisect the suspects, down to one
-                                 └─▶ text of the user, accepted alone: send all of it once more
+                                 └─▶ text of the user: send all of it once more
 """
 
 from __future__ import annotations
@@ -141,9 +141,9 @@ class RefusalSearch:
     async def _bisect(self, refused: ModelRequest) -> PartPosition | None:
         """One culprit: the last of the fewest first suspects without which it is accepted.
 
-        The text of a user needs a second refusal. None: send the same request once more, because
-        the refusal may have been a passing one; then `_doubtful` is that text, and whether it is
-        the only suspect.
+        The text of a user needs another refusal of the whole request. None: send it once more,
+        because the refusals may have been passing ones; then `_doubtful` is that text, and whether
+        it is the only suspect.
         """
         assert self._first_refusal is not None
         if self._doubtful is not None:
@@ -166,9 +166,8 @@ class RefusalSearch:
         if not _is_text_of_user(self._request.transcript[culprit[0]], culprit[1]):
             return culprit
         others = [part for part in suspects if part != culprit]
-        if others and not await self._is_accepted_without(others):
-            return culprit
-        self._doubtful = (culprit, not others)
+        is_alone = not others or not await self._is_accepted_without(others)
+        self._doubtful = (culprit, is_alone)
         return None
 
     async def _is_accepted_without(self, parts: list[PartPosition]) -> bool:
