@@ -15,7 +15,7 @@ from treadle.agents.subagents import OpenStore
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook, HookPoint
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
-from treadle.core.contracts.mutator import Mutator
+from treadle.core.contracts.mutator import MutationPoint, Mutator
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
@@ -99,7 +99,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         _check_list(name, settings[name], method)
     for hook in settings["hooks"]:
         points = getattr(hook, "points", None)
-        if not isinstance(points, (set, frozenset)) or not points <= set(get_args(HookPoint)):
+        if not isinstance(points, (set, frozenset)) or not points <= _POINTS:
             known = ", ".join(get_args(HookPoint))
             raise ConfigError(f"hooks: the points of {hook!r} are {points!r}; expected of {known}")
     for name, least in _NUMBERS.items():
@@ -126,6 +126,8 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise _wrong("instructions", instructions, "a text, or a function that returns one")
 
 
+# An object may be a hook and a mutator.
+_POINTS = frozenset((*get_args(HookPoint), *get_args(MutationPoint)))
 _LISTS = {"hooks": "run", "mutators": "mutate", "gates": "admit", "observers": "on_event"}
 _NUMBERS = {"max_turns": 0, "max_parallel": 1, "max_result_chars": 1}
 _OBJECTS = {"policy": "decide", "workspace": "resolve", "clock": "now"}
