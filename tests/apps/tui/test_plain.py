@@ -1,6 +1,7 @@
 """The plain mode as a process: lines in, lines out, nothing drawn."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import pty
@@ -67,6 +68,7 @@ class PlainTerminal:
             preexec_fn=preexec_fn,
         )
         os.close(self.slave)
+        os.set_blocking(self.master, False)
 
     def type(self, line: str) -> None:
         self.type_keys(line + "\n")
@@ -79,9 +81,17 @@ class PlainTerminal:
             await asyncio.to_thread(self.read)
         return self.shown
 
-    def read(self) -> None:
-        assert select.select([self.master], [], [], PATIENCE)[0], self.shown
-        self.shown += os.read(self.master, 65_536).decode().replace("\r", "")
+    def read(self, patience: float = PATIENCE) -> None:
+        is_ready = select.select([self.master], [], [], patience)[0]
+        assert is_ready or patience < PATIENCE, self.shown
+        if is_ready:
+            with contextlib.suppress(BlockingIOError):  # another thread was faster
+                self.shown += os.read(self.master, 65_536).decode().replace("\r", "")
+
+    def read_until(self, text: str) -> None:
+        """For a reply of the provider, while a thread of `sees` may read, too."""
+        while text not in self.shown:
+            self.read(0.1)
 
     async def close(self) -> None:
         self.process.kill()
@@ -337,8 +347,7 @@ async def test_a_line_begun_before_an_approval_does_not_answer_it(before, after,
         if len(server.requests) > 1:
             return FakeReply("Made.")
         on.type_keys(before)
-        while f"make it\n{before}" not in on.shown:  # until the terminal has the keys
-            on.read()
+        on.read_until(f"make it\n{before}")  # the terminal has the keys
         written.set()
         return MAKE
 
@@ -394,8 +403,7 @@ async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
             return FakeReply("Made.")
         on.type("msg A")
         on.type("/queue")
-        while "Queued messages, 1 to 1: " not in on.shown:
-            on.read()
+        on.read_until("Queued messages, 1 to 1: ")
         return MAKE
 
     async with ProviderServer(reply, strict=False) as server:
