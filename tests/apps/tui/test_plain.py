@@ -8,6 +8,7 @@ import pty
 import select
 import signal
 import termios
+import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -77,21 +78,22 @@ class PlainTerminal:
         os.write(self.master, keys.encode())
 
     async def sees(self, text: str) -> str:
+        deadline = time.monotonic() + PATIENCE
         while text not in self.shown:
+            assert time.monotonic() < deadline, self.shown
             await asyncio.to_thread(self.read)
         return self.shown
 
-    def read(self, patience: float = PATIENCE) -> None:
-        is_ready = select.select([self.master], [], [], patience)[0]
-        assert is_ready or patience < PATIENCE, self.shown
-        if is_ready:
-            with contextlib.suppress(BlockingIOError):  # another thread was faster
+    def read(self) -> None:
+        """What is there, if something comes soon; another thread may be faster."""
+        if select.select([self.master], [], [], 0.2)[0]:
+            with contextlib.suppress(BlockingIOError):
                 self.shown += os.read(self.master, 65_536).decode().replace("\r", "")
 
     def read_until(self, text: str) -> None:
         """For a reply of the provider, while a thread of `sees` may read, too."""
         while text not in self.shown:
-            self.read(0.1)
+            self.read()
 
     async def close(self) -> None:
         self.process.kill()
