@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle import Agent, ToolContext, UserItem, tool
+from treadle import Agent, OutputMismatch, ToolContext, UserItem, tool
 from treadle.core.errors import ConfigError, DriverBusy, LoopError, SessionBusy, StoreError
 from treadle.core.events import TextDelta
 from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
@@ -356,3 +356,26 @@ async def test_a_second_run_at_once_is_refused_before_its_message_is_taken(tmp_p
         with pytest.raises(ConfigError, match=r"it cannot go back by 1\.5"):
             await session.rewind(1.5)  # type: ignore[arg-type]
         assert said(session.transcript)[:2] == ["A", "to A"]
+
+
+@pytest.mark.parametrize("way", ["run", "stream", "stream of the agent"])
+async def test_an_answer_that_never_fits_ends_after_the_retries(tmp_path: Path, way: str):
+    wrong = Say(calls=[("final_answer", {"wrong": 1})])
+    model = Scripted([wrong] * 9)
+    agent = Agent(model, store=tmp_path / "s.db")
+    with pytest.raises(OutputMismatch):
+        await count(agent, way)
+    assert len(model.requests) == 2
+
+
+async def count(agent: Agent[None, str], way: str) -> None:
+    if way == "stream of the agent":
+        async with agent.stream("count", output=int, output_retries=1, session="a") as events:
+            await events.wait()
+        return
+    async with agent.session("a") as session:
+        if way == "run":
+            await session.run("count", output=int, output_retries=1)
+        else:
+            async with session.stream("count", output=int, output_retries=1) as events:
+                await events.wait()

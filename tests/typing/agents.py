@@ -86,6 +86,8 @@ async def session() -> None:
         assert_type(one, Session[Shop, Order])
         assert_type((await one.run("x")).output, Order)
         assert_type((await one.run("x", output=int)).output, int)
+        assert_type(one.stream("x"), Stream[Order])
+        assert_type(one.stream("x", output=int), Stream[int])
 
 
 def replace() -> None:

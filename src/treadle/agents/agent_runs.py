@@ -204,7 +204,8 @@ class AgentRuns(Generic[DepsT, OutputT]):
             if opened is None:
                 return agent.start(prompt, deps=deps, history=history, metadata=metadata)
             await opened.__aenter__()
-            return await opened.begin_run(prompt, output, metadata)
+            # The session is of this agent: the copy for the output is made once, above.
+            return await opened.begin_run(agent, prompt, metadata)
 
         async def close_driver(driver: Driver) -> None:
             await (driver.aclose() if opened is None else opened.aclose())

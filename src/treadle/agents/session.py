@@ -144,12 +144,40 @@ class Session(Generic[DepsT, OutputT]):
         metadata: Metadata | None = None,
     ) -> Result[Any]:
         """Answer a prompt. Without one, continue what an interruption or a crash left."""
-        driver = await self.begin_run(prompt, output, metadata)
+        agent = self._agent.for_output(output)
+        driver = await self.begin_run(agent, prompt, metadata)
         try:
-            return await self._driver_agent.finish_with_result(driver, output_retries)
+            return await agent.finish_with_result(driver, output_retries)
         finally:
             self._is_running = False
 
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        output: None = None,
+        output_retries: int = ...,
+        metadata: Metadata | None = None,
+    ) -> Stream[OutputT]: ...
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        output: type[_T],
+        output_retries: int = ...,
+        metadata: Metadata | None = None,
+    ) -> Stream[_T]: ...
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        output: object,
+        output_retries: int = ...,
+        metadata: Metadata | None = None,
+    ) -> Stream[Any]: ...
     def stream(
         self,
         prompt: UserInput | None = None,
@@ -157,28 +185,29 @@ class Session(Generic[DepsT, OutputT]):
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
         metadata: Metadata | None = None,
-    ) -> Stream[OutputT]:
+    ) -> Stream[Any]:
         """`async with session.stream(prompt) as events`: the events of a run."""
+        agent = self._agent.for_output(output)
 
         async def open_driver() -> Driver:
-            return await self.begin_run(prompt, output, metadata)
+            return await self.begin_run(agent, prompt, metadata)
 
         async def release(driver: Driver) -> None:
             self._is_running = False  # the session keeps the driver
 
-        agent = self._agent.for_output(output)
         return agent.make_stream(open_driver, release, output_retries)
 
     async def begin_run(
-        self, prompt: UserInput | None, output: object | None, metadata: Metadata | None
+        self, agent: AgentRuns[Any, Any], prompt: UserInput | None, metadata: Metadata | None
     ) -> Driver:
-        """The driver for a run, with its prompt. DriverBusy if another run is not over."""
+        """The driver for a run of the session's agent, or of its copy for another output, with the
+        prompt. DriverBusy if another run is not over."""
         if self._is_running:
             raise DriverBusy(
                 f"session {self.id} is running: await that run first, or send the message to it "
                 "with session.steer(...)"
             )
-        driver = await self._get_driver(output)
+        driver = await self._get_driver(agent)
         if prompt is None:
             driver.retry()  # what an error, a limit or an interruption left
         else:
@@ -326,11 +355,10 @@ class Session(Generic[DepsT, OutputT]):
             )
         return agent.start(history=history, store=store, deps=self._deps)
 
-    async def _get_driver(self, output: object | None) -> Driver:
+    async def _get_driver(self, agent: AgentRuns[Any, Any]) -> Driver:
         """The driver, made anew if this run answers with another type than the one before."""
         driver = self._open_driver
-        agent = self._agent.for_output(output)
-        if output is None and self._driver_agent is self._agent:
+        if agent is self._driver_agent:
             return driver
         view = driver.snapshot().view
         await self._close_driver()
