@@ -379,3 +379,10 @@ async def count(agent: Agent[None, str], way: str) -> None:
         else:
             async with session.stream("count", output=int, output_retries=1) as events:
                 await events.wait()
+
+
+async def test_a_stream_that_cannot_begin_leaves_its_session_free(tmp_path: Path):
+    agent = Agent(Scripted(["one"]), store=tmp_path)
+    with pytest.raises(TypeError, match="a prompt is a text"):
+        await agent.stream(3, session="a").__aenter__()  # type: ignore[call-overload]
+    assert (await agent.run("go", session="a")).text == "one"

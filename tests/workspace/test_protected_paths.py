@@ -1066,6 +1066,7 @@ async def test_a_protected_file_that_changes_while_several_commands_run_is_named
         ("include.path", "../incl.cfg", "incl.cfg"),
         ("includeIf.gitdir:/.path", "../sub/more.cfg", "sub/more.cfg"),
         ("core.fsmonitor", "./tools/watch.sh --fast", "tools/watch.sh"),
+        ("core.hooksPath", "our hooks", "our hooks/pre-commit"),
     ],
 )
 async def test_what_the_configuration_of_git_reads_or_runs_in_the_folder_is_protected(
@@ -1074,5 +1075,5 @@ async def test_what_the_configuration_of_git_reads_or_runs_in_the_folder_is_prot
     (repository / name).parent.mkdir(exist_ok=True)
     (repository / name).write_text("")
     git(repository, "config", setting, value)
-    await inside(repository, f"echo '[core] fsmonitor = touch pwned' > {name}")
+    await inside(repository, f"echo '[core] fsmonitor = touch pwned' > '{name}'")
     assert (repository / name).read_text() == ""

@@ -204,8 +204,11 @@ class AgentRuns(Generic[DepsT, OutputT]):
             if opened is None:
                 return agent.start(prompt, deps=deps, history=history, metadata=metadata)
             await opened.__aenter__()
-            # The session is of this agent: the copy for the output is made once, above.
-            return await opened.begin_run(agent, prompt, metadata)
+            try:
+                return await opened.begin_run(agent, prompt, metadata)
+            except BaseException:
+                await opened.aclose()  # the block of the stream is not entered
+                raise
 
         async def close_driver(driver: Driver) -> None:
             await (driver.aclose() if opened is None else opened.aclose())

@@ -142,10 +142,12 @@ def find_configured_paths(root: Path) -> list[str]:
     git, found = root / GIT_FOLDER, list[str]()
     for key, value in read_settings(git / "config"):
         text = re.split("[#;]", value)[0].strip().strip('"')
-        if key == "core.fsmonitor" and "/" not in text:
-            continue  # a switch, or a program of the system
-        if key in ("core.hookspath", "core.fsmonitor"):
+        if key == "core.fsmonitor":
+            if "/" not in text:
+                continue  # a switch, or a program of the system
             path = os.path.normpath(root / text.split(" ")[0])
+        elif key == "core.hookspath":
+            path = os.path.normpath(root / text)
         elif key in ("include.path", "includeif.path"):
             path = os.path.normpath(git / text)
         else:
