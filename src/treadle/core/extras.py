@@ -13,10 +13,11 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "mcp", "embedded", "otel"]
+Extra = Literal["tui", "web", "mcp", "embedded", "otel"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
+    "web": "the page in a browser",
     "mcp": "MCP servers",
     "embedded": "embedded models",
     "otel": "telemetry",
@@ -28,6 +29,7 @@ _TOOL_INSTALLERS = {
 # The module that tells whether an extra is installed.
 _MODULES: Mapping[Extra, str] = {
     "tui": "textual",
+    "web": "uvicorn",
     "mcp": "mcp",
     "embedded": "xllamacpp",
     "otel": "opentelemetry",

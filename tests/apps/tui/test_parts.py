@@ -12,6 +12,7 @@ import pytest
 
 from tests.apps.tui.harness import write_file
 from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.conversation.block_text import format_activity
 from treadle.apps.conversation.completion import (
     find_completions,
     fuzzy_match,
@@ -24,7 +25,7 @@ from treadle.apps.conversation.state.blocks import Activity, ActivityKind, TaskL
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.services import helper_programs
 from treadle.apps.tui.input.prompt_history import PromptHistory
-from treadle.apps.tui.render import render, status_area
+from treadle.apps.tui.render import status_area
 from treadle.apps.tui.render.palette import DARK
 from treadle.core.text import format_age, format_count, format_duration
 from treadle.core.transcript.content import Document, Image, Text
@@ -245,9 +246,9 @@ def test_the_lines_above_the_prompt_show_todos_tasks_queue_and_activity():
 
 
 def test_every_kind_of_activity_has_a_text():
-    texts = [render.format_activity(Activity(kind)) for kind in get_args(ActivityKind)]
+    texts = [format_activity(Activity(kind)) for kind in get_args(ActivityKind)]
     assert all(texts)
-    assert render.format_activity(Activity("running", "bash")) == "running bash"
+    assert format_activity(Activity("running", "bash")) == "running bash"
 
 
 def test_numbers_are_short():

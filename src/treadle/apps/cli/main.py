@@ -18,6 +18,7 @@ ABORTED = 130
 # arguments and returns the exit code.
 _HERE = "treadle.apps.cli.commands"
 COMMANDS: dict[str, tuple[str, str]] = {
+    "web": ("treadle.apps.web.main", "work in a browser, and look into sessions"),
     "models": (f"{_HERE}.models", "list the usable models; test or download one"),
     "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
     "trust": (f"{_HERE}.trust", "trust a folder: use its memory, settings, agents, hooks, servers"),

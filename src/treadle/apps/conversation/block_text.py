@@ -8,7 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from treadle.apps.conversation.state.blocks import CodeBlock, ShellBlock, ToolCallBlock, ViewBlock
+from treadle.apps.conversation.state.blocks import (
+    Activity,
+    ActivityKind,
+    CodeBlock,
+    ShellBlock,
+    ToolCallBlock,
+    ViewBlock,
+)
 from treadle.core.sanitize import INVISIBLE, escape_char
 from treadle.core.transcript.content import parse_arguments
 
@@ -16,6 +23,22 @@ if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoStatus
 
 TODO_SIGNS: dict[TodoStatus, str] = {"pending": "☐", "in_progress": "▸", "completed": "☑"}
+
+
+_ACTIVITY_TEXTS: dict[ActivityKind, str] = {
+    "idle": "working",
+    "waiting": "waiting for the model",
+    "retrying": "waiting to retry",
+    "approval": "waiting for your approval",
+    "question": "waiting for your answer",
+    "mutating": "running",
+}
+
+
+def format_activity(activity: Activity) -> str:
+    """`writing`, `running bash`."""
+    text = _ACTIVITY_TEXTS.get(activity.kind, activity.kind)
+    return f"{text} {activity.subject}".rstrip()
 
 
 def plain_text(block: ViewBlock) -> str:

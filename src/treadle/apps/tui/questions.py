@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from treadle.apps.conversation.block_text import format_call_title
+from treadle.apps.conversation.approval_text import find_editable_argument, format_approval_title
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
-from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 
 ApprovalAnswer = Literal["once", "always", "edit", "deny", "stop"]
-_EDITABLE_ARGUMENTS = ("command", "content", "new_string", "url")
 
 
 class QuestionView(Protocol):
@@ -88,7 +86,7 @@ async def _ask_approval(
     question: PendingQuestion,
     approval: PendingApproval,
 ) -> None:
-    title, options = _format_title(approval), approval_options(question, approval)
+    title, options = format_approval_title(approval), approval_options(question, approval)
     options = [option for option in options if option.value not in view.hidden_answers]
     while True:
         match await view.choose_approval(title, approval, options):
@@ -97,7 +95,7 @@ async def _ask_approval(
             case "always":
                 conversation.approve(question, always=True)
             case "edit":
-                name, text = _find_editable_argument(approval)
+                name, text = find_editable_argument(approval)
                 prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
                 edited = await view.ask_text(prompt, text)
                 if edited is None:
@@ -120,25 +118,8 @@ def approval_options(question: PendingQuestion, approval: PendingApproval) -> li
     options = [ChoiceOption("once", "Yes", key="y")]
     if rules and not question.is_child:
         options.append(ChoiceOption("always", f"Yes, and always allow: {rules}", key="a"))
-    if _find_editable_argument(approval)[0] and not question.is_child:
+    if find_editable_argument(approval)[0] and not question.is_child:
         options.append(ChoiceOption("edit", "Edit first", key="e"))
     options.append(ChoiceOption("deny", "No, with a reason", key="n"))
     options.append(ChoiceOption("stop", "Stop the turn", key="s"))
     return options
-
-
-def _format_title(approval: PendingApproval) -> str:
-    name, summary = approval.call.name, strip_brackets(approval.summary)
-    if name == "bash":
-        return "Run this command?"
-    title = format_call_title(ToolCallBlock(approval.call.id, name, summary=summary))
-    return f"Allow {escape_invisible(title.replace(': ', ' ', 1))}?"
-
-
-def _find_editable_argument(approval: PendingApproval) -> tuple[str, str]:
-    """Name and text of the argument that a user may want to edit; empty if there is none."""
-    arguments = approval.call.arguments or {}
-    for name in _EDITABLE_ARGUMENTS:
-        if isinstance(arguments.get(name), str):
-            return name, arguments[name]
-    return "", ""

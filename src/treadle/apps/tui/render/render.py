@@ -14,10 +14,8 @@ import msgspec
 from rich.style import Style
 from rich.text import Text
 
-from treadle.apps.conversation.block_text import format_call_title, is_diff
+from treadle.apps.conversation.block_text import format_activity, format_call_title, is_diff
 from treadle.apps.conversation.state.blocks import (
-    Activity,
-    ActivityKind,
     CallState,
     CodeBlock,
     MarkdownBlock,
@@ -281,22 +279,6 @@ def _format_child(block: ToolCallBlock) -> str:
     elif child.activity.kind != "idle":
         parts.append(format_activity(child.activity))
     return " · ".join(parts)
-
-
-_ACTIVITY_TEXTS: dict[ActivityKind, str] = {
-    "idle": "working",
-    "waiting": "waiting for the model",
-    "retrying": "waiting to retry",
-    "approval": "waiting for your approval",
-    "question": "waiting for your answer",
-    "mutating": "running",
-}
-
-
-def format_activity(activity: Activity) -> str:
-    """`writing`, `running bash`."""
-    text = _ACTIVITY_TEXTS.get(activity.kind, activity.kind)
-    return f"{text} {activity.subject}".rstrip()
 
 
 def _first_line(text: str) -> str:

@@ -1,0 +1,134 @@
+"""The routes of the page, over one Hub. Everything passes access.py first."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
+from treadle.apps.web.access import AccessGuard
+from treadle.apps.web.feed import Position
+from treadle.apps.web.hub import Hub
+from treadle.apps.web.render.page import render_work_page
+from treadle.apps.web.tab import Problem, Tab
+from treadle.core.errors import TreadleError
+from treadle.core.transcript.content import UserContent
+
+STATIC = Path(__file__).parent / "static"
+MAX_UPLOADS = 50  # that wait for their message
+MAX_TABS = 100
+
+
+def build_app(hub: Hub, token: str) -> ASGIApp:
+    """The application with its guard."""
+    pages = Pages(hub)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        reaper = asyncio.create_task(hub.run_reaper())
+        try:
+            yield
+        finally:
+            reaper.cancel()
+            await hub.aclose()
+
+    routes = [
+        Route("/", pages.show_start),
+        Route("/new", pages.create_session, methods=["POST"]),
+        Route("/session/{session}", pages.show_session),
+        Route("/upload", pages.receive_upload, methods=["POST"]),
+        WebSocketRoute("/session/{session}/socket", pages.connect),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    return AccessGuard(Starlette(routes=routes, lifespan=lifespan), token)
+
+
+class Pages:
+    """The handlers of the routes."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._uploads: OrderedDict[str, UserContent] = OrderedDict()
+        self._tabs = 0
+
+    async def show_start(self, request: Request) -> Response:
+        """A new session in the folder that the server was started for."""
+        latest = self._hub.library.find_latest(self._hub.folder)
+        if latest is None:
+            session = await self._hub.create()
+            return RedirectResponse(f"/session/{session.session_id}", 303)
+        return RedirectResponse(f"/session/{latest.name}", 303)
+
+    async def create_session(self, request: Request) -> Response:
+        folder = (await request.body())[:4_096].decode(errors="replace")
+        try:
+            session = await self._hub.create(folder.strip())
+        except (TreadleError, OSError) as error:
+            return JSONResponse({"problem": str(error)}, 400)
+        return JSONResponse({"session": session.session_id})
+
+    async def show_session(self, request: Request) -> Response:
+        try:
+            session = await self._hub.find(request.path_params["session"])
+        except (TreadleError, OSError) as error:
+            return HTMLResponse(render_work_page("", problem=str(error)), 404)
+        return HTMLResponse(render_work_page(session.session_id))
+
+    async def receive_upload(self, request: Request) -> Response:
+        """The bytes of a file; the answer is the id that a message names."""
+        name = request.query_params.get("name", "file")[:200]
+        data = bytearray()
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > MAX_FILE_BYTES:
+                break
+        try:
+            content = make_attachment(name, bytes(data))
+        except AttachmentError as error:
+            return JSONResponse({"problem": str(error)}, 400)
+        upload = secrets.token_hex(8)
+        self._uploads[upload] = content
+        while len(self._uploads) > MAX_UPLOADS:
+            self._uploads.popitem(last=False)
+        return JSONResponse({"id": upload})
+
+    async def connect(self, socket: WebSocket) -> None:
+        await socket.accept()
+        if self._tabs >= MAX_TABS:
+            await self._refuse(socket, f"more than {MAX_TABS} tabs are open; close one")
+            return
+        have = _read_position(socket.query_params.get("have", ""))
+        self._tabs += 1
+        try:
+            session = await self._hub.find(socket.path_params["session"])
+            if have is not None and have.feed != session.feed.id:
+                session.resume_if_asked()  # the server was restarted while the tab was open
+            await Tab(socket, self._hub, session, self._uploads, have).run()
+        except (TreadleError, OSError) as error:
+            await self._refuse(socket, str(error))
+        finally:
+            self._tabs -= 1
+
+    async def _refuse(self, socket: WebSocket, problem: str) -> None:
+        await socket.send_text(msgspec.json.encode(Problem(problem, "open")).decode())
+        await socket.close(1008)
+
+
+def _read_position(text: str) -> Position | None:
+    try:
+        return msgspec.json.decode(text, type=Position)
+    except msgspec.DecodeError:
+        return None

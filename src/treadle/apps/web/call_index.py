@@ -1,0 +1,45 @@
+"""Child agents and changed files of a conversation, kept up to date without walking through it."""
+
+from __future__ import annotations
+
+from treadle.apps.conversation.block_text import format_call_title, is_diff
+from treadle.apps.conversation.state.blocks import ToolCallBlock, ViewBlock
+from treadle.apps.conversation.state.persistent_list import PersistentList
+from treadle.apps.web.render.code import count_changes
+
+
+class CallIndex:
+    """`children` are the calls of child agents, by the index of their block."""
+
+    def __init__(self) -> None:
+        self.children: dict[int, ToolCallBlock] = {}
+        self._changes: dict[int, tuple[str, int, int]] = {}
+        self._blocks: PersistentList[ViewBlock] = PersistentList()
+
+    def update(self, blocks: PersistentList[ViewBlock]) -> None:
+        """Take over the blocks that differ from those of the last update."""
+        for index in range(len(blocks), len(self._blocks)):
+            self._forget(index)
+        for index in blocks.changed_indexes(self._blocks):
+            self._forget(index)
+            block = blocks[index]
+            if not isinstance(block, ToolCallBlock):
+                continue
+            if block.child is not None:
+                self.children[index] = block
+            if block.state == "done" and is_diff(block.display):
+                path = format_call_title(block).partition(": ")[2] or block.name
+                self._changes[index] = (path, *count_changes(block.display))
+        self._blocks = blocks
+
+    def sum_changes(self) -> dict[str, tuple[int, int]]:
+        """Added and removed lines by path."""
+        total: dict[str, tuple[int, int]] = {}
+        for path, added, removed in self._changes.values():
+            before = total.get(path, (0, 0))
+            total[path] = (before[0] + added, before[1] + removed)
+        return total
+
+    def _forget(self, index: int) -> None:
+        self.children.pop(index, None)
+        self._changes.pop(index, None)

@@ -1,0 +1,158 @@
+"""The sessions of the server: those that are open, and the list of all.
+
+A session is opened when a tab shows it and stays open while it works, waits for an answer or is
+shown; one that is idle for a while is closed. Many can work at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from treadle.apps.assembly import SessionOptions
+from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.services import undo
+from treadle.apps.web.open_session import OpenSession
+from treadle.apps.web.render.session_list import SessionRow, render_session_list
+from treadle.core.errors import ConfigError
+from treadle.sessions.library import Library
+
+IDLE_SECONDS = 15 * 60.0
+REAP_SECONDS = 60.0
+MAX_LISTED = 500
+LIST_SECONDS = 1.0  # the list is made at most once in this time
+
+
+class Hub:
+    """`folder` is where new sessions work; `flags` are settings of the command line by name."""
+
+    def __init__(
+        self,
+        folder: Path,
+        flags: Mapping[str, object] | None = None,
+        options: SessionOptions | None = None,
+    ) -> None:
+        self.folder = folder.resolve()
+        self.library = Library()
+        self._flags = dict(flags or {})
+        self._options = options or SessionOptions()
+        self._open: dict[str, OpenSession] = {}
+        self._last_used: dict[str, float] = {}
+        self._opening = asyncio.Lock()
+        self._listeners: set[Callable[[], None]] = set()
+        self._rows: list[SessionRow] = []
+        self._listed_at = float("-inf")
+
+    # --- open sessions ---------------------------------------------------------------------
+
+    async def create(self, folder: str = "") -> OpenSession:
+        """A new session in a folder."""
+        target = await asyncio.to_thread(_find_folder, folder) if folder else self.folder
+        async with self._opening:
+            return await self._open_session(target, None)
+
+    async def find(self, session_id: str) -> OpenSession:
+        """A session by its id: the open one, or it is opened."""
+        async with self._opening:
+            session = self._open.get(session_id)
+            if session is None:
+                path = self.library.find(session_id)
+                folder = Path(self.library.get_summary(path).folder)
+                if not await asyncio.to_thread(folder.is_dir):
+                    raise ConfigError(f"the folder of this session is gone: {folder}")
+                session = await self._open_session(folder, path.name)
+            self._last_used[session_id] = time.monotonic()
+            return session
+
+    async def fork(self, session_id: str, before_turn: str | None = None) -> OpenSession:
+        """A new session with the history of this one, up to before a turn or to its end."""
+        path = self.library.find(session_id)
+        folder = Path(self.library.get_summary(path).folder)
+        new_id = await undo.fork_session(self.library, path, folder, before_turn)
+        return await self.find(new_id)
+
+    async def _open_session(self, folder: Path, resume: str | None) -> OpenSession:
+        host = LocalHost(folder, self._flags, self._options)
+        session = OpenSession(host, self.mark_changed)
+        try:
+            await session.open(resume)
+        except BaseException:
+            await host.aclose()
+            raise
+        self._open[session.session_id] = session
+        self._last_used[session.session_id] = time.monotonic()
+        return session
+
+    async def close_idle(self, older_than: float = IDLE_SECONDS) -> None:
+        """Close the sessions that no tab shows and that do nothing."""
+        limit = time.monotonic() - older_than
+        for session_id, session in list(self._open.items()):
+            is_used = session.is_busy or session.is_waiting or session.feed.is_watched
+            if not is_used and self._last_used[session_id] <= limit:
+                await self._close(session_id)
+
+    async def _close(self, session_id: str) -> None:
+        async with self._opening:
+            session = self._open.pop(session_id, None)
+            self._last_used.pop(session_id, None)
+            if session is not None:
+                await session.aclose()
+
+    async def run_reaper(self) -> None:
+        while True:
+            await asyncio.sleep(REAP_SECONDS)
+            await self.close_idle()
+
+    async def aclose(self) -> None:
+        for session_id in list(self._open):
+            await self._close(session_id)
+
+    # --- the list --------------------------------------------------------------------------
+
+    def listen(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_change` after each change; the returned function ends that."""
+        self._listeners.add(on_change)
+        return lambda: self._listeners.discard(on_change)
+
+    def mark_changed(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+    async def render_list(self, current: str) -> str:
+        """All sessions by folder, as HTML."""
+        if time.monotonic() - self._listed_at > LIST_SECONDS:
+            self._listed_at = time.monotonic()
+            self._rows = await asyncio.to_thread(self._read_rows)
+        rows = [self._with_live_state(row) for row in self._rows]
+        return render_session_list(rows, current, time.time())
+
+    def count_waiting(self) -> int:
+        return sum(session.is_waiting for session in self._open.values())
+
+    def _read_rows(self) -> list[SessionRow]:
+        rows: list[SessionRow] = []
+        for one in self.library.list_summaries(limit=MAX_LISTED):
+            if one.turns or one.id in self._open:
+                parent = one.parent.session if one.parent else ""
+                state = self.library.describe_state(one)
+                title = one.title or (f"fork of {parent}" if parent else "New session")
+                cost = one.usage.cost or 0.0
+                rows.append(SessionRow(one.id, title, one.folder, one.updated, cost, state, parent))
+        return rows
+
+    def _with_live_state(self, row: SessionRow) -> SessionRow:
+        session = self._open.get(row.id)
+        if session is None:
+            return row
+        state = "waiting" if session.is_waiting else "running" if session.is_busy else row.state
+        idle = state == "running" and not session.is_busy  # locked by this server
+        return row.with_state("done" if idle else state, session.cost)
+
+
+def _find_folder(name: str) -> Path:
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}; name one that exists")
+    return folder

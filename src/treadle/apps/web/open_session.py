@@ -1,0 +1,225 @@
+"""A session that the server has open: its host, its conversation and its feed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from treadle.apps.conversation.conversation import Conversation, PendingQuestion
+from treadle.apps.conversation.host import Host, HostCallbacks, ModelQuestion
+from treadle.apps.conversation.limits import LimitReport
+from treadle.apps.conversation.shell_commands import ShellCommands
+from treadle.apps.conversation.state.blocks import NoteBlock
+from treadle.apps.web.call_index import CallIndex
+from treadle.apps.web.feed import Feed, PageState
+from treadle.apps.web.render.regions import SessionFacts, render_regions
+from treadle.core.errors import ConfigError, TreadleError
+from treadle.core.loop.driver import Driver
+from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.core.text import shorten_home
+from treadle.core.transcript.items import UserItem
+from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.usage import NO_USAGE
+
+MAX_REMEMBERED_MESSAGES = 1_000
+
+
+class OpenSession:
+    """One session and everything that a tab can do with it. `on_change` is called when a list of
+    sessions has to be drawn again."""
+
+    def __init__(self, host: Host, on_change: Callable[[], None]) -> None:
+        self.host = host
+        self.returned_text = ""  # queued messages that an interrupt gave back
+        self._on_change = on_change
+        self._calls = CallIndex()
+        self._numbered: list[tuple[int, PendingQuestion]] = []
+        self._last_question = 0
+        self._received: OrderedDict[str, None] = OrderedDict()
+        self._lock = asyncio.Lock()  # one change of the open session at a time
+        self._shell_commands = ShellCommands(host)
+        self._conversation: Conversation | None = None
+        self._feed: Feed | None = None
+        self._title = ""
+        self._facts = SessionFacts()
+
+    async def open(self, resume: str | None) -> None:
+        """Open a new session, or continue one."""
+        self._attach(await self.host.open(self._callbacks, resume=resume))
+
+    @property
+    def _callbacks(self) -> HostCallbacks:
+        return HostCallbacks(self._ask_approval, self._ask_user, self.show_note)
+
+    @property
+    def conversation(self) -> Conversation:
+        if self._conversation is None:
+            raise ConfigError("the session is being opened again; try once more")
+        return self._conversation
+
+    @property
+    def feed(self) -> Feed:
+        assert self._feed is not None, "open() makes it"
+        return self._feed
+
+    @property
+    def session_id(self) -> str:
+        return self.feed.session_id
+
+    @property
+    def is_busy(self) -> bool:
+        return self._conversation is not None and self._conversation.view.is_busy
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a question is open."""
+        return self._conversation is not None and bool(self._conversation.questions)
+
+    @property
+    def cost(self) -> float:
+        """0 if it is unknown."""
+        usage = self._conversation.view.usage if self._conversation is not None else NO_USAGE
+        return usage.cost or 0.0
+
+    @property
+    def title(self) -> str:
+        return self._title
+
+    # --- the page --------------------------------------------------------------------------
+
+    def _attach(self, driver: Driver) -> None:
+        conversation = Conversation(driver, self._mark_changed, self._return_messages)
+        for note in self.host.notes:
+            conversation.show_block(NoteBlock(note))
+        driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
+        self._conversation = conversation
+        self._calls = CallIndex()
+        self.refresh_facts()
+        if self._feed is None or self._feed.session_id != driver.session_id:
+            self._feed = Feed(driver.session_id, self._build_state)
+        conversation.start()
+        self._mark_changed()
+
+    def _build_state(self, version: int) -> PageState:
+        conversation = self.conversation
+        view = conversation.view
+        self._calls.update(view.blocks)
+        if not self._title:
+            self._title = _find_title(conversation)
+        facts = msgspec.structs.replace(
+            self._facts,
+            title=self._title,
+            banner=self.host.sandbox_problem,
+            is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
+        )
+        regions = render_regions(view, facts, self._number_questions(), self._calls)
+        return PageState(version, view.blocks, regions)
+
+    def refresh_facts(self) -> None:
+        """After a change of mode, model, limits or trust."""
+        host, card = self.host, self.host.model
+        max_cost = [line.value for line in host.list_limits() if line.setting == "max_cost"]
+        self._facts = SessionFacts(
+            folder=shorten_home(host.folder),
+            session_id=host.driver.session_id,
+            mode=host.mode,
+            model=card.name.rpartition("/")[2],
+            window=card.window,
+            max_cost=max_cost[0] if max_cost else None,
+            is_trusted=host.is_trusted or not host.list_extension_files(),
+        )
+        self._mark_changed()
+
+    def _number_questions(self) -> list[tuple[int, PendingQuestion]]:
+        """The open questions, each with a number that no other one ever had."""
+        known = {id(question): number for number, question in self._numbered}
+        numbered: list[tuple[int, PendingQuestion]] = []
+        for question in self.conversation.questions:
+            if id(question) not in known:
+                self._last_question += 1
+            numbered.append((known.get(id(question), self._last_question), question))
+        self._numbered = numbered
+        return numbered
+
+    def _mark_changed(self) -> None:
+        if self._feed is not None and self._conversation is not None:
+            self._feed.mark_changed()
+        self._on_change()
+
+    def show_note(self, text: str) -> None:
+        if self._conversation is not None:
+            self._conversation.show_note(text)
+
+    def _return_messages(self, items: list[UserItem]) -> None:
+        self.returned_text = "\n".join(item.text for item in items)
+
+    # --- what a tab asks for ---------------------------------------------------------------
+
+    def submit(self, item: UserItem, message_id: str) -> None:
+        """Send a message. One that comes again under the same id, because the connection broke
+        before the tab knew that it had arrived, is sent once."""
+        if message_id in self._received:
+            return
+        self.conversation.submit(self._shell_commands.attach_outputs(item))
+        self._received[message_id] = None
+        if len(self._received) > MAX_REMEMBERED_MESSAGES:
+            self._received.popitem(last=False)
+
+    def run_shell_command(self, command: str) -> None:
+        self._shell_commands.start(self.conversation, command)
+
+    def find_question(self, number: int) -> PendingQuestion | None:
+        """An open question; None if it was answered, perhaps in another tab."""
+        return dict(self._number_questions()).get(number)
+
+    def interrupt(self) -> None:
+        if not self._shell_commands.stop():
+            self.conversation.interrupt()
+
+    async def reopen(self, open_driver: Callable[[], Awaitable[Driver]]) -> None:
+        """Close the conversation and show the driver that `open_driver` opens; if that fails, the
+        session is opened again as it was, and the error is raised."""
+        async with self._lock:
+            conversation = self.conversation
+            driver = conversation.driver
+            session_id = driver.session_id if len(driver.history) else None
+            self._conversation = None
+            await conversation.aclose()
+            try:
+                driver = await open_driver()
+            except (TreadleError, OSError):
+                self._attach(await self.host.open(self._callbacks, resume=session_id))
+                raise
+            self._attach(driver)
+
+    def resume_if_asked(self) -> None:
+        """Ask again what was open when the server was killed: for a tab that was there then."""
+        conversation = self.conversation
+        move = pending(conversation.driver.transcript)
+        if conversation.is_idle and isinstance(move, RunTools):
+            conversation.resume()
+
+    async def aclose(self) -> None:
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None:
+            await conversation.aclose()
+        await self.host.aclose()
+
+    # --- callbacks of the host -------------------------------------------------------------
+
+    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
+        return await self.conversation.ask_approval(approval)
+
+    async def _ask_user(self, question: ModelQuestion) -> str | None:
+        return await self.conversation.ask_user(question)
+
+
+def _find_title(conversation: Conversation) -> str:
+    """The first line of the first message."""
+    for item in conversation.driver.history:
+        if isinstance(item, UserItem):
+            return item.text.strip().partition("\n")[0][:80]
+    return ""

@@ -1,0 +1,141 @@
+"""Code and diffs as HTML with classes for their colours. Pygments is imported at the first use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treadle.apps.web.render.elements import escape_html
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer  # type: ignore[import-untyped]  # it ships no types
+
+MAX_HIGHLIGHTED_CHARS = 20_000
+MAX_DIFF_ROWS = 2_000
+_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
+_TOKEN_CLASSES = (
+    ("Token.Comment", "cm"),
+    ("Token.Keyword", "k"),
+    ("Token.Operator.Word", "k"),
+    ("Token.Literal.String", "s"),
+    ("Token.Literal.Number", "nb"),
+    ("Token.Name.Decorator", "nb"),
+    ("Token.Name.Function", "f"),
+    ("Token.Name.Class", "f"),
+    ("Token.Name.Tag", "f"),
+    ("Token.Name.Builtin", "f"),
+)
+
+
+class DiffRow(msgspec.Struct, frozen=True):
+    """A line of a diff. `kind`: "hunk", "file" (text only), "add", "del", " "."""
+
+    kind: str
+    text: str
+    old: int = 0
+    new: int = 0
+
+
+def highlight_code(source: str, language: str) -> str:
+    """Code as HTML; without colours if it is long or the language is unknown."""
+    lexer = find_lexer(language) if language and len(source) <= MAX_HIGHLIGHTED_CHARS else None
+    if lexer is None:
+        return escape_html(source)
+    parts: list[str] = []
+    for kind, value in lexer.get_tokens(source):
+        name, text = _find_class(str(kind)), escape_html(value)
+        parts.append(f'<span class="{name}">{text}</span>' if name else text)
+    return "".join(parts)
+
+
+def render_code(source: str, language: str) -> str:
+    """A code block with a button that copies it."""
+    head = f'<span class="path">{escape_html(language)}</span>'
+    copy = '<span class="end"><button class="btn bare" type="button" data-copy>Copy</button></span>'
+    body = highlight_code(source.rstrip("\n"), language)
+    return (
+        f'<div class="code"><header>{head}{copy}</header>'
+        f'<pre tabindex="0"><code>{body}</code></pre></div>'
+    )
+
+
+def count_changes(diff: str) -> tuple[int, int]:
+    """How many lines a diff adds and removes."""
+    kinds = [row.kind for row in parse_diff(diff)]
+    return kinds.count("add"), kinds.count("del")
+
+
+def render_diff(diff: str, label: str) -> str:
+    """A unified diff as a table; the script of the page can show it side by side."""
+    rows = list(parse_diff(diff))
+    left_out = len(rows) - MAX_DIFF_ROWS
+    body = "".join(map(_render_row, rows[:MAX_DIFF_ROWS]))
+    if left_out > 0:
+        body += f'<tr class="hunk"><td colspan="4">{left_out} more lines</td></tr>'
+    caption = f'<caption class="hidden">{escape_html(label)}</caption>'
+    return (
+        f'<div class="diffbox" tabindex="0" role="region" aria-label="{escape_html(label)}">'
+        f'<table class="diff">{caption}<tbody>{body}</tbody></table></div>'
+    )
+
+
+def parse_diff(diff: str) -> Iterator[DiffRow]:
+    old = new = hunks = 0
+    has_files = diff.count("\n+++ ") > 1
+    for line in diff.split("\n"):
+        hunk = _HUNK.match(line)
+        if hunk is not None:
+            old, new, hunks = int(hunk[1]), int(hunk[2]), hunks + 1
+            if hunk[3] or hunks > 1:
+                yield DiffRow("hunk", hunk[3] or "⋮")
+        elif line.startswith("+++ "):
+            hunks = 0
+            if has_files:
+                yield DiffRow("file", line[4:].removeprefix("b/"))
+        elif line.startswith(("--- ", "diff --git ", "index ", "\\ No newline")):
+            continue
+        elif line.startswith("+"):
+            yield DiffRow("add", line[1:], new=new)
+            new += 1
+        elif line.startswith("-"):
+            yield DiffRow("del", line[1:], old=old)
+            old += 1
+        elif line.startswith("..."):  # the tool left out the rest of a long diff
+            yield DiffRow("hunk", line)
+        elif hunks:
+            yield DiffRow(" ", line[1:], old, new)
+            old, new = old + 1, new + 1
+
+
+def _render_row(row: DiffRow) -> str:
+    text = escape_html(row.text)
+    if row.kind in ("hunk", "file"):
+        return f'<tr class="hunk"><td colspan="4">{text}</td></tr>'
+    style = f' class="{row.kind}"' if row.kind != " " else ""
+    sign = {"add": "+", "del": "−", " ": " "}[row.kind]
+    numbers = f'<td class="l">{row.old or ""}</td><td class="l">{row.new or ""}</td>'
+    return f'<tr{style}>{numbers}<td class="sg">{sign}</td><td>{text}</td></tr>'
+
+
+@cache
+def find_lexer(language: str) -> Lexer | None:
+    """The lexer of a language by its name or the suffix of its files; None if there is none."""
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    try:
+        return get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+@cache
+def _find_class(kind: str) -> str:
+    for prefix, name in _TOKEN_CLASSES:
+        if kind.startswith(prefix):
+            return name
+    return ""

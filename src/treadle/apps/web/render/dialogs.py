@@ -1,0 +1,103 @@
+"""The dialogs: choices, files that would change, turns to rewind to, trust."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from treadle.apps.conversation.host import FileChange, TurnLine
+from treadle.apps.web.render.elements import escape_html
+from treadle.core.sanitize import escape_invisible
+from treadle.core.text import format_age
+
+_ACTION_TITLES = {
+    "undo": "Undo the file changes of the last turn",
+    "redo": "Bring back what undo or rewind changed",
+    "rewind": "Rewind to before this message",
+}
+
+
+def render_choices(
+    title: str, action: str, choices: Sequence[tuple[str, str, str]], current: str
+) -> str:
+    """A list of (value, label, description); choosing one sends `action` with the value."""
+    rows = [
+        f'<li><button type="button" class="option" data-do="{action}" data-value='
+        f'"{escape_html(value)}"{_mark(value == current)}><b>{escape_html(label)}</b>'
+        f'<span class="soft">{escape_html(text)}</span></button></li>'
+        for value, label, text in choices
+    ]
+    return _render_dialog(title, f'<ul class="options">{"".join(rows)}</ul>')
+
+
+def render_files_dialog(action: str, changes: Sequence[FileChange], turn: str = "") -> str:
+    """What would happen to which file. What the user changed, too, is included only if chosen."""
+    rows = [_render_file(change) for change in changes]
+    listed = f'<ul class="files">{"".join(rows)}</ul>' if rows else "<p>No file would change.</p>"
+    target = f' data-turn="{escape_html(turn)}"' if turn else ""
+    buttons = ""
+    if action == "rewind":
+        buttons += _button("rewind", "Conversation only", f'{target} data-files="no"')
+    if rows or action != "rewind":
+        label = "Conversation and files" if action == "rewind" else action.capitalize()
+        kind = "rewind" if action == "rewind" else "restore"
+        data = f'{target} data-files="yes" data-action="{action}"'
+        buttons += _button(kind, label, data, "first")
+    return _render_dialog(_ACTION_TITLES[action], f'{listed}<div class="row">{buttons}</div>')
+
+
+def _render_file(change: FileChange) -> str:
+    path, note = escape_html(escape_invisible(change.path)), escape_html(change.note.strip())
+    box = ""
+    if change.author == "both" or change.is_doubtful:
+        checked = " checked" if change.is_doubtful else ""
+        box = f'<input type="checkbox" data-include="{path}"{checked}>'
+    sign = escape_html(change.sign)
+    return (
+        f'<li><label>{box}<code>{sign} {path}</code> <span class="soft">{note}</span></label></li>'
+    )
+
+
+def render_rewind_dialog(turns: Sequence[TurnLine]) -> str:
+    """The turns, newest first."""
+    now = time.time()
+    rows = [
+        f'<li><button type="button" class="option" data-ask="rewind" data-turn='
+        f'"{escape_html(turn.turn_id)}"><b>{escape_html(_first_line(turn.text))}</b>'
+        f'<span class="soft">{format_age(now - turn.time)}</span></button></li>'
+        for turn in reversed(turns)
+    ]
+    body = f'<ul class="options">{"".join(rows)}</ul>' if rows else "<p>There is no turn yet.</p>"
+    return _render_dialog(_ACTION_TITLES["rewind"], body)
+
+
+def render_trust_dialog(files: Sequence[str], programs: Sequence[str]) -> str:
+    """What takes effect if the user trusts the folder."""
+    rows = "".join(f"<li><code>{escape_html(escape_invisible(one))}</code></li>" for one in files)
+    text = (
+        "<p>These files of the folder steer the agent. Trust it only if you know who wrote them."
+        f'</p><ul class="files">{rows}</ul>'
+    )
+    if programs:
+        lines = "\n".join(escape_html(escape_invisible(one)) for one in programs)
+        text += f'<p>These programs would run:</p><pre class="args said" tabindex="0">{lines}</pre>'
+    button = _button("trust", "Trust this folder", "", "first")
+    return _render_dialog("Trust this folder?", f'{text}<div class="row">{button}</div>')
+
+
+def _render_dialog(title: str, body: str) -> str:
+    close = '<button class="btn" type="button" data-close>Cancel <kbd>Esc</kbd></button>'
+    return f'<h2 id="dialog-title">{escape_html(title)}</h2>{body}<div class="row">{close}</div>'
+
+
+def _button(action: str, label: str, data: str, style: str = "") -> str:
+    classes = f"btn {style}".rstrip()
+    return f'<button class="{classes}" type="button" data-do="{action}"{data}>{label}</button>'
+
+
+def _mark(is_current: bool) -> str:
+    return ' aria-current="true"' if is_current else ""
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:120] or "(continued without a message)"

@@ -1,0 +1,35 @@
+"""The small parts that all pages share: escaped text, icons, the signs of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from treadle.sessions.html_export import escape_html
+
+__all__ = ["CALL_SIGNS", "escape_html", "render_icon", "render_sign"]
+
+# state -> (icon, colour, what a screen reader says)
+CALL_SIGNS: Mapping[str, tuple[str, str, str]] = {
+    "writing": ("open", "dim", "is being written"),
+    "asking": ("wait", "warn", "waits for you"),
+    "running": ("run", "accent", "running"),
+    "done": ("done", "ok", "done"),
+    "failed": ("fail", "error", "failed"),
+    "denied": ("denied", "error", "denied"),
+    "background": ("back", "accent", "in the background"),
+    "stopped": ("stopped", "dim", "stopped"),
+    "interrupted": ("stopped", "dim", "interrupted"),
+}
+
+
+def render_icon(name: str, *, label: str = "", style: str = "") -> str:
+    """An icon of static/icons.svg; without a label it is decoration."""
+    role = f'role="img" aria-label="{label}"' if label else 'aria-hidden="true"'
+    classes = f"i {style}".rstrip()
+    return f'<svg class="{classes}" viewBox="0 0 16 16" {role}><use href="#icon-{name}"/></svg>'
+
+
+def render_sign(state: str) -> str:
+    """The sign of a call at the left of its line."""
+    icon, colour, label = CALL_SIGNS.get(state, CALL_SIGNS["writing"])
+    return f'<span class="sign {colour}">{render_icon(icon, label=label)}</span>'

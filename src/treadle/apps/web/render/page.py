@@ -1,0 +1,144 @@
+"""The frame of the work page; its regions are filled over the socket."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from treadle.apps.web.render.elements import escape_html, render_icon
+
+STATIC = Path(__file__).parent.parent / "static"
+_TABS = (("work", "Work"), ("inspect", "Inspect"), ("cost", "Cost"))
+
+
+@cache
+def read_icons() -> str:
+    return (STATIC / "icons.svg").read_text(encoding="utf-8")
+
+
+def render_page(title: str, page: str, session: str, body: str, style: str = "") -> str:
+    """A page with the head and the top bar that all of them have."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape_html(title)} · Treadle</title>"
+        '<link rel="icon" href="/static/mark.svg">'
+        '<link rel="stylesheet" href="/static/tokens.css">'
+        '<link rel="stylesheet" href="/static/treadle.css">'
+        '<script type="module" src="/static/theme.js"></script>'
+        f'<script type="module" src="/static/{page}.js"></script></head>'
+        f'<body class="{style or page}" data-session="{escape_html(session)}">'
+        f"{read_icons()}{_render_top(page, session)}{body}</body></html>"
+    )
+
+
+def _render_top(page: str, session: str) -> str:
+    links = []
+    for name, label in _TABS:
+        address = {"work": f"/session/{session}", "inspect": f"/inspect/{session}", "cost": "/cost"}
+        current = ' aria-current="page"' if name == page else ""
+        count = '<span id="waiting"></span>' if name == "work" else ""
+        links.append(f'<a href="{address[name]}"{current}>{label}{count}</a>')
+    menu = render_icon("menu")
+    return (
+        '<header class="top">'
+        f'<a class="icon only-small" href="#sessions" aria-label="Folders and sessions">{menu}</a>'
+        '<a class="brand not-small" href="/"><svg viewBox="0 0 20 20" aria-hidden="true">'
+        '<use href="#icon-mark"/></svg><span>Treadle</span></a>'
+        f'<nav class="tabs" aria-label="Pages">{"".join(links)}</nav><div class="top-end">'
+        '<span class="live" id="live" role="status">Connecting</span>'
+        f"{_icon_button('keys', 'keys', 'Keyboard help')}"
+        f"{_icon_button('theme', 'sun', 'Theme: as the system')}</div></header>"
+    )
+
+
+def _icon_button(name: str, icon: str, label: str, style: str = "not-small") -> str:
+    return (
+        f'<button class="icon {style}" type="button" id="{name}-button" aria-label="{label}">'
+        f"{render_icon(icon)}</button>"
+    )
+
+
+def render_work_page(session: str, problem: str = "") -> str:
+    if problem:
+        note = f'<main class="centre"><p class="empty error">{escape_html(problem)}</p></main>'
+        return render_page("Work", "work", session, _RAIL + note)
+    return render_page("Work", "work", session, _RAIL + _CENTRE + _SIDE + _DIALOG)
+
+
+_CLOSE = f'<a class="icon close" href="#" aria-label="Close">{render_icon("x")}</a>'
+_RAIL = (
+    '<nav class="rail" id="sessions" aria-label="Folders and sessions"><div class="rail-head">'
+    f'<div class="row"><button class="btn" type="button" id="new-button">{render_icon("plus")}'
+    f'New session <kbd class="not-small">N</kbd></button>{_CLOSE}</div>'
+    f'<label class="field">{render_icon("search")}'
+    '<span class="hidden">Search in all sessions</span>'
+    '<input type="search" id="search" placeholder="Search all sessions">'
+    '<kbd class="not-small">/</kbd></label>'
+    '<div class="filters" role="group" aria-label="Show">'
+    '<button type="button" aria-pressed="true" data-filter="">All</button>'
+    '<button type="button" aria-pressed="false" data-filter="waiting">Waiting</button>'
+    '<button type="button" aria-pressed="false" data-filter="running">Running</button></div></div>'
+    '<div class="rail-list" id="list" tabindex="0" role="region" aria-label="Sessions"></div></nav>'
+    '<a class="veil" href="#" aria-hidden="true" tabindex="-1"></a>'
+)
+
+
+def _act(name: str, icon: str, label: str) -> str:
+    return (
+        f'<button class="btn bare not-small" type="button" data-ask="{name}">{render_icon(icon)}'
+        f"<span>{label}</span></button>"
+    )
+
+
+_ACTS = (
+    _act("undo", "undo", "Undo")
+    + _act("rewind", "rewind", "Rewind")
+    + '<button class="btn bare not-small" type="button" data-do="fork">'
+    + f"{render_icon('fork')}<span>Fork</span></button>"
+    + '<a class="icon" id="inspect-link" href="#" aria-label="Look into this session">'
+    + f"{render_icon('look')}</a>"
+    + '<a class="icon" href="#side" aria-label="Todos, tasks and agents">'
+    + f"{render_icon('panel')}</a>"
+)
+_TOOLS = (
+    '<div class="tools">'
+    + '<button class="icon" type="button" id="attach-button" aria-label="Attach a file">'
+    + f'{render_icon("clip")}</button><input type="file" id="file" multiple hidden>'
+    + '<button class="pick" type="button" data-ask="mode" aria-label="Permission mode">'
+    + f'{render_icon("shield")}<span id="mode"></span>{render_icon("down", style="sm")}</button>'
+    + '<button class="pick" type="button" data-ask="model" aria-label="Model">'
+    + f'{render_icon("chip", style="not-small")}<span id="model"></span>'
+    + f"{render_icon('down', style='sm')}</button>"
+    + '<span class="end"><span id="meters"></span>'
+    + '<button class="icon" type="button" id="stop-button" aria-label="Stop the turn" hidden>'
+    + f"{render_icon('stop')}</button>"
+    + f'<button class="send" type="submit" aria-label="Send">{render_icon("up")}</button>'
+    + "</span></div>"
+)
+_CENTRE = (
+    '<main class="centre"><header class="head"><div id="head"></div>'
+    f'<div class="acts">{_ACTS}</div></header>'
+    '<div class="scroll" id="scroll" tabindex="0" role="log" aria-label="Conversation">'
+    '<div class="talk"><p class="earlier" id="earlier" hidden><button type="button" '
+    'id="earlier-button">Show earlier</button></p><article class="turn" id="blocks"></article>'
+    '<div id="questions"></div></div></div>'
+    '<button class="btn" type="button" id="end-button" hidden>Go to the end</button>'
+    '<div class="foot"><div id="banner"></div><form class="foot-in" id="form">'
+    '<div class="now" id="now" aria-live="polite"></div>'
+    '<ul class="queue" id="queue" aria-label="Messages that wait"></ul>'
+    '<div class="box"><ul class="attach" id="attach" aria-label="Attachments" hidden></ul>'
+    '<textarea rows="1" id="prompt" aria-label="Message" '
+    'placeholder="Say what to do (@ file, ! shell)"></textarea>'
+    f"{_TOOLS}</div></form></div></main>"
+)
+_SIDE = (
+    '<aside class="side" id="side" aria-label="Todos, tasks and agents">'
+    f'<div class="grip"><span>Todos, tasks and agents</span>{_CLOSE}</div>'
+    '<div id="panels"></div></aside><a class="veil" href="#" aria-hidden="true" tabindex="-1"></a>'
+)
+_DIALOG = (
+    '<dialog id="dialog" aria-labelledby="dialog-title"></dialog>'
+    '<div class="toast" id="toast" role="alert" hidden></div>'
+)

@@ -1,0 +1,196 @@
+"""The regions around a conversation: head, questions, what happens now, queue, meters, panels.
+
+Each is a piece of HTML by the name of its element; a tab gets those that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.apps.conversation.block_text import format_activity, format_call_title
+from treadle.apps.conversation.conversation import PendingQuestion
+from treadle.apps.conversation.state.blocks import ToolCallBlock
+from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.web.call_index import CallIndex
+from treadle.apps.web.render.elements import CALL_SIGNS, escape_html, render_icon
+from treadle.apps.web.render.questions import render_question
+from treadle.core.text import format_count, format_dollars, plural
+
+_TODO_SIGNS = {
+    "completed": ("boxtick", "ok", "done", "done"),
+    "in_progress": ("run", "accent", "in work", "now-do"),
+    "pending": ("boxed", "dim", "open", ""),
+}
+_CHEVRON = render_icon("chev", style="chev sm")
+
+
+class SessionFacts(msgspec.Struct, frozen=True):
+    """What a page shows of a session beside its view."""
+
+    title: str = ""
+    folder: str = ""
+    session_id: str = ""
+    mode: str = ""
+    model: str = ""
+    window: int = 0
+    max_cost: float | None = None
+    banner: str = ""  # why it cannot be continued, or what is unfinished
+    is_trusted: bool = True
+    is_unfinished: bool = False
+
+
+def render_regions(
+    view: ViewState,
+    facts: SessionFacts,
+    questions: Sequence[tuple[int, PendingQuestion]],
+    calls: CallIndex,
+) -> dict[str, str]:
+    """Every region of the page by the id of its element."""
+    return {
+        "head": _render_head(facts),
+        "banner": _render_banner(facts),
+        "questions": "".join(render_question(number, one) for number, one in questions),
+        "now": _render_now(view, bool(questions)),
+        "queue": "".join(map(_render_queued, enumerate(view.queued_messages))),
+        "meters": _render_meters(view, facts),
+        "mode": escape_html(facts.mode),
+        "model": escape_html(facts.model),
+        "panels": _render_panels(view, calls),
+    }
+
+
+def _render_head(facts: SessionFacts) -> str:
+    title = escape_html(facts.title or "New session")
+    where = escape_html(f"{facts.folder} · {facts.session_id}")
+    return f'<h1>{title}</h1><span class="where">{where}</span>'
+
+
+def _render_banner(facts: SessionFacts) -> str:
+    parts: list[str] = []
+    if facts.banner:
+        parts.append(f"<p>{escape_html(facts.banner)}</p>")
+    if not facts.is_trusted:
+        parts.append(
+            "<p>This folder is not trusted: its instructions, settings, agents, hooks and servers "
+            'are not used. <button class="btn" type="button" data-do="ask_trust">Look and decide'
+            "</button></p>"
+        )
+    if facts.is_unfinished:
+        parts.append(
+            "<p>The last turn is not finished. "
+            '<button class="btn first" type="button" data-do="resume">Continue it</button></p>'
+        )
+    return "".join(parts)
+
+
+def _render_now(view: ViewState, waits: bool) -> str:
+    if waits:
+        sign = f'<span class="warn">{render_icon("wait", style="sm")}</span>'
+        state = f'{sign}<b class="warn">Waits for your answer</b>'
+    elif view.is_busy:
+        sign = f'<span class="accent">{render_icon("run", style="sm")}</span>'
+        state = f"{sign}<b>{escape_html(format_activity(view.activity).capitalize())}</b>"
+    else:
+        return ""
+    cost = view.turn_usage.cost
+    spent = f"<span>{format_dollars(cost)}</span>" if cost else ""
+    return f'{state}{spent}<span class="end"><kbd>Esc</kbd> stops the turn</span>'
+
+
+def _render_queued(queued: tuple[int, str]) -> str:
+    index, text = queued
+    button = (
+        f'<button class="icon tiny" type="button" data-withdraw="{index}" '
+        f'aria-label="Take this message back">{render_icon("x", style="sm")}</button>'
+    )
+    return (
+        f'<li>{render_icon("later", style="sm accent")}<span class="t">{escape_html(text)}</span>'
+        f'<span class="end"><span class="not-small">sent with the next step&nbsp;</span>{button}'
+        "</span></li>"
+    )
+
+
+def _render_meters(view: ViewState, facts: SessionFacts) -> str:
+    spent = view.usage.cost
+    cost = "price unknown" if spent is None else format_dollars(spent)
+    parts = [f'<span class="meter not-small">{cost}</span>']
+    if facts.max_cost and spent is not None:
+        share = min(1.0, spent / facts.max_cost)
+        label = f"{cost} of {format_dollars(facts.max_cost)}"
+        parts = [_render_meter(share, label, "not-small", f"Budget: {label}")]
+    if facts.window and view.context_tokens:
+        share = min(1.0, view.context_tokens / facts.window)
+        window = format_count(facts.window)
+        text = f'{share:.0%}<span class="long"> of {window}</span>'
+        parts.append(_render_meter(share, text, "", f"Context: {share:.0%} of {window}"))
+    return "".join(parts)
+
+
+def _render_meter(share: float, text: str, style: str, label: str) -> str:
+    return (
+        f'<span class="meter {style}" title="{label}">'
+        f'<svg viewBox="0 0 56 8" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        f'<rect class="bed" width="56" height="8" rx="2"/>'
+        f'<rect class="bar" width="{56 * share:.1f}" height="8" rx="2"/></svg>{text}</span>'
+    )
+
+
+# --- panels --------------------------------------------------------------------------------
+
+
+def _render_panels(view: ViewState, calls: CallIndex) -> str:
+    parts: list[str] = []
+    if view.todos:
+        done = sum(todo.status == "completed" for todo in view.todos)
+        rows = [_render_todo(todo.content, todo.status) for todo in view.todos]
+        count = f"{done} of {len(view.todos)}"
+        parts.append(_render_panel("Todos", count, f"<ul>{''.join(rows)}</ul>"))
+    if view.tasks:
+        rows = [_render_line("background", task.summary, task.task_id) for task in view.tasks]
+        parts.append(_render_panel("Background", plural(len(rows), "task"), "".join(rows)))
+    children = list(calls.children.values())
+    if children:
+        rows = [_render_child(call) for call in children]
+        working = sum(not call.is_finished for call in children)
+        count = f"{working} of {len(children)} at work"
+        parts.append(_render_panel("Agents", count, "".join(rows)))
+    changed = calls.sum_changes()
+    if changed:
+        rows = [
+            f'<li class="changed"><code>{escape_html(path)}</code><span class="ok num">+{added}'
+            f'</span><span class="error num">−{removed}</span></li>'
+            for path, (added, removed) in changed.items()
+        ]
+        count = plural(len(rows), "file")
+        parts.append(_render_panel("Changed files", count, f"<ul>{''.join(rows)}</ul>"))
+    return "".join(parts)
+
+
+def _render_panel(title: str, count: str, body: str) -> str:
+    head = f'<summary>{_CHEVRON}{title}<span class="n">{count}</span></summary>'
+    return f'<details class="panel" open data-panel="{title}">{head}{body}</details>'
+
+
+def _render_todo(text: str, status: str) -> str:
+    icon, colour, label, style = _TODO_SIGNS[status]
+    sign = render_icon(icon, label=label, style=colour)
+    return f'<li class="todo {style}">{sign}<span>{escape_html(text)}</span></li>'
+
+
+def _render_line(state: str, title: str, detail: str) -> str:
+    icon, colour, label = CALL_SIGNS[state]
+    return (
+        f'<div class="task">{render_icon(icon, label=label, style=colour)}'
+        f'<span class="t mono">{escape_html(title)}</span>'
+        f'<span class="m">{escape_html(detail)}</span></div>'
+    )
+
+
+def _render_child(call: ToolCallBlock) -> str:
+    child = call.child
+    assert child is not None, "only calls of child agents are listed"
+    doing = "" if call.is_finished else f", {format_activity(child.activity)}"
+    detail = f"{plural(child.calls, 'call')}, {format_count(child.tokens)} tokens{doing}"
+    return _render_line(call.state, format_call_title(call), detail)

@@ -1,0 +1,83 @@
+"""The list of folders and sessions at the left of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle.apps.web.render.elements import escape_html, render_icon
+from treadle.core.text import format_age, format_dollars, shorten_home
+
+SHOWN_PER_FOLDER = 5
+# state -> (icon, colour); any other one is why the last turn ended
+_STATES = {
+    "waiting": ("wait", "warn"),
+    "running": ("run", "accent"),
+    "done": ("done", "ok"),
+    "end_turn": ("done", "ok"),
+    "empty": ("stopped", "dim"),
+    "interrupted": ("stopped", "dim"),
+    "aborted": ("stopped", "dim"),
+}
+_FAILED = ("fail", "error")
+_CHEVRON = render_icon("chev", style="chev sm")
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """A session in the list. `parent` is the id of the session that it is a fork of."""
+
+    id: str
+    title: str
+    folder: str
+    updated: float
+    cost: float
+    state: str
+    parent: str = ""
+
+    def with_state(self, state: str, cost: float) -> SessionRow:
+        return msgspec.structs.replace(self, state=state, cost=max(cost, self.cost))
+
+
+def render_session_list(rows: Sequence[SessionRow], current: str, now: float) -> str:
+    """The folders, last used first, each with its sessions."""
+    folders: dict[str, list[SessionRow]] = {}
+    for row in rows:
+        folders.setdefault(row.folder, []).append(row)
+    return "".join(_render_folder(path, rows, current, now) for path, rows in folders.items())
+
+
+def _render_folder(path: str, rows: Sequence[SessionRow], current: str, now: float) -> str:
+    shown = [row for row in rows if row.id == current or row.state in ("waiting", "running")]
+    shown = [row for row in rows if row in shown or rows.index(row) < SHOWN_PER_FOLDER]
+    items = "".join(_render_row(row, current, now) for row in shown)
+    hidden = [row for row in rows if row not in shown]
+    if hidden:
+        rest = "".join(_render_row(row, current, now) for row in hidden)
+        items += f'<li><details class="rest"><summary class="more">{len(hidden)} more</summary>'
+        items += f"<ul>{rest}</ul></details></li>"
+    folder = Path(path)
+    where = escape_html(shorten_home(folder.parent))
+    key = escape_html(path)
+    return (
+        f'<details class="folder" open data-panel="{key}"><summary>{_CHEVRON}'
+        f'<span>{escape_html(folder.name or path)}</span><span class="where">{where}</span>'
+        f'<span class="n">{len(rows)}</span></summary><ul>{items}</ul></details>'
+    )
+
+
+def _render_row(row: SessionRow, current: str, now: float) -> str:
+    icon, colour = _STATES.get(row.state, _FAILED)
+    label = "waits for you" if row.state == "waiting" else row.state
+    mark = ' aria-current="true"' if row.id == current else ""
+    detail = "" if colour == "ok" else f"<span>{escape_html(label)}</span>"
+    cost = f'<span class="c">{format_dollars(row.cost)}</span>' if row.cost else ""
+    style = "session fork" if row.parent else "session"
+    age = format_age(max(0.0, now - row.updated))
+    return (
+        f'<li data-state="{escape_html(row.state)}"><a class="{style}" href="/session/{row.id}"'
+        f"{mark}>{render_icon(icon, label=escape_html(label), style=colour)}"
+        f'<span class="t">{escape_html(row.title)}</span>'
+        f'<span class="m"><span>{age}</span>{detail}{cost}</span></a></li>'
+    )

@@ -1,0 +1,124 @@
+"""One tab: a WebSocket that gets the changes of a session and sends what the user does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from treadle.apps.web.actions import AnyRequest, Reply, run_request
+from treadle.apps.web.feed import Position
+from treadle.apps.web.hub import Hub
+from treadle.apps.web.open_session import OpenSession
+from treadle.core.errors import TreadleError
+from treadle.core.transcript.content import UserContent
+
+FRAME_SECONDS = 0.033  # between two updates: a screen shows no more
+LIST_FRAME_SECONDS = 1.0
+SEND_SECONDS = 30.0  # a tab that does not read for so long is closed
+
+
+class ListUpdate(msgspec.Struct, frozen=True, tag="list", tag_field="kind"):
+    """The list of sessions, and how many of them wait for the user."""
+
+    html: str
+    waiting: int
+
+
+class Problem(msgspec.Struct, frozen=True, tag="problem", tag_field="kind"):
+    """What the tab asked for could not be done. `request` is what it was."""
+
+    text: str
+    request: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(AnyRequest).decode
+
+
+class Tab:
+    """Runs until the socket is closed. `have` is the state that the tab has already."""
+
+    def __init__(
+        self,
+        socket: WebSocket,
+        hub: Hub,
+        session: OpenSession,
+        uploads: dict[str, UserContent],
+        have: Position | None,
+    ) -> None:
+        self._socket = socket
+        self._hub = hub
+        self._session = session
+        self._uploads = uploads
+        self._have = have
+        self._changed = asyncio.Event()
+        self._list_changed = asyncio.Event()
+        self._sending = asyncio.Lock()
+
+    async def run(self) -> None:
+        stop_session = self._session.feed.listen(self._changed.set)
+        stop_list = self._hub.listen(self._list_changed.set)
+        self._changed.set()
+        self._list_changed.set()
+        tasks = [
+            asyncio.create_task(work)
+            for work in (self._send_changes(), self._send_list(), self._receive())
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except (WebSocketDisconnect, TimeoutError, RuntimeError):
+            pass  # the tab is gone, or does not read
+        finally:
+            stop_session()
+            stop_list()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            update = self._session.feed.make_update(self._have)
+            if update is not None:
+                await self._send(update)
+                self._have = update.position
+            await asyncio.sleep(FRAME_SECONDS)
+
+    async def _send_list(self) -> None:
+        last = None
+        while True:
+            await self._list_changed.wait()
+            self._list_changed.clear()
+            html = await self._hub.render_list(self._session.session_id)
+            update = ListUpdate(html, self._hub.count_waiting())
+            if update != last:
+                await self._send(update)
+                last = update
+            await asyncio.sleep(LIST_FRAME_SECONDS)
+
+    async def _receive(self) -> None:
+        while True:
+            text = await self._socket.receive_text()
+            reply = await self._answer(text)
+            if reply is not None:
+                await self._send(reply)
+
+    async def _answer(self, text: str) -> Reply | Problem | None:
+        try:
+            request = _decode(text)
+        except msgspec.DecodeError as error:
+            return Problem(f"the page sent a message that the server does not know: {error}")
+        name: str = request.__struct_config__.tag
+        try:
+            return await run_request(request, self._hub, self._session, self._uploads)
+        except (TreadleError, OSError, ValueError) as error:
+            return Problem(str(error), name)
+
+    async def _send(self, message: msgspec.Struct) -> None:
+        async with self._sending, asyncio.timeout(SEND_SECONDS):
+            await self._socket.send_text(_encode(message).decode())
