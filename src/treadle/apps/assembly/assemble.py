@@ -21,7 +21,7 @@ from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.rules import load_rules
-from treadle.apps.assembly.sessions import open_session
+from treadle.apps.assembly.sessions import get_session_dir, open_session
 from treadle.apps.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook
@@ -32,6 +32,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.transcript.entries import View
+from treadle.sessions.timings import TimingRecorder
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
@@ -126,7 +127,7 @@ async def build_agent(
             deny=options.deny,
             approve=approve,
             hooks=hooks,
-            observers=observers,
+            observers=(TimingRecorder(get_session_dir(store)), *observers),
             host=HostSession(store, view, options, (model_note, *warnings), notify, warn),
         )
         parts = agent.parts

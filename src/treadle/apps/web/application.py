@@ -22,6 +22,7 @@ from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, m
 from treadle.apps.web.access import AccessGuard
 from treadle.apps.web.feed import Position
 from treadle.apps.web.hub import Hub
+from treadle.apps.web.inspection import Inspections
 from treadle.apps.web.render.page import render_work_page
 from treadle.apps.web.tab import Problem, Tab
 from treadle.core.errors import TreadleError
@@ -49,11 +50,20 @@ def build_app(hub: Hub, token: str) -> ASGIApp:
         Route("/", pages.show_start),
         Route("/new", pages.create_session, methods=["POST"]),
         Route("/session/{session}", pages.show_session),
+        Route("/inspect/{session}", pages.show_inspection),
+        Route("/inspect/{session}/step/{step:int}", pages.show_step),
+        Route("/fork/{session}", pages.fork_session, methods=["POST"]),
         Route("/upload", pages.receive_upload, methods=["POST"]),
         WebSocketRoute("/session/{session}/socket", pages.connect),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return AccessGuard(Starlette(routes=routes, lifespan=lifespan), token)
+
+
+class ForkRequest(msgspec.Struct, frozen=True):
+    """`before_turn` is the number of a turn, or None for all of the session."""
+
+    before_turn: str | None = None
 
 
 class Pages:
@@ -63,6 +73,7 @@ class Pages:
         self._hub = hub
         self._uploads: OrderedDict[str, UserContent] = OrderedDict()
         self._tabs = 0
+        self._inspections = Inspections(hub.library)
 
     async def show_start(self, request: Request) -> Response:
         """A new session in the folder that the server was started for."""
@@ -86,6 +97,32 @@ class Pages:
         except (TreadleError, OSError) as error:
             return HTMLResponse(render_work_page("", problem=str(error)), 404)
         return HTMLResponse(render_work_page(session.session_id))
+
+    async def show_inspection(self, request: Request) -> Response:
+        step = request.query_params.get("step", "")
+        number = int(step) if step.isdecimal() else 0
+        try:
+            render = self._inspections.render_page
+            html = await asyncio.to_thread(render, request.path_params["session"], number)
+        except (TreadleError, OSError) as error:
+            return HTMLResponse(render_work_page("", problem=str(error)), 404)
+        return HTMLResponse(html)
+
+    async def show_step(self, request: Request) -> Response:
+        session, step = request.path_params["session"], request.path_params["step"]
+        try:
+            parts = await asyncio.to_thread(self._inspections.render_step, session, step)
+        except (TreadleError, OSError) as error:
+            return JSONResponse({"problem": str(error)}, 404)
+        return Response(msgspec.json.encode(parts), media_type="application/json")
+
+    async def fork_session(self, request: Request) -> Response:
+        try:
+            wanted = msgspec.json.decode(await request.body(), type=ForkRequest)
+            session = await self._hub.fork(request.path_params["session"], wanted.before_turn)
+        except (TreadleError, OSError, msgspec.DecodeError) as error:
+            return JSONResponse({"problem": str(error)}, 400)
+        return JSONResponse({"session": session.session_id})
 
     async def receive_upload(self, request: Request) -> Response:
         """The bytes of a file; the answer is the id that a message names."""

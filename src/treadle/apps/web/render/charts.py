@@ -1,0 +1,108 @@
+"""Plots as SVG with x in percent and y in pixels: they stretch, their text does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.apps.web.render.elements import escape_html
+
+BAR_SHARE = 0.7  # of the room of a column
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A part of a column: its value, and the class of its colour."""
+
+    value: float
+    style: str
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column. `thin` is drawn beside the wide one; `title` is shown when one points at it."""
+
+    segments: tuple[Segment, ...]
+    thin: tuple[Segment, ...] = ()
+    label: str = ""
+    title: str = ""
+
+
+def draw_columns(
+    columns: Sequence[Column], height: int, label: str, *, chosen: int = -1, maximum: float = 0.0
+) -> str:
+    """A column chart; the chosen column has a band behind it."""
+    if not columns:
+        return ""
+    top = maximum or max(sum(part.value for part in one.segments) for one in columns) or 1.0
+    room = 100 / len(columns)
+    parts: list[str] = []
+    if 0 <= chosen < len(columns):
+        parts.append(
+            f'<rect class="band" x="{chosen * room:.2f}%" width="{room:.2f}%" y="0" '
+            f'height="{height}"/>'
+        )
+    for index, column in enumerate(columns):
+        wide = room * (BAR_SHARE * 0.75 if column.thin else BAR_SHARE)
+        left = index * room + room * (1 - BAR_SHARE) / 2
+        title = f"<title>{escape_html(column.title)}</title>" if column.title else ""
+        bars = _draw_stack(column.segments, left, wide, height, top)
+        bars += _draw_stack(column.thin, left + wide, room * BAR_SHARE * 0.2, height, top)
+        parts.append(f'<g data-column="{index}">{title}{bars}</g>')
+    parts.append(f'<line class="base" x1="0" x2="100%" y1="{height - 0.5}" y2="{height - 0.5}"/>')
+    return _wrap(parts, height, label)
+
+
+def _draw_stack(
+    segments: Sequence[Segment], left: float, width: float, height: int, top: float
+) -> str:
+    bars, bottom = "", float(height)
+    for part in segments:
+        size = (height - 4) * part.value / top
+        bottom -= size
+        bars += (
+            f'<rect class="{part.style}" x="{left:.2f}%" width="{width:.2f}%" '
+            f'y="{bottom:.1f}" height="{size:.1f}"/>'
+        )
+    return bars
+
+
+def draw_line(values: Sequence[float | None], height: int, label: str, *, chosen: int = -1) -> str:
+    """A line with a point for each value; None leaves a gap."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    top, room = max(known) or 1.0, 100 / len(values)
+    points: list[tuple[float, float]] = []
+    parts: list[str] = []
+    if 0 <= chosen < len(values):
+        parts.append(
+            f'<rect class="band" x="{chosen * room:.2f}%" width="{room:.2f}%" y="0" '
+            f'height="{height}"/>'
+        )
+    dots: list[str] = []
+    for index, value in enumerate(values):
+        if value is None:
+            continue
+        x, y = (index + 0.5) * room, height - 8 - (height - 16) * value / top
+        points.append((x, y))
+        style = "pt on" if index == chosen else "pt"
+        dots.append(f'<circle class="{style}" cx="{x:.2f}%" cy="{y:.1f}" r="3"/>')
+    path = " ".join(f"{'M' if not at else 'L'}{x:.2f} {y:.1f}" for at, (x, y) in enumerate(points))
+    parts.append(
+        f'<svg width="100%" height="{height}" viewBox="0 0 100 {height}" '
+        f'preserveAspectRatio="none"><path class="ln" d="{path}"/></svg>'
+    )
+    return _wrap([*parts, *dots], height, label)
+
+
+def draw_axis(texts: Sequence[tuple[float, str]], height: int) -> str:
+    """The values at the right of a plot: (y, text)."""
+    rows = "".join(f'<text x="8" y="{y:.0f}">{escape_html(text)}</text>' for y, text in texts)
+    return f'<svg class="chart axis" height="{height}" aria-hidden="true">{rows}</svg>'
+
+
+def _wrap(parts: Sequence[str], height: int, label: str) -> str:
+    return (
+        f'<svg class="chart" height="{height}" role="img" aria-label="{escape_html(label)}">'
+        f"{''.join(parts)}</svg>"
+    )

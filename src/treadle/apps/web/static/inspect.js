@@ -1,0 +1,92 @@
+// The inspect page: a slider over the steps of a session. The server draws, this file chooses.
+const session = document.body.dataset.session;
+const $ = (id) => document.getElementById(id);
+const slider = $("slider");
+const PLAY_MS = 900;
+let wanted = Number(slider.value);
+let loading = false;
+let timer = 0;
+
+async function show() {
+  if (loading) return;
+  loading = true;
+  let shown = 0;
+  while (shown !== wanted) {
+    shown = wanted;
+    const response = await fetch(`/inspect/${session}/step/${shown}`);
+    if (!response.ok) break;
+    const parts = await response.json();
+    for (const name of ["marks", "at", "plots", "sheet"]) $(name).innerHTML = parts[name];
+    slider.setAttribute("aria-valuetext", $("at").textContent);
+    history.replaceState(null, "", `?step=${shown}`);
+  }
+  loading = false;
+}
+
+function go(step) {
+  wanted = Math.min(Number(slider.max), Math.max(1, step));
+  slider.value = String(wanted);
+  show();
+}
+
+function play() {
+  if (timer) {
+    clearInterval(timer);
+    timer = 0;
+    return;
+  }
+  if (wanted >= Number(slider.max)) go(1);
+  timer = setInterval(() => {
+    if (wanted >= Number(slider.max)) play();
+    else go(wanted + 1);
+  }, PLAY_MS);
+}
+
+const MOVES = {
+  first: () => go(1),
+  back: () => go(wanted - 1),
+  on: () => go(wanted + 1),
+  last: () => go(Number(slider.max)),
+  play,
+};
+
+slider.addEventListener("input", () => go(Number(slider.value)));
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-go], [data-fork]");
+  if (!button) return;
+  if (button.dataset.go) MOVES[button.dataset.go]();
+  else fork(button.dataset.fork);
+});
+
+async function fork(turn) {
+  const body = JSON.stringify({ before_turn: turn });
+  const response = await fetch(`/fork/${session}`, { method: "POST", body });
+  const answer = await response.json();
+  if (answer.session) location.assign(`/session/${answer.session}`);
+  else showToast(answer.problem);
+}
+
+function showToast(text) {
+  $("toast").textContent = text;
+  $("toast").hidden = false;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input:not([type=range]), textarea, summary, button")) return;
+  const keys = {
+    ArrowLeft: MOVES.back,
+    ArrowRight: MOVES.on,
+    Home: MOVES.first,
+    End: MOVES.last,
+    " ": play,
+    f: () => document.querySelector("[data-fork]")?.click(),
+  };
+  const move = keys[event.key] ?? keys[event.key.toLowerCase()];
+  if (!move) return;
+  event.preventDefault();
+  move();
+});
+
+$("live").textContent = "";
+$("live").hidden = true;
