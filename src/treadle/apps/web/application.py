@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,18 +20,23 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
+from treadle.apps.services.costs import load_cost_report
 from treadle.apps.web.access import AccessGuard
 from treadle.apps.web.feed import Position
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.inspection import Inspections
+from treadle.apps.web.render.cost import render_cost_page
 from treadle.apps.web.render.page import render_work_page
 from treadle.apps.web.tab import Problem, Tab
 from treadle.core.errors import TreadleError
 from treadle.core.transcript.content import UserContent
+from treadle.sessions.export import read_blocks
+from treadle.sessions.html_export import render_html
 
 STATIC = Path(__file__).parent / "static"
 MAX_UPLOADS = 50  # that wait for their message
 MAX_TABS = 100
+PERIOD_DAYS = {"7d": 7, "30d": 30, "90d": 90, "all": 0}
 
 
 def build_app(hub: Hub, token: str) -> ASGIApp:
@@ -52,6 +58,8 @@ def build_app(hub: Hub, token: str) -> ASGIApp:
         Route("/session/{session}", pages.show_session),
         Route("/inspect/{session}", pages.show_inspection),
         Route("/inspect/{session}/step/{step:int}", pages.show_step),
+        Route("/cost", pages.show_cost),
+        Route("/export/{session}", pages.export_session),
         Route("/fork/{session}", pages.fork_session, methods=["POST"]),
         Route("/upload", pages.receive_upload, methods=["POST"]),
         WebSocketRoute("/session/{session}/socket", pages.connect),
@@ -115,6 +123,25 @@ class Pages:
         except (TreadleError, OSError) as error:
             return JSONResponse({"problem": str(error)}, 404)
         return Response(msgspec.json.encode(parts), media_type="application/json")
+
+    async def show_cost(self, request: Request) -> Response:
+        period = request.query_params.get("since", "30d")
+        days = PERIOD_DAYS.get(period, PERIOD_DAYS["30d"])
+        since = time.time() - days * 86_400 if days else None
+        library = self._hub.library
+        report = await asyncio.to_thread(load_cost_report, since=since, library=library)
+        return HTMLResponse(render_cost_page(report, period))
+
+    async def export_session(self, request: Request) -> Response:
+        """The session as one HTML file."""
+        try:
+            path = self._hub.library.find(request.path_params["session"])
+            summary = self._hub.library.get_summary(path)
+            html = await asyncio.to_thread(lambda: render_html(summary, read_blocks(path)))
+        except (TreadleError, OSError) as error:
+            return HTMLResponse(render_work_page("", problem=str(error)), 404)
+        name = f'attachment; filename="session-{path.name}.html"'
+        return HTMLResponse(html, headers={"Content-Disposition": name})
 
     async def fork_session(self, request: Request) -> Response:
         try:

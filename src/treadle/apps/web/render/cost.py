@@ -1,0 +1,165 @@
+"""The cost page: sums, by day, by model, by folder, and a table of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from treadle.apps.services.costs import CostReport, fill_empty_days, format_cost
+from treadle.apps.web.render.charts import Column, Segment, draw_axis, draw_columns
+from treadle.apps.web.render.elements import escape_html
+from treadle.apps.web.render.page import render_page
+from treadle.core.text import format_count, format_dollars, plural, shorten_home
+from treadle.core.transcript.usage import Usage
+from treadle.sessions.cost import CostTotal
+
+PERIODS = (("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days"), ("all", "All"))
+MAX_ROWS = 50
+_STYLES = ("m-1", "m-2", "m-3", "m-4")
+
+
+def render_cost_page(report: CostReport, period: str) -> str:
+    """The page for a period."""
+    links = "".join(
+        f'<a href="/cost?since={name}"{_mark(name == period)}>{label}</a>'
+        for name, label in PERIODS
+    )
+    body = (
+        f'<section class="sub" aria-label="What and when"><h1>Cost</h1>'
+        f'<span class="where not-small">the sessions of this machine</span><div class="acts">'
+        f'<span class="seg" role="group" aria-label="Time">{links}</span></div></section>'
+        f'<main class="cost-main" id="cost">{render_cost_body(report)}</main>'
+    )
+    return render_page("Cost", "cost", "", body, "page")
+
+
+def _mark(is_chosen: bool) -> str:
+    return ' aria-current="true" aria-selected="true"' if is_chosen else ""
+
+
+def render_cost_body(report: CostReport) -> str:
+    """The figures and plots, without the frame of the page."""
+    if not report.total.calls:
+        return "<p>There are no model calls in this time.</p>"
+    return (
+        _render_sums(report.total)
+        + _render_days(report)
+        + f'<div class="two">{_render_models(report)}{_render_folders(report)}</div>'
+        + _render_sessions(report)
+    )
+
+
+def _render_sums(total: CostTotal) -> str:
+    usage = total.usage
+    unknown = f"+ unknown for {plural(total.unpriced_calls, 'call')} without a price"
+    rows = (
+        ("Cost in USD", format_dollars(usage.cost or 0.0), unknown if total.unpriced_calls else ""),
+        ("Model calls", f"{total.calls:,}", ""),
+        ("Tokens in", format_count(usage.total_input), _describe_cache(usage)),
+        ("Tokens out", format_count(usage.output), _describe_thinking(usage)),
+    )
+    cells = [
+        f"<div{' class=big' if not at else ''}><dt>{name}</dt><dd>{value}<small>{note}</small></dd>"
+        "</div>"
+        for at, (name, value, note) in enumerate(rows)
+    ]
+    return f'<dl class="sums">{"".join(cells)}</dl>'
+
+
+def _describe_cache(usage: Usage) -> str:
+    if not usage.total_input:
+        return ""
+    return f"{usage.cache_read / usage.total_input:.0%} from the cache"
+
+
+def _describe_thinking(usage: Usage) -> str:
+    return f"{format_count(usage.reasoning)} of it thinking" if usage.reasoning else ""
+
+
+def _render_days(report: CostReport) -> str:
+    days = fill_empty_days(report.groups["day"], report.since)
+    is_priced = any(day.cost for day in days)
+    columns = [
+        Column(
+            (Segment(_value(day, is_priced), "m-1"),),
+            title=f"{day.key}: {format_cost(day)}, {plural(day.calls, 'call')}",
+        )
+        for day in days
+    ]
+    top = max(_value(day, is_priced) for day in days)
+    label = f"{'Cost' if is_priced else 'Tokens'} by day, {days[0].key} to {days[-1].key}"
+    highest = format_dollars(top) if is_priced else format_count(int(top))
+    chart = draw_columns(columns, 176, label) + draw_axis([(10, highest), (175, "0")], 176)
+    caption = f"<p>{days[0].key} to {days[-1].key}</p>"
+    return (
+        f'<section class="plot" aria-labelledby="d"><header><h2 id="d">By day</h2>{caption}'
+        f'</header><div class="with-axis">{chart}</div></section>'
+    )
+
+
+def _value(total: CostTotal, is_priced: bool) -> float:
+    return (total.cost or 0.0) if is_priced else float(total.usage.total)
+
+
+def _render_models(report: CostReport) -> str:
+    return _render_bars("m", "By model", report.groups["model"], {})
+
+
+def _render_folders(report: CostReport) -> str:
+    folders = report.groups["project"]
+    names = {one.key: shorten_home(one.key) or "(none)" for one in folders}
+    return _render_bars("f", "By folder", folders, names)
+
+
+def _render_bars(
+    name: str, title: str, totals: Sequence[CostTotal], names: Mapping[str, str]
+) -> str:
+    is_priced = any(one.cost for one in totals)
+    top = max(_value(one, is_priced) for one in totals) or 1.0
+    rows = []
+    for at, one in enumerate(totals[:MAX_ROWS]):
+        share = 100 * _value(one, is_priced) / top
+        usage = one.usage
+        detail = (
+            f"{plural(one.calls, 'call')} · {format_count(usage.total_input)} in, "
+            f"{_describe_cache(usage) or 'none from the cache'} · {format_count(usage.output)} out"
+        )
+        rows.append(
+            f"<li><span>{escape_html(names.get(one.key, one.key))}</span>"
+            f'<span class="c">{format_cost(one)}</span><svg aria-hidden="true">'
+            f'<rect class="d-rest" width="100%" height="8" rx="2"/>'
+            f'<rect class="{_STYLES[at % len(_STYLES)]}" width="{share:.1f}%" height="8" rx="2"/>'
+            f"</svg><small>{detail}</small></li>"
+        )
+    return (
+        f'<section class="plot" aria-labelledby="{name}"><header><h2 id="{name}">{title}</h2>'
+        f'</header><ul class="models">{"".join(rows)}</ul></section>'
+    )
+
+
+def _render_sessions(report: CostReport) -> str:
+    totals = report.groups["session"]
+    rows = []
+    for one in totals[:MAX_ROWS]:
+        usage, title = one.usage, report.titles.get(one.key) or one.key
+        cells = (
+            format_cost(one),
+            f"{one.calls:,}",
+            format_count(usage.total_input),
+            format_count(usage.output),
+            f"{usage.cache_read / (usage.total_input or 1):.0%}",
+        )
+        numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+        link = f'<a href="/inspect/{escape_html(one.key)}">{escape_html(title)}</a>'
+        rows.append(f'<tr><td class="t">{link}</td>{numbers}</tr>')
+    heads = "".join(
+        f'<th scope="col" class="n">{name}</th>'
+        for name in ("Cost", "Calls", "In", "Out", "From cache")
+    )
+    rest = len(totals) - len(rows)
+    more = f"<p>{rest} more sessions are not listed</p>" if rest > 0 else ""
+    return (
+        '<section class="plot" aria-labelledby="t"><header><h2 id="t">By session</h2></header>'
+        '<div class="table-wrap" tabindex="0" role="region" aria-label="Sessions by cost">'
+        f'<table class="grid-table"><thead><tr><th scope="col">Session</th>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>{more}</section>"
+    )
