@@ -145,7 +145,11 @@ class FillPrompt(Reply, frozen=True, tag="prompt"):
 
 
 class GoTo(Reply, frozen=True, tag="go"):
+    """Show another session. `is_replacement`: the one that the tab shows is gone; what the user
+    wrote there goes along."""
+
     session: str
+    is_replacement: bool = False
 
 
 class EarlierBlocks(Reply, frozen=True, tag="earlier"):

@@ -22,13 +22,14 @@ from starlette.websockets import WebSocket
 from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
 from treadle.apps.services.costs import load_cost_report
 from treadle.apps.web.access import AccessGuard
+from treadle.apps.web.actions import GoTo
 from treadle.apps.web.feed import Position
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.inspection import Inspections
 from treadle.apps.web.render.cost import render_cost_page
 from treadle.apps.web.render.page import render_work_page
 from treadle.apps.web.tab import Problem, Tab
-from treadle.core.errors import TreadleError
+from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.transcript.content import UserContent
 from treadle.sessions.export import read_blocks
 from treadle.sessions.html_export import render_html
@@ -181,6 +182,14 @@ class Pages:
             if have is not None and have.feed != session.feed.id:
                 session.resume_if_asked()  # the server was restarted while the tab was open
             await Tab(socket, self._hub, session, self._uploads, have).run()
+        except SessionNotFound as error:
+            if have is None:
+                await self._refuse(socket, str(error))
+            else:  # it was empty, and a server that was killed had not stored it
+                session = await self._hub.create()
+                reply = GoTo(session.session_id, is_replacement=True)
+                await socket.send_text(msgspec.json.encode(reply).decode())
+                await socket.close()
         except (TreadleError, OSError) as error:
             await self._refuse(socket, str(error))
         finally:

@@ -67,6 +67,7 @@ def _bind(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((LOOPBACK, port))
+        listener.listen()  # the link works as soon as it is printed
     except OSError as error:
         listener.close()
         raise TreadleError(f"port {port} cannot be used: {error.strerror}") from error

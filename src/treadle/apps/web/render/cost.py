@@ -33,7 +33,7 @@ def render_cost_page(report: CostReport, period: str) -> str:
 
 
 def _mark(is_chosen: bool) -> str:
-    return ' aria-current="true" aria-selected="true"' if is_chosen else ""
+    return ' aria-current="true"' if is_chosen else ""
 
 
 def render_cost_body(report: CostReport) -> str:

@@ -207,9 +207,19 @@ function receive(message, blocks, outbox) {
     prompt: () => fillPrompt(message.text),
     received: () => outbox.confirm(message.id),
     earlier: () => showEarlier(message, blocks),
-    go: () => location.assign(`/session/${message.session}`),
+    go: () => goTo(message),
   };
   handlers[message.kind]?.();
+}
+
+function goTo(message) {
+  if (message.is_replacement) {
+    for (const name of ["outbox", "draft"]) {
+      const kept = sessionStorage.getItem(`${name}-${session}`);
+      if (kept) sessionStorage.setItem(`${name}-${message.session}`, kept);
+    }
+  }
+  location.assign(`/session/${message.session}`);
 }
 
 function applyUpdate(update, blocks) {

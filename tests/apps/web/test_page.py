@@ -1,0 +1,207 @@
+"""The page in a real browser: a whole task, at desktop and phone size, and its accessibility."""
+
+import os
+from pathlib import Path
+
+import axe_playwright_python  # type: ignore[import-untyped]  # it ships no types
+import pytest
+from playwright.async_api import Page
+
+from tests.apps.web.server import (
+    WebServer,
+    needs_chromium,
+    open_page,
+    open_tab,
+    script,
+    web_server,
+)
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+pytestmark = needs_chromium
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+SCREENSHOTS = os.environ.get("TREADLE_SCREENSHOTS", "")  # a folder to keep pictures in
+
+TASK = (
+    FakeReply(
+        thinking="The user wants a parser. I look at the folder first.",
+        text="I look first, then write `duration.py`.\n\n```python\ndef parse(text): ...\n```",
+        calls=(
+            FakeCall("todo", {"todos": [
+                {"content": "Look at the folder", "status": "completed"},
+                {"content": "Write duration.py", "status": "in_progress"},
+                {"content": "Run the tests", "status": "pending"},
+            ]}),
+            FakeCall("bash", {"command": "seq 1 100"}),
+        ),
+    ),
+    FakeReply(
+        text="Now the file.",
+        calls=(FakeCall("write", {"path": "duration.py", "content": "def parse(): ...\n"}),),
+    ),
+    FakeReply(text="**Done**: `duration.py` parses 1h30m."),
+)  # fmt: skip
+
+
+async def test_a_task_with_approval_undo_and_fork(tmp_path: Path):
+    async with ProviderServer(script(*TASK)) as provider, web_server(provider, tmp_path) as server:
+        async with open_page(server, color_scheme="dark") as page:
+            await send(page, "Parse durations such as 1h30m")
+            await page.wait_for_selector(".ask")
+            assert not (tmp_path / "duration.py").exists()
+            await page.click("text=Side by side")
+            await page.wait_for_selector("table.diff.split")
+            await take_picture(page, "work-dark")
+            await page.click("[data-answer=once]")
+            await page.wait_for_selector("text=parses 1h30m")
+            assert (tmp_path / "duration.py").exists()
+            await page.wait_for_selector("#panels >> text=duration.py")
+
+            await page.click("[data-ask=undo]")
+            await page.wait_for_selector("dialog >> text=duration.py")
+            await page.click("dialog [data-do=restore]")
+            await page.wait_for_selector("#toast:visible")
+            assert not (tmp_path / "duration.py").exists()
+
+            address = page.url
+            await page.click("[data-do=fork]")
+            await page.wait_for_url(lambda url: url != address)
+            await page.wait_for_selector("text=parses 1h30m")
+
+
+async def test_a_message_is_sent_when_the_server_is_back(tmp_path: Path):
+    async with ProviderServer(script(*TASK[2:])) as provider:
+        async with web_server(provider, tmp_path) as server, open_page(server) as page:
+            await page.wait_for_selector("text=Connected")
+            await server.kill()
+            await page.wait_for_selector("text=Reconnecting")
+            await send(page, "Are you back?")
+            async with web_server(provider, tmp_path):
+                await page.wait_for_selector("text=parses 1h30m")
+                assert await page.locator(".you").count() == 1
+
+
+async def test_keys_that_are_typed_before_a_question_can_be_read_do_not_answer_it(tmp_path: Path):
+    async with ProviderServer(script(*TASK)) as provider, web_server(provider, tmp_path) as server:
+        async with open_page(server) as page:
+            await send(page, "Parse durations")
+            await page.wait_for_selector(".ask")
+            await page.keyboard.type("yes, go on")
+            assert await page.input_value("#prompt") == "yes, go on"
+            assert await page.locator(".ask").count() == 1
+            assert not (tmp_path / "duration.py").exists()
+            await page.fill("#prompt", "")
+            await page.wait_for_function("performance.now() > 0")
+            await page.wait_for_timeout(600)  # as long as a person needs to see the question
+            await page.keyboard.press("n")
+            await page.wait_for_selector(".ask", state="detached")
+    assert not (tmp_path / "duration.py").exists()
+
+
+async def test_escape_stops_the_turn_and_gives_the_queued_message_back(tmp_path: Path):
+    async with ProviderServer(script(*TASK)) as provider, web_server(provider, tmp_path) as server:
+        async with open_page(server) as page:
+            await send(page, "Parse durations")
+            await page.wait_for_selector(".ask")
+            await send(page, "and dates")
+            await page.wait_for_selector("#queue >> text=and dates")
+            await page.keyboard.press("Escape")
+            await page.wait_for_selector(".ask", state="detached")
+            await page.wait_for_function("document.getElementById('prompt').value === 'and dates'")
+
+
+async def test_the_slider_shows_each_step_and_what_the_model_was_sent(tmp_path: Path):
+    async with ProviderServer(script(*TASK)) as provider:
+        async with web_server(provider, tmp_path, "--permission-mode", "accept-edits") as server:
+            async with open_page(server) as page:
+                await send(page, "Parse durations")
+                await page.wait_for_selector("text=parses 1h30m")
+                await page.click("#inspect-link")
+                await page.wait_for_selector("text=Request 3")
+                assert await page.locator(".gantt rect.g-call").count() == 3
+                await take_picture(page, "inspect-light")
+                await page.keyboard.press("Home")
+                await page.wait_for_selector("text=Step 1 of")
+                await page.wait_for_selector("text=Request 1")
+                await page.keyboard.press("ArrowRight")
+                await page.wait_for_selector("text=Step 2 of")
+                await page.click("nav >> text=Cost")
+                await page.wait_for_selector("text=By session")
+                await take_picture(page, "cost-light")
+
+
+async def test_the_page_fits_a_phone(tmp_path: Path):
+    async with ProviderServer(script(*TASK)) as provider, web_server(provider, tmp_path) as server:
+        async with open_page(server, (390, 844), has_touch=True) as page:
+            await send(page, "Parse durations")
+            await page.wait_for_selector(".ask")
+            await take_picture(page, "work-phone")
+            for path in ("", "/cost", page.url.replace("/session/", "/inspect/")):
+                if path:
+                    await page.goto(path if path.startswith("http") else server.address + path)
+                    await page.wait_for_load_state()
+                wide = await page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= 390, path or "work"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_no_page_has_a_serious_accessibility_fault(tmp_path: Path, theme: str):
+    async with ProviderServer(script(*TASK)) as provider, web_server(provider, tmp_path) as server:
+        async with open_page(server, color_scheme=theme, bypass_csp=True) as page:
+            await send(page, "Parse durations")
+            await page.wait_for_selector(".ask")
+            await check_accessibility(page)
+            await page.click("[data-answer=once]")
+            await page.wait_for_selector("text=parses 1h30m")
+            await page.click("[data-ask=mode]")
+            await page.wait_for_selector("dialog[open]")
+            await check_accessibility(page)
+            await page.click("[data-close]")
+            await page.click("#inspect-link")
+            await page.wait_for_selector("text=Request 3")
+            await check_accessibility(page)
+            await page.click("nav >> text=Cost")
+            await page.wait_for_selector("text=By session")
+            await check_accessibility(page)
+
+
+async def test_ten_thousand_items_open_at_once_and_scroll(tmp_path: Path):
+    text = tuple(f"Paragraph {number}.\n\n" for number in range(10_000))
+    replies = script(FakeReply(text=text))
+    async with ProviderServer(replies) as provider, web_server(provider, tmp_path) as server:
+        session = await fill_session(server)
+        async with open_page(server) as page:
+            await page.goto(f"{server.address}/session/{session}")
+            await page.wait_for_selector("text=Paragraph 9999.")
+            assert await page.locator("#blocks .item").count() <= 210
+            await page.click("#earlier-button")
+            await page.wait_for_selector("text=Paragraph 9700.", state="attached")
+
+
+async def fill_session(server: WebServer) -> str:
+    session = await server.find_session()
+    async with open_tab(server, session) as tab:
+        await tab.receive()
+        await tab.send(do="send", text="go", id="1")
+        await tab.wait_until(lambda one: "Paragraph 9999." in one.text and not one.regions["now"])
+    return session
+
+
+async def send(page: Page, text: str) -> None:
+    await page.fill("#prompt", text)
+    await page.press("#prompt", "Enter")
+
+
+async def check_accessibility(page: Page) -> None:
+    await page.add_script_tag(path=AXE)
+    found = await page.evaluate("axe.run()")
+    serious = [
+        f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert not serious, "\n".join(serious)
+
+
+async def take_picture(page: Page, name: str) -> None:
+    if SCREENSHOTS:
+        await page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
