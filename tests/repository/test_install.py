@@ -276,8 +276,8 @@ def test_doctor_names_what_is_not_installed_and_the_command(
 ):
     done = run([base.program, "doctor"], **provider)
     assert done.returncode == 0, done.stdout
-    assert "tui (the full screen), mcp (MCP servers)" in done.stdout
-    assert "pip install 'treadle[tui,mcp,embedded,otel]'" in done.stdout
+    assert "tui (the full screen), web (the page in a browser), mcp (MCP servers)" in done.stdout
+    assert "pip install 'treadle[tui,web,mcp,embedded,otel]'" in done.stdout
 
 
 # ------------------------------------------------------------------ the extras

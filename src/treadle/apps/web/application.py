@@ -57,6 +57,7 @@ def build_app(hub: Hub, token: str) -> ASGIApp:
         Route("/", pages.show_start),
         Route("/new", pages.create_session, methods=["POST"]),
         Route("/session/{session}", pages.show_session),
+        Route("/inspect/", pages.show_inspection),
         Route("/inspect/{session}", pages.show_inspection),
         Route("/inspect/{session}/step/{step:int}", pages.show_step),
         Route("/cost", pages.show_cost),
@@ -112,10 +113,15 @@ class Pages:
         number = int(step) if step.isdecimal() else 0
         try:
             render = self._inspections.render_page
-            html = await asyncio.to_thread(render, request.path_params["session"], number)
+            html = await asyncio.to_thread(render, self._get_session(request), number)
         except (TreadleError, OSError) as error:
             return HTMLResponse(render_work_page("", problem=str(error)), 404)
         return HTMLResponse(html)
+
+    def _get_session(self, request: Request) -> str:
+        """The session of the address, or the last one of the folder."""
+        latest = self._hub.library.find_latest(self._hub.folder)
+        return str(request.path_params.get("session") or (latest.name if latest else "none"))
 
     async def show_step(self, request: Request) -> Response:
         session, step = request.path_params["session"], request.path_params["step"]

@@ -36,7 +36,8 @@ def render_page(title: str, page: str, session: str, body: str, style: str = "")
 def _render_top(page: str, session: str) -> str:
     links = []
     for name, label in _TABS:
-        address = {"work": f"/session/{session}", "inspect": f"/inspect/{session}", "cost": "/cost"}
+        work, inspect = f"/session/{session}", f"/inspect/{session}"
+        address = {"work": work if session else "/", "inspect": inspect, "cost": "/cost"}
         current = ' aria-current="page"' if name == page else ""
         count = '<span id="waiting"></span>' if name == "work" else ""
         links.append(f'<a href="{address[name]}"{current}>{label}{count}</a>')
