@@ -230,6 +230,15 @@ async def test_a_run_continues_the_history_that_it_is_given_and_leaves_it_alone(
     assert len(model.requests[1].transcript) == 3
 
 
+async def test_a_history_that_begins_with_a_reply_gets_no_invented_item():
+    model, store = Scripted(["Ada, then."]), MemoryStore()
+    greeting = AssistantItem((Text("Hello, who are you?"),))
+    result = await Agent(model).run("Ada.", history=[greeting], session=store)
+    assert list(result.transcript)[:2] == [greeting, to_user_item("Ada.")]
+    assert list(model.requests[0].transcript) == [greeting, to_user_item("Ada.")]
+    assert fold_entries(await store.load()).transcript == result.transcript
+
+
 async def test_a_new_session_begins_with_the_history_that_it_is_given():
     store = MemoryStore()
     logged_at_call: list[Transcript] = []

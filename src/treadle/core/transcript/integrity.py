@@ -4,10 +4,10 @@
     answers_belong        every result belongs to an earlier call
     call_ids_unique       no two calls have the same id, and no id is empty
     no_empty_items        every item has content
-    begins_with_input     the first item is not a reply of the model
 
 Calls of the last reply may be open: that is work in progress, not a violation. A repair changes
-the view of an imported or damaged history; the log is never rewritten.
+the view of an imported or damaged history; the log is never rewritten. A history may begin with a
+reply: the encoders add what a provider needs before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from treadle.core.transcript.items import (
     NoticeItem,
     SummaryItem,
     ToolResultItem,
-    UserItem,
 )
 from treadle.core.transcript.transcript import Transcript
 
@@ -77,24 +76,6 @@ def make_interrupted_result(
 ) -> ToolResultItem:
     """The result of a call that did not run to its end."""
     return ToolResultItem(call.id, call.name, (Text(reason),), is_error=True, outcome=outcome)
-
-
-# --- begins_with_input -------------------------------------------------------------------
-
-
-def _check_first_item(items: Sequence[Item]) -> list[Violation]:
-    for position, item in enumerate(items):
-        if isinstance(item, (UserItem, SummaryItem)):
-            return []
-        if isinstance(item, AssistantItem):
-            return [Violation("begins_with_input", position, "the model speaks first")]
-    return []
-
-
-def _repair_first_item(items: Sequence[Item]) -> list[Item]:
-    if not _check_first_item(items):
-        return list(items)
-    return [SummaryItem("The beginning of this conversation is not available."), *items]
 
 
 # --- no_empty_items ----------------------------------------------------------------------
@@ -270,7 +251,6 @@ def _find_early_results(items: Sequence[Item]) -> tuple[ToolResultItem, ...]:
 
 LAWS: tuple[Law, ...] = (
     Law("no_empty_items", _check_empty_items, _repair_empty_items),
-    Law("begins_with_input", _check_first_item, _repair_first_item),
     Law("call_ids_unique", _check_ids, _repair_ids),
     Law("answers_belong", _check_orphans, _repair_orphans),
     Law("calls_answered_once", _check_answers, _repair_answers),
