@@ -56,8 +56,10 @@ class CallExecutor:
         session: SessionState,
         on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
+        is_stopping: Callable[[], bool],
     ) -> None:
         self._ask_host = ask_host
+        self._is_stopping = is_stopping
         self._config = config
         self._emitter = emitter
         self._hooks = hooks
@@ -150,9 +152,16 @@ class CallExecutor:
             config.services,
             lambda: self._session.history,
             prepared.access,
+            partial(self._is_cancelled, call_id),
             ask_host=partial(self._ask_host, call_id),
             deps=config.deps,
         )
+
+    def _is_cancelled(self, call_id: str) -> bool:
+        """Whether the call is being stopped; one in the background is not."""
+        if self._is_stopping():
+            return call_id in self._session.open_call_ids
+        return self._runner.is_abandoned(call_id)
 
     async def _before_effect(
         self, prepared: PreparedCall, tool: Tool, context: ToolContext

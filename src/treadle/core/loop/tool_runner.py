@@ -95,7 +95,7 @@ class ToolRunner:
     async def _call_tool(
         self, tool: Tool, arguments: Arguments, context: ToolContext, done: asyncio.Future[None]
     ) -> ToolOutput:
-        if done.cancelled():
+        if done.cancelled() or context.is_cancelled():
             raise asyncio.CancelledError  # interrupted since ToolStarted: no effect begins
         try:
             output: object = await tool.call(arguments, context)
