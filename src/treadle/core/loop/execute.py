@@ -82,8 +82,8 @@ class CallExecutor:
     ) -> RunResult:
         tool, call = prepared.tool, prepared.call
         assert tool is not None, "a call without a tool is refused before"
-        context = self.make_context(prepared, detach)
-        if tool.spec.effect != "pure":
+        context, spec = self.make_context(prepared, detach), tool.spec
+        if spec.effect != "pure":
             problem = await self._before_effect(prepared, tool, context)
             if problem is not None:
                 return RunResult(ToolOutput(f"error: {problem}", is_error=True))
@@ -91,7 +91,7 @@ class CallExecutor:
         # The tool's own context: what an observer sets in it, such as a span, the tool sees.
         variables = copy_context()
         variables.run(self._emitter.emit, ToolStarted, call.id, call.name, prepared.summary)
-        timeout = tool.spec.timeout or self._config.tool_timeout
+        timeout = spec.timeout or self._config.tool_timeout
         result = await self._runner.run(tool, prepared.arguments, context, timeout, variables)
         if self._hooks.has("post_tool_use"):
             return await self._run_post_hooks(prepared, result)

@@ -51,7 +51,7 @@ from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.integrity import with_unique_ids
+from treadle.core.transcript.integrity import with_unique_id, with_unique_ids
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, Usage
 
@@ -336,8 +336,7 @@ class _AnnouncedCalls:
         self._renamed: list[tuple[ToolCall, ToolCall]] = []
 
     def add(self, call: ToolCall) -> ToolCall:
-        holder = with_unique_ids(AssistantItem((call,)), self._is_taken)
-        unique = holder.calls[0]
+        unique = with_unique_id(call, self._is_taken)
         self._ids.add(unique.id)
         self._renamed.append((call, unique))
         return unique

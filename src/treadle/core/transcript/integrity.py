@@ -148,18 +148,23 @@ def with_unique_ids(
     changed = False
     for part in reply.content:
         if type(part) is ToolCall:
-            fresh, number = part.id, 0
-            while not fresh or fresh in own or is_taken(fresh):
-                number += 1
-                fresh = f"{part.id or 'call'}_{number}"
-            own.add(fresh)
+            fresh = with_unique_id(part, lambda taken: taken in own or is_taken(taken))
+            own.add(fresh.id)
             if renamed is not None:
-                renamed.setdefault(part.id, []).append(fresh)
-            if fresh != part.id:
-                part = ToolCall(fresh, part.name, part.raw)
-                changed = True
+                renamed.setdefault(part.id, []).append(fresh.id)
+            changed = changed or fresh is not part
+            part = fresh
         content.append(part)
     return msgspec.structs.replace(reply, content=tuple(content)) if changed else reply
+
+
+def with_unique_id(call: ToolCall, is_taken: Callable[[str], bool]) -> ToolCall:
+    """The call, with another id if its own is empty or taken."""
+    call_id, number = call.id, 0
+    while not call_id or is_taken(call_id):
+        number += 1
+        call_id = f"{call.id or 'call'}_{number}"
+    return call if call_id == call.id else ToolCall(call_id, call.name, call.raw)
 
 
 # --- answers_belong ----------------------------------------------------------------------
