@@ -257,6 +257,16 @@ async def test_a_new_session_begins_with_the_history_that_it_is_given():
     assert turns == ["turn-1", "turn-2", "turn-3"]
 
 
+async def test_the_history_that_a_stream_is_given_is_in_the_log_of_its_session():
+    store = MemoryStore()
+    history: list[Item] = [to_user_item("I am Ada."), AssistantItem((Text("Hello."),))]
+    async with Agent(Scripted(["Ada."])).stream("Who am I?", history=history, session=store) as run:
+        await run.wait()
+    logged = fold_entries(await store.load()).transcript
+    assert logged == run.result.transcript
+    assert list(logged)[:2] == history
+
+
 async def test_a_session_that_has_a_history_takes_no_other_one():
     store = MemoryStore()
     agent = Agent(Scripted(["Hello, Ada.", "never"]))

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from treadle.core.contracts.tool import never_cancelled
 from treadle.core.errors import DriverBusy
 from treadle.core.events import WarningRaised
 from treadle.core.loop.emitter import Emitter
@@ -98,7 +97,7 @@ class Interruption:
         self.reason: str | None = None
         # Of a child agent: whether the call that it runs in is being stopped. Its own cancellation
         # arrives a little later.
-        self.is_parent_stopping: Callable[[], bool] = never_cancelled
+        self.is_parent_stopping: Callable[[], bool] | None = None
         self._task: asyncio.Task[object] | None = None
         self._outer_cancellations = 0  # that were there when `next()` began
         self._own_cancellations = 0
@@ -110,7 +109,9 @@ class Interruption:
 
     def is_stopping(self) -> bool:
         """Whether nothing new may begin."""
-        return self.reason is not None or self.is_parent_stopping()
+        if self.reason is not None:
+            return True
+        return self.is_parent_stopping is not None and self.is_parent_stopping()
 
     def enter(self) -> None:
         if self._task is not None:
