@@ -244,8 +244,8 @@ class ModelCaller:
                     if part != "thinking":
                         part = self._begin_part(part, "thinking")
                     emit(ThinkingDelta, event.text)  # type: ignore[union-attr]
-                elif isinstance(event, Reply):
-                    reply = event.item
+                elif kind is Reply:
+                    reply = event.item  # type: ignore[union-attr]
                     break
                 else:
                     if part and kind is ModelToolCallBegan:
