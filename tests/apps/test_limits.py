@@ -138,6 +138,18 @@ async def test_the_printed_command_continues_with_the_limits_of_this_run():
     assert re.search(r"; to continue: treadle -p --resume \S+ --max-cost 0\.5$", one_sentence(ran))
 
 
+async def test_a_stop_because_of_repetition_asks_for_another_message_not_for_money():
+    look = FakeReply(calls=(FakeCall("ls", {}),))
+    async with ProviderServer(lambda request: look, strict=False) as server:
+        ran = await run(server, "-p", "go", *SONNET)
+        assert len(server.generation_requests) == 6
+    assert ran.code == 4
+    line = one_sentence(ran)
+    assert "stopped: the same call has given the same result 6 times; to continue, say" in line
+    assert re.search(r'what to do instead: treadle -p --resume \S+ "\.\.\."$', line)
+    assert "--max-cost" not in line
+
+
 async def test_no_time_at_all_is_a_wrong_setting():
     ran = await run(None, "-p", "go", *SONNET, "--max-time", "0")
     assert ran.code == 2

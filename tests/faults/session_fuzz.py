@@ -395,10 +395,11 @@ def compare_states(driver: Driver, view: View) -> None:
     """What the driver has in memory, and what the log says."""
     state = driver._session.state
     open_calls = _open_call_ids(driver.transcript)
+    history = view.transcript if view.history is None else view.history
     logged = [waiting.item for waiting in driver._inbox.waiting if waiting.is_logged]
     pairs: dict[str, tuple[Any, Any]] = {
         "transcript": (list(driver.transcript), list(view.transcript)),
-        "history": (list(driver.history), list(view.history or view.transcript)),
+        "history": (list(driver.history), list(history)),
         "usage": (driver.usage, view.usage),
         "turns": (state.turns, view.turns),
         "quarantine": (state.quarantine, view.quarantine),

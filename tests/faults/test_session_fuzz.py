@@ -26,6 +26,13 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.parametrize("seed", [400_008_340])  # the log lost all that a summary replaced
+def test_sessions_that_once_differed_have_the_state_that_their_logs_say(
+    seed: int, memory_folder: Path
+) -> None:
+    asyncio.run(fuzz_session(seed, memory_folder))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(60 + COUNT)
 def test_random_sessions_have_the_state_that_their_logs_say(memory_folder: Path) -> None:

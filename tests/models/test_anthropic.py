@@ -646,3 +646,10 @@ async def test_key_token_and_endpoint_come_from_the_environment(monkeypatch: pyt
     assert one.headers["idempotency-key"] == "same"
     assert two.headers["authorization"] == "Bearer tok"
     assert "x-api-key" not in two.headers
+
+
+def test_a_table_is_sent_as_text():
+    table = Document("text/csv", b"name,n\nbolt,3\n", title="parts.csv")
+    (block,) = body(asked(Transcript([to_user_item(table)])))["messages"][0]["content"]
+    text = "name,n\nbolt,3\n"
+    assert block["source"] == {"type": "text", "media_type": "text/plain", "data": text}

@@ -761,9 +761,11 @@ def test_citations_and_tools_that_the_server_ran_are_kept():
     _, groq = read(delta(content="Yes.", executed_tools=[ran]), delta("stop"))
     pages = {"citations": ["http://a"], "search_results": [{"url": "http://a"}]}
     _, perplexity = read(delta(content="Yes.") | pages, delta("stop") | pages)
+    both = delta(content="Yes.", annotations=[cited]) | {"citations": ["http://a", "http://b"]}
+    _, gateway = read(both, delta("stop"))
     kept = [
         (part.label, json.loads(part.json))
-        for reply in (openai, groq, perplexity)
+        for reply in (openai, groq, perplexity, gateway)
         for part in reply.content
         if isinstance(part, Opaque)
     ]
@@ -771,6 +773,7 @@ def test_citations_and_tools_that_the_server_ran_are_kept():
         ("citations", [cited]),
         ("executed_tools", [ran]),
         ("citations", [{"url": "http://a"}]),
+        ("citations", [cited, "http://a", "http://b"]),
     ]
     assert messages("openai", to_user_item("go"), openai)[1]["content"] == "Yes."
 
@@ -778,12 +781,25 @@ def test_citations_and_tools_that_the_server_ran_are_kept():
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
-@pytest.mark.parametrize(("kind", "name"), [("text/csv", "document.csv"), (DOCX, "document.docx")])
-def test_tables_and_office_files_are_sent_to_openai_alone(kind: str, name: str):
-    item = UserItem((Text("read"), Document(kind, b"a,b")))
+def test_office_files_are_sent_to_openai_alone():
+    item = UserItem((Text("read"), Document(DOCX, b"PK")))
     (message,) = messages("openai", item)
-    assert message["content"][1]["file"]["filename"] == name
+    assert message["content"][1]["file"]["filename"] == "document.docx"
     assert "left out" in json.dumps(messages("openrouter", item))
+
+
+@pytest.mark.parametrize("server", ["openai", "openrouter", "mistral", "ollama", "compatible"])
+def test_a_table_is_sent_as_text_to_every_server(server: str):
+    table = Document("text/csv", b"name,n\nbolt,3\n", title="parts.csv")
+    (message,) = messages(server, UserItem((Text("read"), table)))
+    assert message["content"][1] == {
+        "type": "text",
+        "text": '<document title="parts.csv">\nname,n\nbolt,3\n\n</document>',
+    }
+    called = AssistantItem((ToolCall("c", "load", "{}"),))
+    result = ToolResultItem("c", "load", (table,))
+    sent = messages(server, to_user_item("go"), called, result)
+    assert "bolt,3" in sent[-1]["content"]
 
 
 def test_a_history_that_begins_with_a_reply_is_sent_as_it_is_where_that_is_accepted():

@@ -342,3 +342,75 @@ async def test_a_tool_that_must_be_called_is_not_left_out():
             options=options,
         )
     assert len(picky.bodies) == 1
+
+
+UNNAMED = "Invalid JSON payload received."
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("message", [UNNAMED, "tools: a schema is not valid"])
+@pytest.mark.parametrize("bad", [{0}, {4}, {9}, {2, 7}, {0, 5, 9}, set(range(1, 10))])
+async def test_tools_that_are_refused_without_a_name_are_found_and_the_session_goes_on(
+    wire: str, message: str, bad: set[int]
+):
+    tools = tuple(spec(f"t{n}", "POISON" if n in bad else "") for n in range(10))
+    picky = Picky(refusing(b"POISON", message))
+    async with picky as server:
+        model = connect(wire, server.url)
+        transcript = Transcript([to_user_item("MY WORDS")])
+        events = [event async for event in model.stream(ModelRequest(transcript, tools=tools))]
+        count = len(picky.bodies)
+        again = [event async for event in model.stream(ModelRequest(transcript, tools=tools))]
+    assert len(replies(events)) == len(replies(again)) == 1
+    assert quarantined(events) == []
+    lines = [event.text for event in events if isinstance(event, ModelNotified)]
+    assert 1 <= len(lines) <= 4
+    assert all(f"'t{n}'" in "".join(lines) for n in bad)
+    if len(bad) <= 3:
+        assert len(lines) == len(bad)
+        kept = [f'"t{n}"'.encode() for n in range(10) if n not in bad]
+        assert all(name in picky.bodies[-1] for name in kept)
+    assert b"MY WORDS" in picky.bodies[-1]
+    assert count <= 3 + 3 * (math.ceil(math.log2(10)) + 1) + 1, "a bounded number of requests"
+    assert len(picky.bodies) == count + 1, "later requests are sent once"
+
+
+async def test_a_tool_that_is_refused_in_a_session_with_calls_is_found():
+    """A provider that wants tools in every request that has calls."""
+    history = Transcript(
+        [
+            to_user_item("go"),
+            AssistantItem((ToolCall("c", "t0", "{}"),)),
+            ToolResultItem("c", "t0", (Text("ok"),)),
+        ]
+    )
+
+    def refuse(body: bytes) -> str | None:
+        has_tools = bool(msgspec.json.decode(body).get("tools"))
+        return UNNAMED if b"POISON" in body or not has_tools else None
+
+    tools = tuple(spec(f"t{n}", "POISON" if n == 2 else "") for n in range(4))
+    events = await heal(Picky(refuse), history, tools=tools)
+    assert len(replies(events)) == 1
+    assert len([event for event in events if isinstance(event, ModelNotified)]) == 1
+    assert quarantined(events) == []
+
+
+@pytest.mark.parametrize("refused", [(1,), (1, 2), (1, 2, 3)])
+async def test_a_tool_stays_when_a_refusal_was_only_a_passing_one(refused: tuple[int, ...]):
+    tools = tuple(spec(f"t{n}") for n in range(3))
+    server = Passing(*refused)
+    async with server:
+        model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
+        request = ModelRequest(Transcript([to_user_item("go")]), tools=tools)
+        events = [event async for event in model.stream(request)]
+    assert not [event for event in events if isinstance(event, ModelNotified)]
+    assert all(f'"t{n}"'.encode() in server.requests[-1].body for n in range(3))
+
+
+async def test_a_refusal_that_no_tool_causes_stays_an_error_after_a_few_requests():
+    picky = Picky(lambda body: "this model is not for you")
+    tools = tuple(spec(f"t{n}") for n in range(60))
+    with pytest.raises(BadRequest, match="not for you"):
+        await heal(picky, Transcript([to_user_item("go")]), tools=tools)
+    assert len(picky.bodies) == 4

@@ -203,7 +203,7 @@ async def test_tool_calls_and_time_have_limits_of_their_own():
 async def test_fault_53_repeated_calls_get_a_warning_and_then_stop_the_turn():
     model = Scripted(lambda request: Say(calls=[("record", {})]))
     result = await Agent(model, [RecordingTool()], gates=[RepetitionGuard(3, 5)]).run("go")
-    assert result.reason == "budget_exceeded"
+    assert result.reason == "repetition"
     assert result.turn.rounds == 5
     notices = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
     assert len(notices) == 2

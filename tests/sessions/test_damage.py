@@ -55,6 +55,11 @@ def damage_line(session_dir: Path, is_damaged: Callable[[bytes], bool]) -> None:
     path.write_bytes(b"".join(lines))
 
 
+def item_with(text: str) -> Callable[[bytes], bool]:
+    mark = f'"text":"{text}"'.encode()
+    return lambda line: b'"kind":"item"' in line and mark in line
+
+
 def open_round() -> list[Entry]:
     """Two calls with effects ran; the process ended before the next model call."""
     return [
@@ -190,10 +195,9 @@ async def test_a_damaged_session_that_is_compacted_keeps_its_later_messages(
     assert load_view(place).transcript == driver.transcript
 
 
-async def test_a_line_lost_before_a_compaction_does_not_cost_a_message_after_it(
-    library: Library, tmp_path: Path
-) -> None:
-    journal = library.create(tmp_path)
+async def compacted_session(library: Library, folder: Path) -> Path:
+    """Three turns; a summary replaces the first two."""
+    journal = library.create(folder)
     agent = Agent(Scripted(["a", "b", "c"]), mutators=[SummarizeFirst(4)])
     driver = agent.start(store=journal)
     for prompt in ("first", "second", "third"):
@@ -202,9 +206,32 @@ async def test_a_line_lost_before_a_compaction_does_not_cost_a_message_after_it(
             pass
     assert await driver.compact()
     await driver.aclose()
-    assert said(load_view(journal.session_dir).transcript) == ["third"]
-    damage_line(journal.session_dir, lambda line: b'"text":"first"' in line)
-    assert said(load_view(journal.session_dir).transcript) == ["third"]
+    return journal.session_dir
+
+
+async def test_a_line_lost_before_a_compaction_does_not_cost_a_message_after_it(
+    library: Library, tmp_path: Path
+) -> None:
+    place = await compacted_session(library, tmp_path)
+    assert said(load_view(place).transcript) == ["third"]
+    damage_line(place, lambda line: b'"text":"first"' in line)
+    assert said(load_view(place).transcript) == ["third"]
+
+
+@pytest.mark.parametrize("lost", [["first"], ["first", "a", "second", "b"]])
+async def test_uncompact_keeps_the_summary_of_messages_that_the_log_has_lost(
+    library: Library, tmp_path: Path, lost: list[str]
+) -> None:
+    place = await compacted_session(library, tmp_path)
+    for text in lost:
+        damage_line(place, item_with(text))
+    resumed = resume(place)
+    driver = Agent(Scripted([])).start(view=resumed.view, store=resumed.journal)
+    assert driver.uncompact()
+    assert isinstance(driver.transcript[0], SummaryItem)
+    assert said(driver.transcript) == [t for t in ("first", "second", "third") if t not in lost]
+    await driver.aclose()
+    assert load_view(place).transcript == driver.transcript
 
 
 async def test_a_refused_part_is_not_mistaken_for_another_after_damage(

@@ -113,6 +113,21 @@ async def test_a_fork_goes_its_own_way(library: Library, tmp_path: Path) -> None
     )
 
 
+async def test_a_fork_leaves_a_message_that_waits_to_its_parent(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    await play(journal, ["one"], "first")
+    resumed = library.resume(journal.session_id)
+    driver = Agent(Scripted([])).start(view=resumed.view, store=resumed.journal)
+    driver.submit("I wait")
+    await driver.aclose()
+    child, view = fork(library, journal.session_dir, folder=tmp_path)
+    await child.aclose()
+    assert view.queued == load_view(child.session_dir).queued == ()
+    assert texts(load_view(journal.session_dir).queued) == ["I wait"]
+
+
 # --- replay --------------------------------------------------------------------------------
 
 

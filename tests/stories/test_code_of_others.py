@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -26,6 +27,7 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop import hooks as loop_hooks
+from treadle.core.loop import interruption
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.session_cache import SessionCache
 from treadle.core.steps import Denial, Finished, PendingApproval
@@ -124,6 +126,40 @@ async def test_a_hook_that_hangs_is_stopped_and_denies_the_call():
     [answer] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
     assert answer.outcome == "denied"
     assert "it did not finish within 0.01 s" in answer.text
+
+
+async def test_a_plain_hook_that_hangs_is_left_alone_after_its_time(monkeypatch):
+    monkeypatch.setattr(interruption, "STOP_GRACE_SECONDS", 0.01)
+    record, release, threads = RecordingTool(), threading.Event(), list[str]()
+
+    @hook("pre_tool_use", timeout=0.01)
+    def hang_in_thread(hook_input: HookInput) -> None:
+        threads.append(threading.current_thread().name)
+        release.wait()
+
+    @hook("pre_tool_use")
+    def return_at_once(hook_input: HookInput) -> None:
+        threads.append(threading.current_thread().name)
+
+    model = Scripted([Say(calls=[("record", {})]), "done"])
+    hooks = [return_at_once, hang_in_thread]
+    try:
+        result = await Agent(model, [record], hooks=hooks).run("go")
+    finally:
+        release.set()
+    assert (result.text, record.calls) == ("done", [])
+    assert threads == ["MainThread", "treadle-function"]
+
+
+async def test_a_plain_hook_with_a_timeout_answers_from_its_thread():
+    @hook("user_prompt_submit", timeout=30)
+    def add_context(hook_input: HookInput) -> str:
+        return "It is Monday."
+
+    result = await Agent(Scripted(["ok"]), hooks=[add_context]).run("go")
+    assert [item.text for item in result.transcript if isinstance(item, NoticeItem)] == [
+        "It is Monday."
+    ]
 
 
 async def test_a_session_end_hook_that_hangs_does_not_keep_the_session_open(monkeypatch):
@@ -250,7 +286,7 @@ async def test_rounds_that_are_repeated_in_turn_are_noticed_and_stopped(cycle):
 
     agent = Agent(Scripted(answer), [RecordingTool()], gates=[RepetitionGuard(3, 5)])
     result = await agent.run("go")
-    assert result.reason == "budget_exceeded"
+    assert result.reason == "repetition"
     assert result.turn.rounds == 5 * len(cycle)
     notices = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
     assert f"The same {len(cycle)} rounds of calls have given the same result 3 times" in notices[0]

@@ -110,6 +110,27 @@ async def test_an_approval_after_an_interruption_does_not_run_the_call_of_a_chil
     await driver.aclose()
 
 
+@pytest.mark.parametrize("ticks", range(30))
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_no_call_of_a_descendant_begins_after_an_interruption(depth: int, ticks: int):
+    """The host approves, and interrupts in the same instant or a little later."""
+    asks: list[ScriptElement] = [Say(calls=[("record", {})]), "never"]
+    delegates: list[ScriptElement] = [Say(calls=[task("grandchild")]), "never"]
+    child = asks if depth == 1 else delegates
+    model = by_prompt(parent=[Say(calls=[task("child")]), "never"], child=child, grandchild=asks)
+    record = RecordingTool(effect="irreversible")
+    driver, request = await start(Agent(model, [record], subagents=[], policy=AsksForRecord()))
+    assert request.approve(request.calls[0].id)
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    began = list(record.calls)
+    driver.interrupt()
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert (step.result.reason, record.calls) == ("aborted", began)
+    await driver.aclose()
+
+
 async def test_an_interruption_leaves_the_request_of_a_child_in_the_background_open():
     works = Pause()
     model = by_prompt(

@@ -230,6 +230,15 @@ async def test_a_run_continues_the_history_that_it_is_given_and_leaves_it_alone(
     assert len(model.requests[1].transcript) == 3
 
 
+async def test_a_history_that_begins_with_a_reply_gets_no_invented_item():
+    model, store = Scripted(["Ada, then."]), MemoryStore()
+    greeting = AssistantItem((Text("Hello, who are you?"),))
+    result = await Agent(model).run("Ada.", history=[greeting], session=store)
+    assert list(result.transcript)[:2] == [greeting, to_user_item("Ada.")]
+    assert list(model.requests[0].transcript) == [greeting, to_user_item("Ada.")]
+    assert fold_entries(await store.load()).transcript == result.transcript
+
+
 async def test_a_new_session_begins_with_the_history_that_it_is_given():
     store = MemoryStore()
     logged_at_call: list[Transcript] = []
@@ -246,6 +255,16 @@ async def test_a_new_session_begins_with_the_history_that_it_is_given():
     assert [len(transcript) for transcript in logged_at_call] == [1, 3, 5]
     turns = [entry.turn_id for entry in store.entries if isinstance(entry, TurnBegan)]
     assert turns == ["turn-1", "turn-2", "turn-3"]
+
+
+async def test_the_history_that_a_stream_is_given_is_in_the_log_of_its_session():
+    store = MemoryStore()
+    history: list[Item] = [to_user_item("I am Ada."), AssistantItem((Text("Hello."),))]
+    async with Agent(Scripted(["Ada."])).stream("Who am I?", history=history, session=store) as run:
+        await run.wait()
+    logged = fold_entries(await store.load()).transcript
+    assert logged == run.result.transcript
+    assert list(logged)[:2] == history
 
 
 async def test_a_session_that_has_a_history_takes_no_other_one():

@@ -19,7 +19,9 @@ from treadle.core.events import Event, ToolDetached, ToolFinished, ToolProgress
 from treadle.core.loop import tool_runner
 from treadle.core.steps import AfterToolResult
 from treadle.core.transcript import Image, Text, ToolResultItem, Transcript
+from treadle.core.transcript.entries import NoticeShown
 from treadle.models import Say, Scripted
+from treadle.sessions import Journal
 from treadle.tools.function import FunctionTool
 
 
@@ -100,6 +102,29 @@ async def test_a_plain_function_that_is_interrupted_and_runs_on_is_told_to_the_m
     assert "may still be running" in result.text
     release.set()
     await driver.aclose()
+
+
+async def test_a_session_is_written_while_many_plain_functions_block(tmp_path: Path):
+    release, started = threading.Event(), threading.Semaphore(0)
+
+    @tool(effect="pure")
+    def block(n: int) -> None:
+        started.release()
+        release.wait(60)
+
+    calls = Say(calls=[("block", {"n": n}) for n in range(40)])
+    agent = Agent(Scripted([calls, "done"]), [block], max_parallel=40)
+    journal = Journal.create(tmp_path / "session")
+    run = asyncio.create_task(agent.run("go", session=journal))
+    try:
+        for _ in range(40):
+            await asyncio.to_thread(started.acquire)
+        journal.append(NoticeShown("written at once"))
+        await asyncio.wait_for(journal.flush(), 30)
+        assert b"written at once" in (journal.session_dir / "journal.jsonl").read_bytes()
+    finally:
+        release.set()
+    assert (await run).text == "done"
 
 
 def test_run_sync_does_not_wait_for_a_function_that_never_ends(monkeypatch):

@@ -61,7 +61,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._drive = drive
         self._close_driver = close_driver
         self._structured_output = structured_output
-        self._answer_text = ""
+        self._answer_parts: list[str] = []
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._approval_resolved = asyncio.Event()
@@ -114,9 +114,10 @@ class Stream(BaseObserver, Generic[OutputT]):
     @property
     def partial_output(self) -> OutputT | None:
         """The answer as far as it has arrived, while it is streamed; None before it begins."""
+        text = "".join(self._answer_parts)
         if self._structured_output is None:
-            return cast("OutputT | None", self._answer_text or None)
-        return cast("OutputT | None", self._structured_output.read_partial(self._answer_text))
+            return cast("OutputT | None", text or None)
+        return cast("OutputT | None", self._structured_output.read_partial(text))
 
     async def wait(self) -> None:
         """Wait until the run is over, whether or not its events are read."""
@@ -159,24 +160,21 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._events.append(event)
         self._last_event = event
         kind = type(event)
-        if kind is ApprovalResolved or kind is ChildEvent:
+        if kind is TextDelta or kind is ToolCallDelta:
+            self._answer_parts.append(event.text)  # type: ignore[attr-defined]
+        elif kind is RequestStarted or kind is ToolCallBegan:
+            self._answer_parts.clear()
+        elif kind is ApprovalResolved or kind is ChildEvent:
             self._approval_resolved.set()
         elif kind is TurnFinished or kind is RunFailed:
             # With an output type, another turn may follow until the answer fits.
             self._is_finished = self._structured_output is None or kind is RunFailed
-        self._collect_answer(event)
         self._wake()
 
     def _wake(self) -> None:
         reader = self._reader
         if reader is not None and not reader.done():
             reader.set_result(None)
-
-    def _collect_answer(self, event: Event) -> None:
-        if isinstance(event, (TextDelta, ToolCallDelta)):
-            self._answer_text += event.text
-        elif isinstance(event, (RequestStarted, ToolCallBegan)):
-            self._answer_text = ""
 
     async def _run(self) -> StructuredAnswer:
         self._has_started = True

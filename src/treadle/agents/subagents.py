@@ -123,6 +123,7 @@ class SubagentRunner:
             store = await self._open_store(context.session_id, context.call_id)
         driver = child.start(prompt, deps=context.deps, store=store)
         driver.watch(EventRelay(context.relay_event))
+        driver.stop_with(context.is_cancelled)
         try:
             turn = await child.finish_turn(driver, context.ask_host)
         except TreadleError as error:

@@ -41,7 +41,14 @@ from treadle.core.transcript.items import (
 from treadle.core.transcript.usage import Usage
 
 TerminalReason = Literal[
-    "end_turn", "max_turns", "aborted", "budget_exceeded", "goal_not_met", "refused", "error"
+    "end_turn",
+    "max_turns",
+    "aborted",
+    "budget_exceeded",
+    "repetition",
+    "goal_not_met",
+    "refused",
+    "error",
 ]
 
 # Who runs the agent: a program, the terminal, a run without a user, or a parent agent.

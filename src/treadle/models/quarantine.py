@@ -7,7 +7,7 @@ sees one line. A request that is too long is left to compaction.
 
     refused ─▶ the error names a tool ─▶ leave it out ─▶ send again
        ├─▶ the error names a part ─▶ leave it out ─▶ send again
-       └─▶ leave out all suspects ─▶ still refused: the content is not the cause, raise the error
+       └─▶ leave out all suspects ─▶ still refused: search the tools (refused_tools.py), or raise
                           └─▶ accepted: bisect the suspects, down to one
                                  └─▶ text of the user: send all of it once more
 """
@@ -33,6 +33,7 @@ from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
 from treadle.core.transcript.usage import Usage
+from treadle.models.refused_tools import ToolSearch
 
 PartPosition = tuple[int, int]
 EventBatches = AsyncIterator[Sequence[ModelEvent]]
@@ -68,6 +69,7 @@ class RefusalSearch:
         self._tried: set[frozenset[PartPosition]] = set()
         self._request_count = 0
         self._doubtful: tuple[PartPosition, bool] | None = None  # see `_bisect`
+        self._tool_search = ToolSearch(self._is_accepted_without_tools)
         self.refused_tools: list[ToolSpec] = []
 
     def take_events(self) -> list[ModelEvent]:
@@ -88,11 +90,15 @@ class RefusalSearch:
         """The request to send instead; raises the refusal if there is none."""
         if self._first_refusal is None:
             self._first_refusal = refusal
-        if self._leave_out_tool(refused, refusal):
+        if self._leave_out_named_tool(refused, refusal):
             return self._request_without(self._culprits)
         self._tried.add(refused.quarantine)
-        if _SETTING.match(refusal.param or refusal.provider_message):
+        setting = _SETTING.match(refusal.param or refusal.provider_message)
+        if setting is not None and setting[1] != "tools":
             raise refusal
+        if setting is not None or self._tool_search.has_suspects:
+            await self._leave_out_found_tools(refused, refusal)
+            return self._request_without(self._culprits)
         part = _find_named_part(refusal, refused)
         if part is not None and len(self._named_parts) < MAX_NAMED_PARTS:
             self._named_parts.append(part)
@@ -100,7 +106,7 @@ class RefusalSearch:
             self._quarantine([part] if is_first else _find_similar_parts(part, refused), refusal)
         elif len(self._named_parts) < MAX_NAMED_PARTS + MAX_CULPRITS:
             self._named_parts.append((-1, -1))
-            culprit = await self._bisect(refused)
+            culprit = await self._bisect(refused, refusal)
             if culprit is None:
                 return self._request_without(self._culprits)
             self._quarantine([culprit], refusal)
@@ -115,18 +121,36 @@ class RefusalSearch:
         self._culprits += parts
         self._events += [PartQuarantined(*part, str(refusal)) for part in parts]
 
-    def _leave_out_tool(self, refused: ModelRequest, refusal: BadRequest) -> bool:
+    def _leave_out_named_tool(self, refused: ModelRequest, refusal: BadRequest) -> bool:
         """Leave out the tool that the error names, unless the caller asked for this tool."""
         named = [spec for spec in refused.tools if spec.name == refusal.tool]
         is_wanted = refused.options.tool_choice == refusal.tool
         if not named or is_wanted or len(self.refused_tools) >= MAX_REFUSED_TOOLS:
             return False
-        tools = tuple([spec for spec in refused.tools if spec.name != refusal.tool])
-        self._request = msgspec.structs.replace(self._request, tools=tools)
-        self.refused_tools += named
-        line = f"the tool {refusal.tool!r} is left out of the requests to this model: {refusal}"
-        self._events.append(ModelNotified(line))
+        self._leave_out_tools(named, refusal)
         return True
+
+    async def _leave_out_found_tools(self, refused: ModelRequest, refusal: BadRequest) -> None:
+        """Leave out the tools that a search finds; raise the refusal if no tool is to blame."""
+        found = await self._tool_search.find(refused)
+        if found:
+            self._leave_out_tools(found, refusal)
+        elif found is not None:
+            raise refusal
+
+    def _leave_out_tools(self, refused_tools: list[ToolSpec], refusal: BadRequest) -> None:
+        self._request = self._without_tools(self._request, refused_tools)
+        self._tried.clear()  # a request with other tools is another one
+        self.refused_tools += refused_tools
+        names = ", ".join(repr(spec.name) for spec in refused_tools)
+        subject = f"the tool {names} is" if len(refused_tools) == 1 else f"the tools {names} are"
+        line = f"{subject} left out of the requests to this model: {refusal}"
+        self._events.append(ModelNotified(line))
+
+    @staticmethod
+    def _without_tools(request: ModelRequest, left_out: Sequence[ToolSpec]) -> ModelRequest:
+        tools = tuple([spec for spec in request.tools if spec not in left_out])
+        return msgspec.structs.replace(request, tools=tools)
 
     def _request_without(self, parts: Sequence[PartPosition]) -> ModelRequest:
         """Another request, so it has another key: the same key would mean the same answer."""
@@ -138,12 +162,12 @@ class RefusalSearch:
             idempotency_key=f"{key}/{self._request_count}" if key else "",
         )
 
-    async def _bisect(self, refused: ModelRequest) -> PartPosition | None:
+    async def _bisect(self, refused: ModelRequest, refusal: BadRequest) -> PartPosition | None:
         """One culprit: the last of the fewest first suspects without which it is accepted.
 
         The text of a user needs another refusal of the whole request. None: send it once more,
         because the refusals may have been passing ones; then `_doubtful` is that text, and whether
-        it is the only suspect.
+        it is the only suspect. Also None: some tools are left out, because the content is accepted.
         """
         assert self._first_refusal is not None
         if self._doubtful is not None:
@@ -154,7 +178,8 @@ class RefusalSearch:
             raise self._first_refusal
         suspects = list(_list_suspects(refused))
         if not suspects or not await self._is_accepted_without(suspects):
-            raise self._first_refusal
+            await self._leave_out_found_tools(refused, refusal)
+            return None
         low, high = 0, len(suspects)  # refused without the first `low`, accepted without `high`
         while high - low > 1:
             middle = (low + high) // 2
@@ -171,10 +196,21 @@ class RefusalSearch:
         return None
 
     async def _is_accepted_without(self, parts: list[PartPosition]) -> bool:
-        """Send the request without these parts; stop at the first event of a reply."""
         probe = self._request_without([*self._culprits, *parts])
         if probe.quarantine in self._tried:
             return False
+        is_accepted = await self._is_accepted(probe)
+        if not is_accepted:
+            self._tried.add(probe.quarantine)
+        return is_accepted
+
+    async def _is_accepted_without_tools(self, tools: Sequence[ToolSpec]) -> bool:
+        return await self._is_accepted(
+            self._without_tools(self._request_without(self._culprits), tools)
+        )
+
+    async def _is_accepted(self, probe: ModelRequest) -> bool:
+        """Send the request; stop at the first event of a reply."""
         try:
             async with self._open_exchange(probe) as batches:
                 async for events in batches:
@@ -186,7 +222,6 @@ class RefusalSearch:
         except ContextTooLong:
             raise
         except BadRequest:
-            self._tried.add(probe.quarantine)
             return False
         return True
 

@@ -291,7 +291,7 @@ class RepetitionGuard(BaseGate):
         what = "the same call has" if length == 1 else f"the same {length} rounds of calls have"
         detail = f"{what} given the same result {plural(times, 'time')}"
         if times >= self.stop_after:
-            return Stop("budget_exceeded", detail)
+            return Stop("repetition", detail)
         this_round = (estimate.turn_id, estimate.rounds)
         if times < self.warn_after or self._last_warned[estimate.session_id] == this_round:
             return Admit()

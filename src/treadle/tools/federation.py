@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Sequence
 from itertools import count
-from operator import is_not
 from typing import Literal, get_args
 
 import msgspec
@@ -74,7 +73,7 @@ class Federation:
 
     def tools(self) -> Sequence[Tool]:
         current = [source.tools() for source in self._sources]
-        if len(current) != len(self._last_tools) or any(map(is_not, current, self._last_tools)):
+        if current != self._last_tools:
             self._tools = self._merge_tools(current)
             self._last_tools = current
         return self._tools

@@ -36,8 +36,9 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.errors import ConfigError, ToolError
+from treadle.core.function_thread import run_in_thread
 from treadle.core.transcript.content import Arguments, Document, Image, Text
-from treadle.tools.function_thread import make_thread_context, run_in_thread
+from treadle.tools.thread_context import make_thread_context
 from treadle.tools.tool_options import ToolOptions, check_name, check_options
 
 if TYPE_CHECKING:

@@ -41,6 +41,9 @@ def explain_exit(
 
             reason = suspended.reason if suspended is not None else ""
             return f"suspended: {report.detail}; {format_resume_hint(report.session_id, reason)}"
+        case exit_codes.BUDGET_EXCEEDED if report.reason == "repetition":
+            other = f'; to continue, say what to do instead: {command}{given} "..."'
+            return f"stopped: {report.detail}{other if report.session_id else ''}"
         case exit_codes.BUDGET_EXCEEDED:
             higher, kind = _format_higher_limits(settings), "a higher limit"
             if settings.origin("max_cost") != "default" and not _has_price(report.model):

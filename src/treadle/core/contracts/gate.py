@@ -45,12 +45,15 @@ class Admit(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The call must not be made: a budget is used up, or (`end_turn`) the work is done.
+    """The call must not be made: a budget is used up, the model repeats itself, or (`end_turn`) the
+    work is done.
 
     `closing_tokens` allows one last reply of that many tokens, without tools, for a summary.
     """
 
-    reason: Literal["end_turn", "max_turns", "budget_exceeded", "goal_not_met", "error"]
+    reason: Literal[
+        "end_turn", "max_turns", "budget_exceeded", "repetition", "goal_not_met", "error"
+    ]
     detail: str
     closing_tokens: int = 0
 

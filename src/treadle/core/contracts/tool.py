@@ -111,7 +111,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 def never_cancelled() -> bool:
-    """`ToolContext.is_cancelled` of an async tool, which a CancelledError reaches."""
+    """`ToolContext.is_cancelled` of a call that nothing can stop."""
     return False
 
 
@@ -140,7 +140,7 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
     services: dict[str, Any] = {}  # what the host provides for its own tools
     history: Callable[[], Transcript] = Transcript  # all items, also those out of the view
     access: Access = NO_ACCESS
-    is_cancelled: Callable[[], bool] = never_cancelled  # for a plain function: stop soon
+    is_cancelled: Callable[[], bool] = never_cancelled  # being stopped; for plain functions
     # Let the host decide on an ApprovalRequest of a child agent; for tools with `asks_host`.
     ask_host: Callable[[Any], Awaitable[None]] = deny_unasked
     deps: DepsT = cast(DepsT, None)

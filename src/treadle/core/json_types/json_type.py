@@ -219,8 +219,12 @@ class _Compiler:
             values = {}
             for name, inner in value.items():
                 if name in parts:
+                    part = parts[name]
+                    if type(inner) is part.plain_type:
+                        values[keys[name]] = inner
+                        continue
                     try:
-                        values[keys[name]] = parts[name].convert(inner)
+                        values[keys[name]] = part.convert(inner)
                     except Mismatch as problem:
                         raise problem.under(name) from problem.__cause__
                 elif is_closed and name not in properties:

@@ -27,10 +27,14 @@ from treadle.core.json_types.schema import (
 
 
 class Node(NamedTuple):
-    """A type: its schema, and the function that makes a value of it or raises Mismatch."""
+    """A type: its schema, and the function that makes a value of it or raises Mismatch.
+
+    `plain_type`: a value of exactly this class needs no conversion.
+    """
 
     schema: JSONSchema
     convert: Callable[[Any], Any]
+    plain_type: type | None = None
 
 
 def compile_scalar(kind: type) -> Node | None:
@@ -100,7 +104,7 @@ def _compile_simple(schema: JSONSchema, accepted: tuple[type, ...], kind: type) 
             raise make_mismatch(schema, value)
         return value if type(value) is kind else make_value(kind, value)
 
-    return Node(schema, convert)
+    return Node(schema, convert, kind if kind in (int, float, str) else None)
 
 
 def _compile_text(kind: type) -> Node:

@@ -78,6 +78,7 @@ class Driver(HostControls):
             session,
             inbox.put,
             self._child_approvals.ask,
+            self._interruption.is_stopping,
         )
         self._model_caller = ModelCaller(
             config.model,

@@ -107,4 +107,5 @@ class EagerCalls:
         tool = self._toolbox.find(call.name)
         if tool is None:
             return False
-        return tool.spec.effect == "pure" and tool.spec.eager and not tool.spec.detachable
+        spec = tool.spec
+        return spec.effect == "pure" and spec.eager and not spec.detachable

@@ -39,7 +39,7 @@ class Emitter:
 
     def emit(self, kind: Callable[..., Event], *details: object) -> None:
         self.seq += 1
-        if kind in LOGGED_EVENTS:
+        if kind in LOGGED_EVENTS and logger.isEnabledFor(LOGGED_EVENTS[kind][0]):
             log_event(kind, details, self.agent, self.session_id)
         if not self._observers:
             return

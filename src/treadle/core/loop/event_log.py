@@ -48,7 +48,6 @@ def log_event(
     kind: Callable[..., Event], details: tuple[object, ...], agent: str, session_id: str
 ) -> None:
     level, text = LOGGED_EVENTS[kind]
-    if logger.isEnabledFor(level):
-        message = redact(find_secrets(os.environ), text.format(*details))
-        who = f"{agent}, session {session_id}" if agent else f"session {session_id}"
-        logger.log(level, "%s: %s", who, message)
+    message = redact(find_secrets(os.environ), text.format(*details))
+    who = f"{agent}, session {session_id}" if agent else f"session {session_id}"
+    logger.log(level, "%s: %s", who, message)

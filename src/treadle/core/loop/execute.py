@@ -56,8 +56,10 @@ class CallExecutor:
         session: SessionState,
         on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
+        is_stopping: Callable[[], bool],
     ) -> None:
         self._ask_host = ask_host
+        self._is_stopping = is_stopping
         self._config = config
         self._emitter = emitter
         self._hooks = hooks
@@ -80,8 +82,8 @@ class CallExecutor:
     ) -> RunResult:
         tool, call = prepared.tool, prepared.call
         assert tool is not None, "a call without a tool is refused before"
-        context = self.make_context(prepared, detach)
-        if tool.spec.effect != "pure":
+        context, spec = self.make_context(prepared, detach), tool.spec
+        if spec.effect != "pure":
             problem = await self._before_effect(prepared, tool, context)
             if problem is not None:
                 return RunResult(ToolOutput(f"error: {problem}", is_error=True))
@@ -89,7 +91,7 @@ class CallExecutor:
         # The tool's own context: what an observer sets in it, such as a span, the tool sees.
         variables = copy_context()
         variables.run(self._emitter.emit, ToolStarted, call.id, call.name, prepared.summary)
-        timeout = tool.spec.timeout or self._config.tool_timeout
+        timeout = spec.timeout or self._config.tool_timeout
         result = await self._runner.run(tool, prepared.arguments, context, timeout, variables)
         if self._hooks.has("post_tool_use"):
             return await self._run_post_hooks(prepared, result)
@@ -150,9 +152,16 @@ class CallExecutor:
             config.services,
             lambda: self._session.history,
             prepared.access,
+            partial(self._is_cancelled, call_id),
             ask_host=partial(self._ask_host, call_id),
             deps=config.deps,
         )
+
+    def _is_cancelled(self, call_id: str) -> bool:
+        """Whether the call is being stopped; one in the background is not."""
+        if self._is_stopping():
+            return call_id in self._session.open_call_ids
+        return self._runner.is_abandoned(call_id)
 
     async def _before_effect(
         self, prepared: PreparedCall, tool: Tool, context: ToolContext

@@ -78,6 +78,9 @@ class Admitted(msgspec.Struct, frozen=True):
     call_stop: Stop | None = None
 
 
+NO_REMARKS, ADMITTED = Admit(), Admitted()
+
+
 class Gates:
     """Asks every gate before a model call, and settles with those that admitted it."""
 
@@ -105,11 +108,11 @@ class Gates:
                 stops.append(answer)
                 if not answer.closing_tokens:
                     continue
-            else:
+            elif answer != NO_REMARKS:
                 admits.append(answer)
             self._admitted.append((gate, estimate))
         if not stops:
-            return None, _combine(admits)
+            return None, _combine(admits) if admits else ADMITTED
         first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])
         closing = min(stop.closing_tokens for stop in stops)
         if not closing:

@@ -209,6 +209,10 @@ class HostControls:
             self._child_approvals.withdraw(self._session.open_call_ids)
             self._open_round.work.cancel()
 
+    def stop_with(self, is_stopping: Callable[[], bool]) -> None:
+        """Begin no call while this is true: the call that this agent runs in is being stopped."""
+        self._interruption.is_parent_stopping = is_stopping
+
     def retry(self) -> bool:
         """Let next() continue what the last turn left unfinished: after an error, at a limit, or
         when it was interrupted. False if it left nothing. Without this call, next() waits for a

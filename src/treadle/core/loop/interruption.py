@@ -9,7 +9,7 @@ in it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -95,6 +95,9 @@ def _forget(work: Awaitable[T], task: asyncio.Task[T]) -> None:
 class Interruption:
     def __init__(self) -> None:
         self.reason: str | None = None
+        # Of a child agent: whether the call that it runs in is being stopped. Its own cancellation
+        # arrives a little later.
+        self.is_parent_stopping: Callable[[], bool] | None = None
         self._task: asyncio.Task[object] | None = None
         self._outer_cancellations = 0  # that were there when `next()` began
         self._own_cancellations = 0
@@ -103,6 +106,12 @@ class Interruption:
     @property
     def is_running(self) -> bool:
         return self._task is not None
+
+    def is_stopping(self) -> bool:
+        """Whether nothing new may begin."""
+        if self.reason is not None:
+            return True
+        return self.is_parent_stopping is not None and self.is_parent_stopping()
 
     def enter(self) -> None:
         if self._task is not None:

@@ -51,7 +51,7 @@ from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.integrity import with_unique_ids
+from treadle.core.transcript.integrity import with_unique_id, with_unique_ids
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, Usage
 
@@ -244,8 +244,8 @@ class ModelCaller:
                     if part != "thinking":
                         part = self._begin_part(part, "thinking")
                     emit(ThinkingDelta, event.text)  # type: ignore[union-attr]
-                elif isinstance(event, Reply):
-                    reply = event.item
+                elif kind is Reply:
+                    reply = event.item  # type: ignore[union-attr]
                     break
                 else:
                     if part and kind is ModelToolCallBegan:
@@ -336,8 +336,7 @@ class _AnnouncedCalls:
         self._renamed: list[tuple[ToolCall, ToolCall]] = []
 
     def add(self, call: ToolCall) -> ToolCall:
-        holder = with_unique_ids(AssistantItem((call,)), self._is_taken)
-        unique = holder.calls[0]
+        unique = with_unique_id(call, self._is_taken)
         self._ids.add(unique.id)
         self._renamed.append((call, unique))
         return unique

@@ -27,7 +27,7 @@ from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.integrity import Violation, find_violations, is_empty
-from treadle.core.transcript.items import Item, NoticeItem, UserItem
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
@@ -152,7 +152,14 @@ def _find_new_violations(old: Transcript, new: Transcript) -> list[Violation]:
         return [Violation("open_calls_kept", len(new), "other calls would be run than before")]
     if new.is_extension_of(old) and not is_open and all(map(_is_input_or_notice, new[len(old) :])):
         return []  # only appended items: the history is not checked again
+    if _begins_with_reply(new) and not _begins_with_reply(old):
+        return [Violation("begins_with_input", 0, "the reply at the beginning has lost its input")]
     return find_violations(new)
+
+
+def _begins_with_reply(transcript: Transcript) -> bool:
+    first = next((item for item in transcript if not isinstance(item, NoticeItem)), None)
+    return isinstance(first, AssistantItem)
 
 
 def _is_input_or_notice(item: Item) -> bool:

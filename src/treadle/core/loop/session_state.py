@@ -262,8 +262,8 @@ class SessionState:
     # --- what a turn uses ----------------------------------------------------------------
 
     def add_reply_usage(self, reply: AssistantItem) -> None:
-        used = reply.usage
-        turn = msgspec.structs.replace(self.turn, usage=self.turn.usage + used)
+        used, turn = reply.usage, self.turn
+        turn = msgspec.structs.replace(turn, usage=turn.usage + used)
         self._log.write(UsageRecorded(reply.model, used))
         self.state = msgspec.structs.replace(
             self.state, turn=turn, usage=self.state.usage + used, last_usage=used

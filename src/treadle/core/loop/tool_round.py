@@ -62,6 +62,7 @@ class ToolRound:
         session: SessionState,
         on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
+        is_stopping: Callable[[], bool],
     ) -> None:
         self._config = config
         self._emitter = emitter
@@ -71,7 +72,7 @@ class ToolRound:
         self._preparer = CallPreparer(config.policy, emitter, toolbox, hooks, on_notice)
         self._runner = ToolRunner(emitter)
         self._executor = CallExecutor(
-            config, emitter, hooks, tasks, self._runner, session, on_notice, ask_host
+            config, emitter, hooks, tasks, self._runner, session, on_notice, ask_host, is_stopping
         )
         self.eager = EagerCalls(toolbox, hooks, config.max_parallel, self._run_eagerly)
 

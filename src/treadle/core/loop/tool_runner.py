@@ -16,6 +16,7 @@ from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ToolError, error_message, error_text
 from treadle.core.events import AuthenticationRequired, Notified, WarningRaised, preview
 from treadle.core.loop.background import cancel_all
+from treadle.core.loop.deadlines import Deadlines
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import mark_done
 from treadle.core.transcript.content import Arguments, Text, check_parts, to_json_object
@@ -42,6 +43,7 @@ class ToolRunner:
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
         self._abandoned: dict[str, asyncio.Task[ToolOutput]] = {}  # by call id
+        self._deadlines = Deadlines()
         self._late_results: dict[str, RunResult] = {}  # of calls that ended while being stopped
 
     async def run(
@@ -58,7 +60,8 @@ class ToolRunner:
         done: asyncio.Future[None] = loop.create_future()
         call = self._call_tool(tool, arguments, context, done)
         work = loop.create_task(call, context=variables)
-        timer = loop.call_later(timeout, mark_done, done) if timeout is not None else None
+        if timeout is not None:
+            self._deadlines.add(done, timeout)
         try:
             await done
         except asyncio.CancelledError:
@@ -67,8 +70,8 @@ class ToolRunner:
                 self._late_results[context.call_id] = RunResult(work.result())
             raise
         finally:
-            if timer is not None:
-                timer.cancel()
+            if timeout is not None:
+                self._deadlines.remove(done)
         if work.done():
             if work.cancelled():
                 return _failure("error: the tool was cancelled from inside", "interrupted")
@@ -90,12 +93,13 @@ class ToolRunner:
 
     async def aclose(self) -> None:
         """Cancel the abandoned calls once more; bounded in time."""
+        self._deadlines.close()
         await cancel_all(list(self._abandoned.values()))
 
     async def _call_tool(
         self, tool: Tool, arguments: Arguments, context: ToolContext, done: asyncio.Future[None]
     ) -> ToolOutput:
-        if done.cancelled():
+        if done.cancelled() or context.is_cancelled():
             raise asyncio.CancelledError  # interrupted since ToolStarted: no effect begins
         try:
             output: object = await tool.call(arguments, context)

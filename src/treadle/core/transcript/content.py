@@ -159,7 +159,9 @@ def parse_arguments(raw: str) -> Arguments | str:
     if not raw.strip():
         return {}
     try:
-        value = _strict_decoder.decode(raw)
+        value, end = _strict_decoder.raw_decode(raw.lstrip(_JSON_SPACES))
+        if end != len(raw):  # spaces, or more than one value
+            value = _strict_decoder.decode(raw)
     except _InvalidArguments as problem:
         return str(problem)
     except RecursionError:
@@ -171,6 +173,9 @@ def parse_arguments(raw: str) -> Arguments | str:
     kind = type(value).__name__
     hint = " (JSON encoded twice?)" if isinstance(value, str) else ""
     return f"the arguments must be a JSON object, not {kind}{hint}"
+
+
+_JSON_SPACES = " \t\r\n"
 
 
 class _InvalidArguments(ValueError):

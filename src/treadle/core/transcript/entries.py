@@ -8,6 +8,7 @@ checksums and files belong to the stores. Used by core/loop, sessions/ and the s
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -308,8 +309,9 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
             case ApprovalDecision():
                 rulings[entry.call_id] = entry
             case ViewRewritten():
-                if history is None and not entry.is_repair:
-                    history = transcript
+                if not entry.is_repair:
+                    whole = transcript if history is None else history
+                    history = _keep_summary(whole, transcript, entry)
                 transcript = apply_rewrite(transcript, entry)
                 quarantine.clear()
             case Uncompacted():
@@ -416,9 +418,23 @@ def _turn_number(turn_id: str) -> int:
 def apply_rewrite(transcript: Transcript, change: ViewRewritten) -> Transcript:
     # Items that are lost were most likely among the old ones that are replaced. If not, an item is
     # kept that the replacement covers too, but none is lost.
-    lost = max(0, change.length - len(transcript))
-    stop = max(change.start, change.stop - lost)
+    stop = max(change.start, change.stop - _count_lost_items(transcript, change))
     return Transcript([*transcript[: change.start], *change.items, *transcript[stop:]])
+
+
+def _count_lost_items(transcript: Transcript, change: ViewRewritten) -> int:
+    """How many items a damaged log has lost before this replacement."""
+    return max(0, change.length - len(transcript))
+
+
+def _keep_summary(history: Transcript, transcript: Transcript, change: ViewRewritten) -> Transcript:
+    """The history that an Uncompacted brings back: of items that are lost, the summary is left."""
+    if not _count_lost_items(transcript, change):
+        return history
+    before = transcript[: change.start]
+    is_same = len(history) >= len(before) and all(map(operator.is_, history, before))
+    start = change.start if is_same else 0
+    return Transcript([*history[:start], *change.items, *history[start:]])
 
 
 def diff_views(mutator: str, old: Transcript, new: Transcript) -> ViewRewritten:

@@ -4,10 +4,10 @@
     answers_belong        every result belongs to an earlier call
     call_ids_unique       no two calls have the same id, and no id is empty
     no_empty_items        every item has content
-    begins_with_input     the first item is not a reply of the model
 
 Calls of the last reply may be open: that is work in progress, not a violation. A repair changes
-the view of an imported or damaged history; the log is never rewritten.
+the view of an imported or damaged history; the log is never rewritten. A history may begin with a
+reply: the encoders add what a provider needs before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from treadle.core.transcript.items import (
     NoticeItem,
     SummaryItem,
     ToolResultItem,
-    UserItem,
 )
 from treadle.core.transcript.transcript import Transcript
 
@@ -77,24 +76,6 @@ def make_interrupted_result(
 ) -> ToolResultItem:
     """The result of a call that did not run to its end."""
     return ToolResultItem(call.id, call.name, (Text(reason),), is_error=True, outcome=outcome)
-
-
-# --- begins_with_input -------------------------------------------------------------------
-
-
-def _check_first_item(items: Sequence[Item]) -> list[Violation]:
-    for position, item in enumerate(items):
-        if isinstance(item, (UserItem, SummaryItem)):
-            return []
-        if isinstance(item, AssistantItem):
-            return [Violation("begins_with_input", position, "the model speaks first")]
-    return []
-
-
-def _repair_first_item(items: Sequence[Item]) -> list[Item]:
-    if not _check_first_item(items):
-        return list(items)
-    return [SummaryItem("The beginning of this conversation is not available."), *items]
 
 
 # --- no_empty_items ----------------------------------------------------------------------
@@ -167,18 +148,23 @@ def with_unique_ids(
     changed = False
     for part in reply.content:
         if type(part) is ToolCall:
-            fresh, number = part.id, 0
-            while not fresh or fresh in own or is_taken(fresh):
-                number += 1
-                fresh = f"{part.id or 'call'}_{number}"
-            own.add(fresh)
+            fresh = with_unique_id(part, lambda taken: taken in own or is_taken(taken))
+            own.add(fresh.id)
             if renamed is not None:
-                renamed.setdefault(part.id, []).append(fresh)
-            if fresh != part.id:
-                part = ToolCall(fresh, part.name, part.raw)
-                changed = True
+                renamed.setdefault(part.id, []).append(fresh.id)
+            changed = changed or fresh is not part
+            part = fresh
         content.append(part)
     return msgspec.structs.replace(reply, content=tuple(content)) if changed else reply
+
+
+def with_unique_id(call: ToolCall, is_taken: Callable[[str], bool]) -> ToolCall:
+    """The call, with another id if its own is empty or taken."""
+    call_id, number = call.id, 0
+    while not call_id or is_taken(call_id):
+        number += 1
+        call_id = f"{call.id or 'call'}_{number}"
+    return call if call_id == call.id else ToolCall(call_id, call.name, call.raw)
 
 
 # --- answers_belong ----------------------------------------------------------------------
@@ -270,7 +256,6 @@ def _find_early_results(items: Sequence[Item]) -> tuple[ToolResultItem, ...]:
 
 LAWS: tuple[Law, ...] = (
     Law("no_empty_items", _check_empty_items, _repair_empty_items),
-    Law("begins_with_input", _check_first_item, _repair_first_item),
     Law("call_ids_unique", _check_ids, _repair_ids),
     Law("answers_belong", _check_orphans, _repair_orphans),
     Law("calls_answered_once", _check_answers, _repair_answers),

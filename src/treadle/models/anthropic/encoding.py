@@ -39,6 +39,7 @@ from treadle.models.provider_base.encoding import (
 )
 from treadle.models.provider_base.request_limits import (
     MIB,
+    TEXT_TYPES,
     RequestLimits,
     has_thinking,
     make_provider_tool_name,
@@ -313,7 +314,7 @@ def _encode_input_block(part: UserContent) -> bytes:
 def _encode_source(part: Image | Document) -> bytes:
     if not part.data:
         return b'{"type":"url","url":%b}' % encode_json_string(part.url)
-    if part.media_type == "text/plain":
+    if part.media_type in TEXT_TYPES:
         text = part.data.decode("utf-8", "replace")
         return b'{"type":"text","media_type":"text/plain","data":%b}' % encode_json_string(text)
     values = (encode_json_string(part.media_type), base64.b64encode(part.data))

@@ -237,7 +237,7 @@ class ChatDecoder:
             if not self._response_id and chunk.id:
                 self._response_id = chunk.id
             if chunk.citations or chunk.search_results:
-                self._citations = chunk.search_results or chunk.citations or []
+                self._citations = _merge_citations(chunk)
             if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
         return out
@@ -275,7 +275,7 @@ class ChatDecoder:
 
     def _build_extras(self) -> list[Opaque]:
         values = (
-            (CITATIONS_LABEL, self._annotations or self._citations),
+            (CITATIONS_LABEL, self._annotations + self._citations),
             (EXECUTED_TOOLS_LABEL, self._executed_tools),
         )
         return [
@@ -471,6 +471,13 @@ def _count_hidden_reasoning(usage: _Usage) -> _Usage:
     return msgspec.structs.replace(
         usage, output_tokens=known + hidden, output_tokens_details=details
     )
+
+
+def _merge_citations(chunk: _Chunk) -> list[Any]:
+    """The results of a search, and the addresses that are not among them."""
+    results = chunk.search_results or []
+    known = {result.get("url") for result in results if isinstance(result, dict)}
+    return [*results, *(url for url in chunk.citations or () if url not in known)]
 
 
 def _is_complete_object(raw: str) -> bool:

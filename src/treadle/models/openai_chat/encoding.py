@@ -45,7 +45,7 @@ from treadle.models.provider_base.openai_common import (
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
-from treadle.models.provider_base.request_limits import RequestLimits
+from treadle.models.provider_base.request_limits import TEXT_TYPES, RequestLimits
 
 # Gemini's value for a call without its signature, because another model made the call.
 _UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'
@@ -96,7 +96,7 @@ class ChatEncoder(MessageEncoder):
         for _, part in parts:
             if isinstance(part, Text):
                 texts.append(part.text)
-            elif isinstance(part, Document) and part.media_type == "text/plain" and part.data:
+            elif isinstance(part, Document) and part.media_type in TEXT_TYPES and part.data:
                 texts.append(format_document(part))
             else:
                 moved += 1
@@ -123,7 +123,7 @@ class ChatEncoder(MessageEncoder):
             return b'{"type":"text","text":' + encode_json_string(part.text) + b"}"
         if isinstance(part, Image):
             return b'{"type":"image_url","image_url":{"url":' + encode_data_url(part) + b"}}"
-        if part.media_type == "text/plain" and part.data:
+        if part.media_type in TEXT_TYPES and part.data:
             return b'{"type":"text","text":' + encode_json_string(format_document(part)) + b"}"
         if not part.data:
             return b'{"type":"text","text":' + encode_json_string(f"[document: {part.url}]") + b"}"
@@ -168,7 +168,7 @@ class ChatEncoder(MessageEncoder):
 
 def _is_attachment(part: ResultContent) -> bool:
     if isinstance(part, Document):
-        return part.media_type != "text/plain" or not part.data
+        return part.media_type not in TEXT_TYPES or not part.data
     return isinstance(part, Image)
 
 

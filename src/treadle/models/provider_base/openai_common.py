@@ -31,7 +31,11 @@ from treadle.models.provider_base.error_mapping import (
     validate_key,
 )
 from treadle.models.provider_base.quirks import COMPATIBLE, Quirks, find_server_key, resolve_server
-from treadle.models.provider_base.request_limits import OFFICE_TYPES, make_provider_tool_name
+from treadle.models.provider_base.request_limits import (
+    OFFICE_TYPES,
+    TEXT_TYPES,
+    make_provider_tool_name,
+)
 from treadle.models.provider_base.tool_schema import adapt_tool_schema
 
 
@@ -159,7 +163,7 @@ def encode_data_url(part: Image | Document) -> bytes:
 
 
 def format_document(part: Document) -> str:
-    """A plain text file, as text."""
+    """A text file or a table, as text."""
     title = f' title="{part.title}"' if part.title else ""
     return f"<document{title}>\n{part.data.decode('utf-8', 'replace')}\n</document>"
 
@@ -168,7 +172,7 @@ def list_document_types(quirks: Quirks) -> frozenset[str]:
     """The types of documents that a server accepts."""
     pdf = ("application/pdf",) if quirks.supports_documents else ()
     office = OFFICE_TYPES if quirks.supports_office_files else ()
-    return frozenset(("text/plain", *pdf, *office))
+    return TEXT_TYPES.union(pdf, office)
 
 
 def encode_file(part: Document) -> bytes:

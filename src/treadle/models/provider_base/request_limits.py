@@ -41,6 +41,7 @@ from treadle.core.transcript.size_estimate import image_size
 
 MIB = 1 << 20
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+TEXT_TYPES = frozenset({"text/plain", "text/csv"})  # sent as text where a file is not accepted
 OFFICE_TYPES = {
     "text/csv": "csv",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
@@ -63,7 +64,7 @@ class RequestLimits(msgspec.Struct, frozen=True):
     max_document_bytes: int | None = None
     max_body_bytes: int | None = None
     image_types: frozenset[str] = IMAGE_TYPES
-    document_types: frozenset[str] = frozenset({"application/pdf", "text/plain"})
+    document_types: frozenset[str] = TEXT_TYPES | {"application/pdf"}
     max_id_length: int = 64
     resends_thinking: bool = True  # thinking of its own origin is sent back
     needs_signature: bool = True  # ... but only if it is signed

@@ -6,9 +6,9 @@ not found: to look for it would mean to read the whole history.
 
 import msgspec
 
+from treadle.core.git_index import IndexEntry
 from treadle.policy.evaluation.git_config import get_hash_size, list_config_files, read_config
 from treadle.policy.evaluation.git_index import (
-    IndexEntry,
     list_entries,
     may_contain,
     may_list_folders,

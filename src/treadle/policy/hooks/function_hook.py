@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar, get_args, overload
 
@@ -36,6 +37,7 @@ from treadle.core.contracts.hook import (
     UserPromptSubmitData,
 )
 from treadle.core.errors import ConfigError
+from treadle.core.function_thread import run_in_thread
 from treadle.policy.hooks.config import HookConfig
 
 HookFunctionResult = HookAnswer | str | None
@@ -44,28 +46,35 @@ _DataT = TypeVar("_DataT")
 PointFunction = Callable[[HookInput[_DataT]], HookFunctionResult | Awaitable[HookFunctionResult]]
 HookFunction = PointFunction[Any]
 HookDecorator = Callable[[PointFunction[_DataT]], "FunctionHook"]
+_NOT_GIVEN: Any = object()
 
 
 class FunctionHook:
-    """Calls a function as a Hook."""
+    """Calls a function as a Hook; a plain one with a timeout of its own runs in a thread."""
 
     def __init__(
         self,
         function: HookFunction,
         points: frozenset[HookPoint],
         matcher: str = "",
-        timeout: float | None = DEFAULT_HOOK_TIMEOUT,
+        timeout: float | None = _NOT_GIVEN,
     ) -> None:
         self.function = function
         self.points = points
-        self.timeout = timeout
+        is_given = timeout is not _NOT_GIVEN
+        self.timeout = timeout if is_given else DEFAULT_HOOK_TIMEOUT
+        is_plain = not inspect.iscoroutinefunction(inspect.unwrap(function))
+        self._needs_thread = is_given and timeout is not None and is_plain
         # Same matcher semantics as in settings; there is no command here.
         self._matcher = HookConfig("PreToolUse", "", matcher)
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
         if not self._matcher.matches(hook_input):
             return None
-        result = self.function(hook_input)
+        if self._needs_thread:
+            result = await run_in_thread(lambda: self.function(hook_input), threading.Event())
+        else:
+            result = self.function(hook_input)
         if inspect.isawaitable(result):
             result = await result
         return AddContext(result) if isinstance(result, str) else result
@@ -120,10 +129,11 @@ def hook(
     *points: HookPoint, matcher: str = "", timeout: float | None = ...
 ) -> HookDecorator[Any]: ...
 def hook(
-    *points: HookPoint, matcher: str = "", timeout: float | None = DEFAULT_HOOK_TIMEOUT
+    *points: HookPoint, matcher: str = "", timeout: float | None = _NOT_GIVEN
 ) -> HookDecorator[Any]:
     """Make a hook of a function, which runs at these points. An `async` function is cancelled
-    after `timeout` seconds; a plain one blocks the agent, so it must return at once."""
+    after `timeout` seconds, 60 by default. A plain one blocks the agent, so it must return at once;
+    with a `timeout` it runs in a thread, and the agent waits no longer than this."""
     known = get_args(HookPoint)
     for point in points:
         if point not in known:

@@ -2,7 +2,8 @@
 
 If the workspace is a folder of a larger repository, commands do not see the files above it. In the
 copy these files are marked as not checked out (skip-worktree), so that git does not call them
-deleted. Used by `bubblewrap.py`; `stand_ins.py` asks what it says of a file.
+deleted. Used by `bubblewrap.py`; `stand_ins.py` asks what it says of a file. The format is in
+core/git_index.py.
 """
 
 from __future__ import annotations
@@ -13,28 +14,29 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.core.git_index import (
+    HEADER_BYTES,
+    LENGTH_MASK,
+    SHA1_BYTES,
+    SKIP_WORKTREE,
+    STATUS_BYTES,
+    SUBMODULE_MODE,
+    IndexEntries,
+    IndexEntry,
+    read_version,
+    write_entry,
+)
 from treadle.workspace.sandbox.git_folders import READ_FLAGS, read_regular_file, read_settings
 from treadle.workspace.sandbox.git_history import hash_object
 
 MAX_INDEX_BYTES = 128 << 20
-HEADER_BYTES, HASH_BYTES = 12, 20
-FIXED_BYTES = 62  # of an entry: times, inode and size, hash, flags
-EXTENDED, LENGTH_MASK = 0x4000, 0xFFF
+FIXED_BYTES = STATUS_BYTES + SHA1_BYTES + 2
 MAX_CHECKED_BYTES = 256 << 20
 SECOND = 1_000_000_000
-GITLINK = 0o160000  # a submodule
-SKIP_WORKTREE = 0x4000  # in the second flags, which EXTENDED announces
-
-
-class _Entry(NamedTuple):
-    fixed: bytes
-    extended: int
-    rest: bytes  # how the file has the name, without padding
-    name: bytes
 
 
 class IndexedFile(NamedTuple):
@@ -71,9 +73,10 @@ class GitIndex:
     def find(self, path: str) -> IndexedFile | None:
         """What it says of a path."""
         index, name = self.read(), os.fsencode(path)
-        if index[:4] != b"DIRC":
+        version = read_version(index)
+        if not version:
             return None
-        if index[4:8] == b"\0\0\0\4":  # its names are compressed
+        if version == 4:  # its names are compressed
             if self._by_name is None:
                 self._by_name = {entry.name: entry.fixed for entry in self._list_entries()}
             return _read_fixed(self._by_name[name]) if name in self._by_name else None
@@ -128,10 +131,10 @@ class GitIndex:
             finally:
                 os.close(fd)
 
-    def _list_entries(self) -> list[_Entry]:
+    def _list_entries(self) -> list[IndexEntry]:
         try:
-            return list(_Entries(self._data, int.from_bytes(self._data[4:8])))
-        except (IndexError, ValueError):
+            return list(IndexEntries(self._data))
+        except ValueError:
             return []
 
 
@@ -153,7 +156,7 @@ def _is_same(path: Path, file: IndexedFile) -> bool:
     except OSError:
         return True
     is_seen = status.st_size != file.size or status.st_mtime_ns // SECOND != file.time_ns // SECOND
-    if is_seen or file.mode == GITLINK:
+    if is_seen or file.mode == SUBMODULE_MODE:
         return True
     if stat.S_ISLNK(status.st_mode):
         data: bytes | None = os.fsencode(path.readlink())
@@ -164,19 +167,16 @@ def _is_same(path: Path, file: IndexedFile) -> bool:
 
 def make_partial_index(index: bytes, folders: Iterable[str]) -> bytes | None:
     """The same index with all paths outside of `folders` marked; None if it is not understood."""
-    version = int.from_bytes(index[4:8])
     prefixes = tuple(os.fsencode(folder) + b"/" for folder in folders)
-    if index[:4] != b"DIRC" or version not in (2, 3, 4):
-        return None
-    pieces = [b"DIRC", max(version, 3).to_bytes(4), index[8:HEADER_BYTES]]
+    entries = IndexEntries(index)
+    pieces = [b"DIRC", max(entries.version, 3).to_bytes(4), index[8:HEADER_BYTES]]
     try:
-        entries = _Entries(index, version)
         for entry in entries:
             skipped = 0 if entry.name.startswith(prefixes) else SKIP_WORKTREE
-            pieces.append(_write_entry(entry, version, entry.extended | skipped))
-        if not _are_optional(index[entries.at : -HASH_BYTES]):
-            return None
-    except (IndexError, ValueError):
+            pieces.append(write_entry(entry, entries.version, entry.second_flags | skipped))
+    except ValueError:
+        return None
+    if not _are_optional(index[entries.end : -SHA1_BYTES]):
         return None
     data = b"".join(pieces)
     return data + hashlib.sha1(data, usedforsecurity=False).digest()
@@ -208,54 +208,6 @@ class PartialIndexes:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
         return path
-
-
-class _Entries:
-    """The entries of an index. `at`: where the next one begins."""
-
-    def __init__(self, index: bytes, version: int) -> None:
-        self._index, self._version = index, version
-        self.at = HEADER_BYTES
-
-    def __iter__(self) -> Iterator[_Entry]:
-        name = b""
-        for _ in range(int.from_bytes(self._index[8:HEADER_BYTES])):
-            entry = self._read(name)
-            name = entry.name
-            yield entry
-
-    def _read(self, previous: bytes) -> _Entry:
-        index, start = self._index, self.at
-        fixed, at, extended = index[start : start + FIXED_BYTES], start + FIXED_BYTES, 0
-        if int.from_bytes(fixed[-2:]) & EXTENDED:
-            extended, at = int.from_bytes(index[at : at + 2]), at + 2
-        first = at
-        kept = 0
-        if self._version == 4:
-            strip, at = _read_number(index, at)
-            kept = len(previous) - strip
-        end = index.index(b"\0", at)
-        name = previous[:kept] + index[at:end]
-        used = end - start
-        self.at = end + 1 if self._version == 4 else start + (used + 8) // 8 * 8
-        return _Entry(fixed, extended, index[first:end], name)
-
-
-def _write_entry(entry: _Entry, version: int, extended: int) -> bytes:
-    flags = int.from_bytes(entry.fixed[-2:])
-    flags = flags | EXTENDED if extended else flags & ~EXTENDED
-    more = extended.to_bytes(2) if extended else b""
-    data = entry.fixed[:-2] + flags.to_bytes(2) + more + entry.rest
-    return data + b"\0" * (1 if version == 4 else 8 - len(data) % 8)
-
-
-def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    """A number as git writes offsets, and where it ends."""
-    value = data[at] & 0x7F
-    while data[at] & 0x80:
-        at += 1
-        value = ((value + 1) << 7) | (data[at] & 0x7F)
-    return value, at + 1
 
 
 def _are_optional(data: bytes) -> bool:

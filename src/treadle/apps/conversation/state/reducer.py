@@ -310,6 +310,7 @@ def _run_failed(view: ViewState, event: events.RunFailed) -> ViewState:
 _STOP_MESSAGES = {
     "max_turns": "stopped: the limit of tool rounds is reached; send a message to continue",
     "budget_exceeded": "stopped: the budget is used up",
+    "repetition": "stopped: the model repeats itself",
     "goal_not_met": "stopped: the goal is not met",
     "refused": "the model refused to answer",
     "aborted": "interrupted",
@@ -318,8 +319,10 @@ _STOP_MESSAGES = {
 
 def _turn_finished(view: ViewState, event: events.TurnFinished) -> ViewState:
     text, detail = _STOP_MESSAGES.get(event.result.reason, ""), event.result.metadata.get("detail")
-    if event.result.reason == "budget_exceeded" and detail:
+    if event.result.reason in ("budget_exceeded", "repetition") and detail:
         text = f"stopped: {detail}"
+    if event.result.reason == "repetition":
+        text += "; send a message that says what to do instead"
     if event.result.reason == "goal_not_met":
         failure = f": {detail}" if detail else ""
         text = f"{text}{failure}\nsend a message to try again; /goal off removes the goal"

@@ -2,7 +2,7 @@
 
 Not asyncio's executor: that one has few threads, the log of a session and others wait behind its
 queue, and a program cannot end before all of them do. The loop limits how many calls run at once
-(`max_parallel`). Used by function.py.
+(`max_parallel`). Used by tools/function.py and policy/hooks/function_hook.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ import contextvars
 import threading
 from collections.abc import Callable
 from typing import Any
-
-import msgspec
-
-from treadle.core.contracts.tool import ToolContext
 
 
 async def run_in_thread(function: Callable[[], Any], cancelled: threading.Event) -> Any:
@@ -39,32 +35,12 @@ async def run_in_thread(function: Callable[[], Any], cancelled: threading.Event)
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(_resolve, done, value, error)
 
-    threading.Thread(target=work, name="treadle-tool", daemon=True).start()
+    threading.Thread(target=work, name="treadle-function", daemon=True).start()
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         cancelled.set()
         return await asyncio.shield(done)
-
-
-def make_thread_context(context: ToolContext, cancelled: threading.Event) -> ToolContext:
-    """A context for another thread: what it reports is handled by the event loop, in order."""
-    loop = asyncio.get_running_loop()
-
-    def on_loop(handle: Callable[..., None]) -> Callable[..., None]:
-        def forward(*details: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed
-                loop.call_soon_threadsafe(handle, *details)
-
-        return forward
-
-    return msgspec.structs.replace(
-        context,
-        report_progress=on_loop(context.report_progress),
-        detach=on_loop(context.detach),
-        relay_event=on_loop(context.relay_event),
-        is_cancelled=cancelled.is_set,
-    )
 
 
 def _as_exception(raised: BaseException) -> Exception:
