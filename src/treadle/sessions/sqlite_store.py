@@ -23,6 +23,7 @@ from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFul
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
 from treadle.sessions.log.entry_redaction import EntryRedactor
+from treadle.sessions.session_fence import SessionFence
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
@@ -41,10 +42,12 @@ CREATE TABLE IF NOT EXISTS entries (
 class SqliteStore:
     """One session, open for writing."""
 
-    def __init__(self, path: Path, session_id: str) -> None:
+    def __init__(self, path: Path, session_id: str, fence: SessionFence | None = None) -> None:
         """Raises SessionBusy if the session is open elsewhere, StoreError if the file is not a
-        database of sessions."""
+        database of sessions. With a fence, the latest writer is the one that may write; otherwise
+        a lock keeps out a second one."""
         self._path = path
+        self._fence = fence
         self._session_id = session_id
         self._queue: list[tuple[int, float, bytes]] = []
         self._thread_lock = threading.Lock()
@@ -59,7 +62,7 @@ class SqliteStore:
             raise _to_store_error(error, path) from error
         try:
             self._number = self._find_number()
-            self._lock = _lock_session(path, self._number, session_id)
+            self._lock = _lock_session(path, self._number, session_id) if fence is None else None
             self._seq = self._read_last_seq()
         except sqlite3.Error as error:
             self._database.close()
@@ -126,7 +129,8 @@ class SqliteStore:
         finally:
             with self._thread_lock:
                 self._database.close()
-                os.close(self._lock)
+                if self._lock is not None:
+                    os.close(self._lock)
 
     # --- in a thread -----------------------------------------------------------------------
 
@@ -134,7 +138,16 @@ class SqliteStore:
         """A batch may come twice, after a cancelled flush: its numbers make that harmless."""
         rows = [(self._number, *queued) for queued in batch]
         with self._thread_lock, self._database as database:
+            if self._fence is not None:
+                self._check_fence(database, self._fence)
             database.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?)", rows)
+
+    def _check_fence(self, database: sqlite3.Connection, fence: SessionFence) -> None:
+        """Raise SessionBusy if another writer took over; from here to the commit none can."""
+        database.execute("BEGIN IMMEDIATE")
+        query = fence.make_query("?")
+        if database.execute(query, (fence.row_id, fence.epoch)).fetchone() is None:
+            raise fence.make_error(self._session_id)
 
     def _read(self) -> list[bytes]:
         query = "SELECT entry FROM entries WHERE session = ? ORDER BY seq"
