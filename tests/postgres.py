@@ -66,9 +66,7 @@ class PostgresServer:
         return f"postgresql://{USER}@/{name}?host={quote(str(self.folder), safe='')}"
 
     def query(self, sql: str, database: str = "postgres") -> str:
-        return self._run(
-            "psql", "-h", str(self.folder), "-U", USER, "-Atqc", sql, database
-        ).strip()
+        return self._run("psql", "-h", str(self.folder), "-U", USER, "-Atqc", sql, database).strip()
 
     def remove(self) -> None:
         subprocess.run(

@@ -49,6 +49,7 @@ class PostgresPool:
     def __init__(self, url: str, *, size: int = 4, retry_seconds: float = RETRY_SECONDS) -> None:
         self.address = describe_address(url)
         self.retry_seconds = retry_seconds
+        self._url = url
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             url,
             min_size=0,
@@ -83,7 +84,7 @@ class PostgresPool:
         """One statement, which is one transaction; its rows."""
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            cursor = await connection.execute(query, parameters)  # type: ignore[arg-type]
+            cursor = await connection.execute(query, parameters)
             return await cursor.fetchall() if cursor.description else []
 
         return await self.run(work)
@@ -94,7 +95,7 @@ class PostgresPool:
     async def _connect_once(self) -> None:
         try:
             connection = await psycopg.AsyncConnection.connect(
-                self._pool.conninfo, connect_timeout=int(CONNECT_SECONDS)
+                self._url, connect_timeout=int(CONNECT_SECONDS)
             )
             await connection.close()
         except psycopg.Error as error:

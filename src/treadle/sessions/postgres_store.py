@@ -60,9 +60,7 @@ class PostgresStore:
         )
 
     @classmethod
-    async def open(
-        cls, pool: PostgresPool, session_id: str, fence: SessionFence
-    ) -> PostgresStore:
+    async def open(cls, pool: PostgresPool, session_id: str, fence: SessionFence) -> PostgresStore:
         """A session behind a fence that the caller has raised. SessionBusy if it fell since."""
         query = (
             f"SELECT (SELECT max(seq) FROM treadle_entries WHERE session = %s) "
@@ -183,9 +181,7 @@ async def _lock_session(url: str, session_id: str) -> Connection:
     row = await (await connection.execute(query, (SESSION_LOCK, session_id))).fetchone()
     if row is None or not row[0]:
         await connection.close()
-        raise SessionBusy(
-            f"session {session_id} is open in another process or run; close it there"
-        )
+        raise SessionBusy(f"session {session_id} is open in another process or run; close it there")
     return connection
 
 
@@ -193,7 +189,7 @@ async def make_tables(pool: PostgresPool, schema: str = SCHEMA) -> None:
     async def work(connection: Connection) -> None:
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
-            await connection.execute(schema)  # type: ignore[arg-type]
+            await connection.execute(schema)
 
     await pool.run(work)
 

@@ -57,16 +57,16 @@ class SqliteStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._database = _open_database(path)
+            self._database = open_database(path)
         except (OSError, sqlite3.Error) as error:
-            raise _to_store_error(error, path) from error
+            raise to_store_error(error, path) from error
         try:
             self._number = self._find_number()
             self._lock = _lock_session(path, self._number, session_id) if fence is None else None
             self._seq = self._read_last_seq()
         except sqlite3.Error as error:
             self._database.close()
-            raise _to_store_error(error, path) from error
+            raise to_store_error(error, path) from error
         except BaseException:
             self._database.close()
             raise
@@ -101,7 +101,7 @@ class SqliteStore:
             # Shielded: the caller may be cancelled, the write must be completed.
             await asyncio.shield(loop.run_in_executor(None, self._write, batch))
         except sqlite3.Error as error:
-            self.write_error = _to_store_error(error, self._path)
+            self.write_error = to_store_error(error, self._path)
             raise self.write_error from error
         self.write_error = None
         written = batch[-1][0]
@@ -111,14 +111,8 @@ class SqliteStore:
         try:
             bodies = await asyncio.to_thread(self._read)
         except sqlite3.Error as error:
-            raise _to_store_error(error, self._path) from error
-        try:
-            return [decode_entry(body) for body in bodies]
-        except msgspec.DecodeError as error:
-            raise StoreError(
-                f"session {self.session_id} in {self._path} has an entry that this version does "
-                f"not know: {error}"
-            ) from error
+            raise to_store_error(error, self._path) from error
+        return _decode_entries(bodies, self._path, self.session_id)
 
     async def aclose(self) -> None:
         if self._is_closed:
@@ -171,17 +165,39 @@ class SqliteStore:
 def list_session_ids(path: Path) -> list[str]:
     """The ids of the sessions in a database, the newest first."""
     try:
-        database = _open_database(path)
+        database = open_database(path)
         try:
             rows = database.execute("SELECT id FROM sessions ORDER BY number DESC").fetchall()
         finally:
             database.close()
     except sqlite3.Error as error:
-        raise _to_store_error(error, path) from error
+        raise to_store_error(error, path) from error
     return [str(row[0]) for row in rows]
 
 
-def _open_database(path: Path) -> sqlite3.Connection:
+def read_entries(path: Path, session_id: str) -> list[Entry]:
+    """The entries of a session that may be open elsewhere; [] if there is no such session."""
+    database = open_database(path)
+    try:
+        query = (
+            "SELECT entry FROM entries JOIN sessions ON session = number WHERE id = ? ORDER BY seq"
+        )
+        bodies = [row[0] for row in database.execute(query, (session_id,))]
+    finally:
+        database.close()
+    return _decode_entries(bodies, path, session_id)
+
+
+def _decode_entries(bodies: Sequence[bytes], path: Path, session_id: str) -> list[Entry]:
+    try:
+        return [decode_entry(body) for body in bodies]
+    except msgspec.DecodeError as error:
+        raise StoreError(
+            f"session {session_id} in {path} has an entry that this version does not know: {error}"
+        ) from error
+
+
+def open_database(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
     try:
         (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -213,7 +229,7 @@ def _lock_session(path: Path, number: int, session_id: str) -> int:
     return lock
 
 
-def _to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
+def to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"{path}: no space is left; free some, then the session goes on")
