@@ -13,13 +13,14 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "mcp", "embedded", "otel"]
+Extra = Literal["tui", "mcp", "embedded", "otel", "fleet"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
     "mcp": "MCP servers",
     "embedded": "embedded models",
     "otel": "telemetry",
+    "fleet": "PostgreSQL",
 }
 _TOOL_INSTALLERS = {
     "pipx_metadata.json": "pipx install --force",
@@ -31,6 +32,7 @@ _MODULES: Mapping[Extra, str] = {
     "mcp": "mcp",
     "embedded": "xllamacpp",
     "otel": "opentelemetry",
+    "fleet": "psycopg_pool",
 }
 
 
