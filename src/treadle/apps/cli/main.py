@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": (f"{_HERE}.replay", "replay a session offline"),
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
+    "fleet": (f"{_HERE}.fleet", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
     "doctor": (f"{_HERE}.doctor", "check the installation and this machine"),
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
