@@ -108,6 +108,14 @@ class RunQueue:
         state = "queued" if wake is None else "parked"
         return bool(await self._connection.execute(sql, [state, wake, run.id, run.epoch]))
 
+    async def requeue(self, run_id: str, epoch: int) -> None:
+        """Put a run back into the queue that this worker has by the database only."""
+        sql = (
+            "UPDATE fleet_runs SET state = 'queued', worker = '', epoch = epoch + 1, attempts = 0 "
+            "WHERE id = ? AND epoch = ? AND state = 'running'"
+        )
+        await self._connection.execute(sql, [run_id, epoch])
+
     async def wait(self, run: FleetRun, approvals: Sequence[FleetApproval]) -> None:
         """Let the run wait for these approvals; those that it has waited for before stay."""
         mine = "EXISTS (SELECT 1 FROM fleet_runs WHERE id = ? AND epoch = ? AND state = 'running')"

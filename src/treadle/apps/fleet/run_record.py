@@ -35,7 +35,8 @@ class FleetCheck(msgspec.Struct, frozen=True):
 class FleetResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a run ended. `reason` is the terminal reason of the turn; `cost` is in USD, None if a
     price is not known; `check` is None if the task has no check. `cause` groups failures: "" for
-    a run that passed, otherwise a short name such as `check_failed`, `max_turns` or `timeout`."""
+    a run that passed, otherwise a short name such as `check_failed`, `max_turns` or `timeout`.
+    `turns` is how many turns the session had then."""
 
     reason: str
     text: str = ""
@@ -44,6 +45,7 @@ class FleetResult(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     check: FleetCheck | None = None
     cause: str = ""
+    turns: int = 0
 
     @property
     def passed(self) -> bool:

@@ -28,7 +28,8 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     At most one of `folder`, `repository` and `archive` is given; without any the run begins in an
     empty folder. `commit` is one of the repository. `check` is a command line that decides whether
-    the run passed: exit code 0. `max_cost` is in USD, `timeout` in seconds, for the whole run.
+    the run passed: exit code 0. `max_cost` is in USD, `timeout` in seconds of work; the time is
+    counted anew when another worker continues the run.
     A wrong value raises ConfigError. `parse_task` checks also the types.
     """
 
