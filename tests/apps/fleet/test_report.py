@@ -150,7 +150,7 @@ def test_the_table_shows_what_waits_for_the_user_first():
     lines = format_table(
         [make_run("r", state="running"), make_run("w", state="waiting")], 1005.0, 60
     )
-    assert [line.split()[0] for line in lines[1:]] == ["w", "r"]
+    assert [line.split()[0] for line in lines[1:]] == ["waits", "w", "r"]
     assert all(len(line) <= 60 for line in lines)
 
 

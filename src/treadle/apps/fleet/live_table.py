@@ -20,6 +20,7 @@ from treadle.core.text import format_dollars, format_duration
 from treadle.observe.bar_chart import fit_width
 
 ACTIVE_ROWS = 12
+WAITING = "waits for an approval: treadle fleet approve"
 _ACTIVE = ("waiting", "running", "parked")  # in this order
 _CLEAR_LINE, _UP = "\x1b[K", "\x1b[{}A"
 
@@ -59,6 +60,7 @@ def format_table(runs: Sequence[FleetRun], now: float, width: int) -> list[str]:
     active = [run for run in runs if run.state in _ACTIVE]
     active.sort(key=lambda run: (_ACTIVE.index(run.state), run.started or now))
     lines = [format_progress(runs, now)]
+    lines += [f"  {WAITING}"] * any(run.state == "waiting" for run in runs)
     lines += [_format_run(run, now) for run in active[:ACTIVE_ROWS]]
     if len(active) > ACTIVE_ROWS:
         lines.append(f"  and {len(active) - ACTIVE_ROWS} more")
@@ -90,16 +92,18 @@ class LiveTable:
         self._out = out
         self._is_terminal = out.isatty()
         self._drawn = 0
-        self._reported: set[str] = set()
+        self._reported: dict[str, str] = {}
 
     def update(self, runs: Sequence[FleetRun], now: float) -> None:
         if self._is_terminal:
             self._draw(format_table(runs, now, shutil.get_terminal_size().columns - 1))
             return
         for run in runs:
-            if run.has_ended and run.id not in self._reported:
-                self._reported.add(run.id)
-                print(format_ended(run), file=self._out, flush=True)
+            is_news = run.has_ended or run.state == "waiting"
+            if is_news and self._reported.get(run.id) != run.state:
+                self._reported[run.id] = run.state
+                line = format_ended(run) if run.has_ended else f"{run.id}: {WAITING}"
+                print(line, file=self._out, flush=True)
 
     def finish(self, runs: Sequence[FleetRun], now: float) -> None:
         """The last state; a terminal keeps it as text."""

@@ -41,6 +41,7 @@ from treadle.apps.fleet.workspace_source import fill_folder
 from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.core.private_folder import make_private_folder
 from treadle.core.text import plural
+from treadle.sessions.library import default_root
 from treadle.sessions.open_store import check_session_id
 
 NAMED_PATHS = 5  # of those that are not in a snapshot
@@ -76,6 +77,11 @@ class _RunFolderState(msgspec.Struct, frozen=True):
     place: str
     commit: str
     baseline: Baseline
+
+
+def get_default_folder() -> Path:
+    """Where the folders of runs are; not below ~/.treadle, in which no agent may edit files."""
+    return default_root().parent / "fleet"
 
 
 class RunWorkspaces:

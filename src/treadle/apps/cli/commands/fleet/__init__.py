@@ -39,7 +39,7 @@ def _make_parser() -> argparse.ArgumentParser:
     def command(name: str, do: str, summary: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=summary, description=summary)
         subparser.set_defaults(do=do)
-        store = "the fleet's database: sqlite:PATH or postgresql://… (default: one of this user)"
+        store = "the database: sqlite:PATH or postgresql://… (default: sqlite:~/.treadle/fleet.db)"
         subparser.add_argument("--store", metavar="ADDRESS", default="", help=store)
         return subparser
 
@@ -75,6 +75,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("tasks", type=Path, metavar="TASKS", help="a .jsonl, .json or .csv file, or a folder")
     add("--workers", type=int, default=1, metavar="N", help="processes of this machine; 0: none")
     add("--runs-at-once", type=int, default=4, metavar="N", help="of each worker (default: 4)")
+    agent = "MODULE:FUNCTION that makes the agent of a run (default: the coding agent)"
+    add("--agent", default="", metavar="NAME", help=agent)
     add("--detach", action="store_true", help="only submit; workers elsewhere run the tasks")
     add("--json", action="store_true", help="print the report as JSON at the end")
     add("--label", action="append", default=[], metavar="NAME=TEXT", help="of all these tasks")
@@ -104,6 +106,8 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
     add("--max-attempts", type=int, default=5, metavar="N", help=attempts)
     approval = "a call that waits longer for approval is denied (default: a day)"
     add("--approval-time", type=float, default=86_400.0, metavar="SECONDS", help=approval)
+    agent = "MODULE:FUNCTION that makes the agent of a run (default: the coding agent)"
+    add("--agent", default="", metavar="NAME", help=agent)
     add("--until-idle", action="store_true", help="end when no run is left")
 
 

@@ -15,7 +15,6 @@ from treadle.apps.cli.commands.fleet.selection import (
     select_runs,
     use_database,
 )
-from treadle.apps.cli.commands.fleet.worker import get_workspaces_folder
 from treadle.apps.cli.console import UsageError, get_current_folder, print_error, print_line
 from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.fleet.database import FleetDatabase
@@ -24,7 +23,7 @@ from treadle.apps.fleet.report import FleetReport, make_report
 from treadle.apps.fleet.report_page import render_page
 from treadle.apps.fleet.report_text import format_report, format_summary
 from treadle.apps.fleet.run_record import FleetRun
-from treadle.apps.fleet.workspaces import RunWorkspaces
+from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
 from treadle.core.errors import SessionNotFound
 from treadle.core.text import plural
 from treadle.sessions.html_export import render_html
@@ -93,7 +92,7 @@ async def _open_run(database: FleetDatabase, options: argparse.Namespace) -> int
     run = await find_run(database, options.run)
     folder: Path = options.into or get_current_folder()
     if options.into is not None:
-        workspaces = RunWorkspaces(get_workspaces_folder(), database)
+        workspaces = RunWorkspaces(get_default_folder(), database)
         for note in await workspaces.export(run.task, run.id, folder):
             print_error(note)
         print_line(f"{folder}: the files of {run.id}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from treadle.apps.cli.commands.fleet.results import print_report_json, print_rep
 from treadle.apps.cli.commands.fleet.selection import get_store, parse_labels, use_database
 from treadle.apps.cli.commands.fleet.worker_processes import WorkerProcesses
 from treadle.apps.cli.console import UsageError, print_error, print_line
-from treadle.apps.cli.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, USAGE_ERROR
+from treadle.apps.cli.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, TERMINATED, USAGE_ERROR
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.live_table import LiveTable
 from treadle.apps.fleet.report import make_report
@@ -72,11 +73,15 @@ async def _run(
     if options.detach:
         print_line(f"{plural(len(runs) - ended, 'run')} submitted; treadle fleet status shows them")
         return SUCCESS
+    received = _stop_on_signals()
+    ids = [run.id for run in runs]
     try:
-        runs = await _wait(database, [run.id for run in runs], options)
+        runs = await _wait(database, ids, options)
     except asyncio.CancelledError:
-        _report_stop(await database.runs(ids=[run.id for run in runs]), options)
-        return ABORTED
+        if not received:
+            raise
+        _report_stop(await database.runs(ids=ids), options)
+        return ABORTED if received[0] == signal.SIGINT else TERMINATED
     report = make_report(runs, time.time())
     if options.json:
         print_report_json(report)
@@ -106,7 +111,7 @@ async def _wait(
     database: FleetDatabase, ids: Sequence[str], options: argparse.Namespace
 ) -> list[FleetRun]:
     """Until all runs have ended; with the workers of this machine meanwhile."""
-    arguments = ("--runs-at-once", str(options.runs_at_once))
+    arguments = ("--runs-at-once", str(options.runs_at_once), "--agent", options.agent)
     workers = WorkerProcesses(get_store(options), options.workers, arguments)
     table = LiveTable(sys.stderr)
     try:
@@ -122,6 +127,23 @@ async def _wait(
         return runs
     finally:
         await workers.aclose()
+
+
+def _stop_on_signals() -> list[int]:
+    """Cancel this task at the first signal; the second one ends the process at once. The workers
+    then end their steps, and their runs can be continued."""
+    task, loop, received = asyncio.current_task(), asyncio.get_running_loop(), list[int]()
+    assert task is not None
+
+    def stop(number: int) -> None:
+        received.append(number)
+        for other in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(other)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    return received
 
 
 def _report_stop(runs: Sequence[FleetRun], options: argparse.Namespace) -> None:

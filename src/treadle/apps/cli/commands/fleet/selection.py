@@ -9,21 +9,15 @@ from typing import TypeVar
 
 from treadle.apps.cli.console import UsageError
 from treadle.apps.fleet.database import FleetDatabase, open_database
+from treadle.apps.fleet.fleet import DEFAULT_STORE
 from treadle.apps.fleet.run_record import FleetRun
-from treadle.core.private_folder import make_private_folder
 from treadle.core.text import suggest
-from treadle.sessions.library import default_root
 
 _T = TypeVar("_T")
 
 
 def get_store(options: argparse.Namespace) -> str:
-    """The address of the database; by default a file beside the user's sessions."""
-    if options.store:
-        return str(options.store)
-    folder = default_root().parent
-    make_private_folder(folder)
-    return f"sqlite:{folder / 'fleet.db'}"
+    return str(options.store or DEFAULT_STORE)
 
 
 def use_database(options: argparse.Namespace, work: Callable[[FleetDatabase], Awaitable[_T]]) -> _T:

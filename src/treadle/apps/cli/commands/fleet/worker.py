@@ -6,15 +6,14 @@ import argparse
 import asyncio
 import re
 import signal
-from pathlib import Path
 
 from treadle.apps.cli.commands.fleet.selection import get_store, use_database
 from treadle.apps.cli.console import UsageError, print_line
 from treadle.apps.cli.exit_codes import SUCCESS, TERMINATED
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.worker import Worker
-from treadle.apps.fleet.workspaces import RunWorkspaces
-from treadle.apps.settings import treadle_home
+from treadle.apps.fleet.worker_process import find_agent_function
+from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
 
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
@@ -27,13 +26,14 @@ def run_worker(options: argparse.Namespace) -> int:
 
 
 async def _work(database: FleetDatabase, options: argparse.Namespace) -> int:
-    folder = options.workspaces or get_workspaces_folder()
+    folder = options.workspaces or get_default_folder()
     worker = Worker(
         database,
         concurrency=options.runs_at_once,
         lease=options.lease,
         max_attempts=options.max_attempts,
         approval_seconds=options.approval_time,
+        make_agent=find_agent_function(options.agent) if options.agent else None,
         folders=RunWorkspaces(folder, database),
     )
     received: list[int] = []
@@ -55,10 +55,6 @@ def _stop_on_signals(worker: Worker, received: list[int]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
-
-
-def get_workspaces_folder() -> Path:
-    return Path(treadle_home()) / "fleet"
 
 
 def hide_password(store: str) -> str:
