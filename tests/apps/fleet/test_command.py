@@ -8,6 +8,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ WRITE = FakeCall("write", {"file_path": "answer.txt", "content": "42\n"})
 
 def pick_reply(request: ReceivedRequest) -> FakeReply:
     """Write the answer, unless the prompt says to be lazy; then say so."""
-    messages = request.json["messages"]
+    messages: Any = request.json["messages"]
     text = json.dumps(messages)
     if len(messages) == 1 and "lazy" not in text:
         return FakeReply("I write it.", calls=(WRITE,))
@@ -29,7 +30,7 @@ def pick_reply(request: ReceivedRequest) -> FakeReply:
 class Cli:
     """The program with a store of its own."""
 
-    def __init__(self, server: ProviderServer | None, folder: Path) -> None:
+    def __init__(self, server: ProviderServer, folder: Path) -> None:
         self.server = server
         self.store = f"sqlite:{folder / 'fleet.db'}"
         self.folder = folder
@@ -217,7 +218,7 @@ async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):
     ],
 )
 async def test_a_wrong_argument_is_named(tmp_path, words, message):
-    ran = await Cli(None, tmp_path)(*words)
+    ran = await Cli(ProviderServer([]), tmp_path)(*words)
     assert ran.code == 2, ran
     assert message in ran.err
 
@@ -230,7 +231,7 @@ async def test_a_wrong_argument_is_named(tmp_path, words, message):
     ],
 )
 async def test_a_database_that_cannot_be_opened_is_named(tmp_path, store, message):
-    cli = Cli(None, tmp_path)
+    cli = Cli(ProviderServer([]), tmp_path)
     cli.store = store
     ran = await cli("status")
     assert ran.code not in (0, None)
