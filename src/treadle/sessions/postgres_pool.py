@@ -8,6 +8,7 @@ become StoreErrors here. Used by postgres_store.py and by apps/fleet. Needs the 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -18,6 +19,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from treadle.core.errors import StoreError, StoreFull
+
+# What it would print is in our errors; a program that wants it sets a level.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[Any]
@@ -113,7 +117,7 @@ def describe_address(url: str) -> str:
 
 
 def to_store_error(error: psycopg.Error, address: str) -> StoreError:
-    text = " ".join(str(error).split())
+    text = " ".join((error.diag.message_primary or str(error)).split())
     if isinstance(error, (errors.DiskFull, errors.InsufficientResources)):
         return StoreFull(f"{address} is full ({text}); free some space, then the runs go on")
     if isinstance(error, errors.ReadOnlySqlTransaction):

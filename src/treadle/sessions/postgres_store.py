@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 import psycopg
 
-from treadle.core.errors import SessionBusy, StoreError
+from treadle.core.errors import SessionBusy, SessionTooNew, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
 from treadle.sessions.log.entry_redaction import EntryRedactor
@@ -200,6 +200,6 @@ async def load_entries(pool: PostgresPool, session_id: str) -> list[Entry]:
     try:
         return [decode_entry(bytes(body)) for (body,) in rows]
     except msgspec.DecodeError as error:
-        raise StoreError(
+        raise SessionTooNew(
             f"session {session_id} has an entry that this version does not know: {error}"
         ) from error

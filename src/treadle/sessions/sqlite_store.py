@@ -192,7 +192,7 @@ def _decode_entries(bodies: Sequence[bytes], path: Path, session_id: str) -> lis
     try:
         return [decode_entry(body) for body in bodies]
     except msgspec.DecodeError as error:
-        raise StoreError(
+        raise SessionTooNew(
             f"session {session_id} in {path} has an entry that this version does not know: {error}"
         ) from error
 

@@ -155,7 +155,7 @@ class CallLimiter:
         if max_cost is None:
             return
         for call_id, wait in waiting.items():
-            if not wait.done() and spent + self._costs[call_id] > max_cost:
+            if not wait.done() and spent + self._costs[call_id] >= max_cost:
                 text = f"the fleet has spent {spent:.2f} of {max_cost:.2f} USD; raise its max_cost"
                 wait.set_exception(QuotaExhausted(text))
 
@@ -205,7 +205,7 @@ _ADMIT = (
     f"WHERE {_RECENT}) "
     # A call that is larger than the limit of a minute goes alone.
     f"OR (place = 1 AND NOT EXISTS (SELECT 1 FROM fleet_calls WHERE {_RECENT}))) "
-    "AND cost <= ? - (SELECT coalesce(sum(cost), 0) FROM fleet_calls "
+    "AND cost < ? - (SELECT coalesce(sum(cost), 0) FROM fleet_calls "
     "WHERE admitted IS NOT NULL AND ended IS NULL) "
     "- (SELECT coalesce(sum(CAST(value AS float8)), 0) FROM fleet_settings WHERE name = 'spent'))"
 )

@@ -33,6 +33,11 @@ from treadle.sessions.session_fence import SessionFence
 DEFAULT_LEASE = 30.0  # seconds without a heartbeat after which a worker is dead
 NOT_ANSWERED = "The call was not approved within the time limit."
 
+_CLAIMABLE = (
+    "(state = 'queued' OR (state = 'parked' AND wake <= {now})) AND version_number <= ? "
+    "AND attempts BETWEEN ? AND ?"
+)
+
 
 class WorkerIdentity(msgspec.Struct, frozen=True):
     """Who a worker is; `id` is new for each process."""
@@ -59,12 +64,12 @@ class RunQueue:
 
     # --- runs of this worker ---------------------------------------------------------------
 
-    async def claim(self, count: int) -> list[FleetRun]:
+    async def claim(self, count: int, *, attempts: tuple[int, int]) -> list[FleetRun]:
         """Take up to `count` runs, the oldest first; parked ones whose time has come, too. A run
-        that a newer version has begun is left for workers of that version."""
+        that a newer version has begun is left for workers of that version. `attempts`: only runs
+        that have had so many, from and to."""
         sql = (
-            "WITH picked AS MATERIALIZED (SELECT id FROM fleet_runs WHERE "
-            "(state = 'queued' OR (state = 'parked' AND wake <= {now})) AND version_number <= ? "
+            f"WITH picked AS MATERIALIZED (SELECT id FROM fleet_runs WHERE {_CLAIMABLE} "
             "ORDER BY number LIMIT ? {skip_locked}) "
             "UPDATE fleet_runs SET state = 'running', worker = ?, epoch = epoch + 1, "
             "attempts = attempts + 1, wake = NULL, started = coalesce(started, {now}), "
@@ -74,8 +79,13 @@ class RunQueue:
             f"RETURNING {qualify(RUN_COLUMNS, RUNS_TABLE)}"
         )
         me, number = self._identity, self._version_number
-        rows = await self._connection.execute(sql, [number, count, me.id, me.version, number])
+        parameters = [number, *attempts, count, me.id, me.version, number]
+        rows = await self._connection.execute(sql, parameters)
         return sorted((read_run(row) for row in rows), key=lambda run: run.created)
+
+    async def has_claimable(self, *, attempts: tuple[int, int]) -> bool:
+        sql = f"SELECT 1 FROM fleet_runs WHERE {_CLAIMABLE} LIMIT 1"
+        return bool(await self._connection.execute(sql, [self._version_number, *attempts]))
 
     async def open_session(self, run: FleetRun) -> Store:
         """The log of the run. Appending fails once another worker has the run."""

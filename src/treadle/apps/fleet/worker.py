@@ -6,6 +6,9 @@
 
 A worker that dies is replaced by any other. `stop` lets each run end its step and puts it back.
 While the database is gone the worker waits; its runs stop before the next effect.
+
+A run that kills its worker takes the others of that worker along. So the last attempt at a run is
+made alone: what is set aside after it has killed a worker by itself.
 """
 
 from __future__ import annotations
@@ -33,7 +36,14 @@ from treadle.apps.fleet.run_task import (
 )
 from treadle.apps.fleet.schedule import make_scheduled_task, next_time
 from treadle.apps.fleet.sql_database import SqlDatabase
-from treadle.core.errors import ConfigError, SessionBusy, StoreError, TreadleError, error_text
+from treadle.core.errors import (
+    ConfigError,
+    SessionBusy,
+    SessionTooNew,
+    StoreError,
+    TreadleError,
+    error_text,
+)
 from treadle.core.logger import logger
 
 DEFAULT_CONCURRENCY = 4
@@ -71,6 +81,7 @@ class Worker:
         self._database = database
         self._concurrency, self._poll, self._grace = concurrency, poll, grace
         self._max_attempts = max_attempts
+        self._last_attempt = (max_attempts - 1, 10**9)  # what such a run has had
         self._lease = Lease(lease)
         self._queue = RunQueue(database.connection, self.identity)
         self._parts = RunParts(
@@ -85,7 +96,8 @@ class Worker:
         self._active: dict[str, tuple[RunControl, asyncio.Task[None]]] = {}
         self._claiming = asyncio.Lock()  # between a claim and the start of its runs
         self._wake = asyncio.Event()
-        self._is_stopping = self._is_idle_enough = False
+        self._is_stopping = self._has_last_attempts = False
+        self._paused_until = 0.0
 
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until `stop`, or until no run is left that could be worked on."""
@@ -124,10 +136,18 @@ class Worker:
 
     async def _claim(self) -> None:
         free = self._concurrency - len(self._active)
-        if free <= 0 or self._is_stopping:
+        if free <= 0 or self._is_stopping or time.monotonic() < self._paused_until:
             return
+        if self._has_last_attempts and self._active:
+            return  # until none is active: see above
         async with self._claiming:
-            for run in await self._queue.claim(free):
+            runs: list[FleetRun] = []
+            if self._has_last_attempts:
+                runs = await self._queue.claim(1, attempts=self._last_attempt)
+                self._has_last_attempts = bool(runs)
+            if not runs:
+                runs = await self._queue.claim(free, attempts=(0, self._max_attempts - 2))
+            for run in runs:
                 control = RunControl(run, self._queue, self._lease)
                 control.is_stopping = self._is_stopping
                 task = asyncio.create_task(self._work(run, control))
@@ -146,15 +166,15 @@ class Worker:
 
     async def _try_run(self, run: FleetRun, control: RunControl) -> RunOutcome | None:
         """What came of it; None if another worker has the run, or the database is gone."""
-        if run.attempts > self._max_attempts:
-            error = f"its worker died in each of {self._max_attempts} attempts"
-            return RunOutcome("set_aside", run.result, error)
         try:
             return await run_task(run, self._parts, control)
+        except SessionTooNew as error:
+            return RunOutcome("failed", _make_error_result(run), error_text(error))
         except SessionBusy as error:
             logger.info("run %s: %s", run.id, error)
         except StoreError as error:
             logger.warning("run %s stops here for now: %s", run.id, error)
+            self._paused_until = time.monotonic() + RETRY_SECONDS
         except TreadleError as error:
             return RunOutcome("failed", _make_error_result(run), error_text(error))
         except Exception as error:  # noqa: BLE001 - of the program's own agent, say
@@ -190,6 +210,9 @@ class Worker:
             logger.warning("worker %s is dead: others continue its runs", worker)
             self._wake.set()
         await self._queue.sweep_leftovers()
+        if not self._has_last_attempts:
+            found = await self._queue.has_claimable(attempts=self._last_attempt)
+            self._has_last_attempts = found
         await start_due_schedules(self._database)
 
     # --- details ---------------------------------------------------------------------------
