@@ -11,15 +11,18 @@ any machine with `treadle fleet worker`. A second program with the same tasks co
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import END_STATES, FleetLimits, FleetRun
 from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.logger import logger
 
@@ -46,6 +49,7 @@ class Fleet:
     lease         seconds without a sign of life after which others continue the runs of a worker
     poll          seconds between two looks at the queue
     max_attempts  how often a worker may die with a run before the run is set aside
+    folder        where the folders of runs are made; by default beside the user's sessions
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Fleet:
         lease: float = DEFAULT_LEASE,
         poll: float = 0.5,
         max_attempts: int = 5,
+        folder: str | os.PathLike[str] | None = None,
     ) -> None:
         if workers < 0 or concurrency < 1:
             raise ConfigError(f"Fleet(workers={workers}, concurrency={concurrency}): too few")
@@ -67,6 +72,7 @@ class Fleet:
         self._limits = limits
         self._agent = agent
         self._lease, self._poll, self._max_attempts = lease, poll, max_attempts
+        self._folder = Path(folder) if folder is not None else get_default_folder()
         self._database: FleetDatabase | None = None
         self._workers: list[Worker] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -137,6 +143,7 @@ class Fleet:
                 poll=self._poll,
                 max_attempts=self._max_attempts,
                 make_agent=self._agent,
+                folders=RunWorkspaces(self._folder, self.database),
             )
             for _ in range(self._count)
         ]
@@ -157,6 +164,7 @@ class Fleet:
             "--lease": self._lease,
             "--poll": self._poll,
             "--max-attempts": self._max_attempts,
+            "--workspaces": self._folder,
         }
         words = [str(word) for option in options.items() for word in option]
         while True:

@@ -94,7 +94,7 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
         folder, losses = await _open_folder(run, parts.folders)
     except WorkspaceError as error:
         return RunOutcome("failed", error=error_message(error))
-    agent, workspace = await _make_agent(run, folder, parts, control)
+    agent, made, workspace = await _make_agent(run, folder, parts, control)
     try:
         store = control.guard(await parts.queue.open_session(run))
         async with agent.session(run.session, store=store) as session:
@@ -108,6 +108,8 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
     finally:
         control.session = None
         await agent.aclose()
+        if made is not agent:
+            await made.aclose()  # a copy does not close the workspace of its original
 
 
 class _Attempt:
@@ -268,7 +270,8 @@ async def _open_folder(run: FleetRun, folders: RunFolders) -> tuple[Path, tuple[
 
 async def _make_agent(
     run: FleetRun, folder: Path, parts: RunParts, control: RunControl
-) -> tuple[Agent[Any, Any], Workspace | None]:
+) -> tuple[Agent[Any, Any], Agent[Any, Any], Workspace | None]:
+    """The agent of the run, the agent that was made for it, and its workspace."""
     hook = FenceHook(control)
 
     def limit(model: Model) -> Model:
@@ -276,11 +279,12 @@ async def _make_agent(
 
     if parts.make_agent is None:
         coder = await make_coding_agent(run.task, folder, hook, limit)
-        return coder, coder.config.workspace
+        return coder, coder, coder.config.workspace
     made = parts.make_agent(run.task, folder)
     agent = await made if inspect.isawaitable(made) else made
     hooks = [*agent.config.hooks, hook]
-    return agent.replace(model=limit(agent.config.model), hooks=hooks), agent.config.workspace
+    fenced = agent.replace(model=limit(agent.config.model), hooks=hooks)
+    return fenced, agent, agent.config.workspace
 
 
 async def make_coding_agent(

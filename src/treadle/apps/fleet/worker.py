@@ -18,7 +18,6 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from treadle._version import __version__
 from treadle.apps.fleet.database import FleetDatabase
@@ -37,7 +36,6 @@ from treadle.apps.fleet.run_task import (
 )
 from treadle.apps.fleet.schedule import make_scheduled_task, next_time
 from treadle.apps.fleet.sql_database import SqlDatabase
-from treadle.apps.settings import treadle_home
 from treadle.core.errors import (
     ConfigError,
     SessionBusy,
@@ -276,10 +274,10 @@ class Worker:
 
 
 def make_run_folders(database: SqlDatabase) -> RunFolders:
-    """Folders below the home of treadle; their snapshots are in the database."""
-    from treadle.apps.fleet.workspaces import RunWorkspaces
+    """Folders of this machine; their snapshots are in the database."""
+    from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
 
-    return RunWorkspaces(Path(treadle_home()) / "fleet", database)
+    return RunWorkspaces(get_default_folder(), database)
 
 
 async def start_due_schedules(database: SqlDatabase, now: float | None = None) -> None:

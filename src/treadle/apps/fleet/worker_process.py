@@ -12,6 +12,7 @@ import importlib
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import cast
 
 from treadle.apps.fleet.database import open_database
@@ -23,6 +24,7 @@ from treadle.apps.fleet.worker import (
     DEFAULT_POLL,
     Worker,
 )
+from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
 from treadle.core.errors import ConfigError, TreadleError
 
 
@@ -35,6 +37,7 @@ async def run_worker(
     poll: float = DEFAULT_POLL,
     max_attempts: int = DEFAULT_ATTEMPTS,
     until_idle: bool = False,
+    workspaces: Path | None = None,
     on_start: Callable[[Worker], None] | None = None,
 ) -> None:
     """Work for the fleet in this database until a signal. `agent` is MODULE:FUNCTION, a function
@@ -49,6 +52,7 @@ async def run_worker(
             poll=poll,
             max_attempts=max_attempts,
             make_agent=make_agent,
+            folders=RunWorkspaces(workspaces or get_default_folder(), database),
         )
         loop = asyncio.get_running_loop()
 
@@ -88,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lease", type=float, default=DEFAULT_LEASE)
     parser.add_argument("--poll", type=float, default=DEFAULT_POLL)
     parser.add_argument("--max-attempts", type=int, default=DEFAULT_ATTEMPTS)
+    parser.add_argument("--workspaces", type=Path, help="where the folders of runs are made")
     given = parser.parse_args(arguments)
     try:
         asyncio.run(
@@ -98,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 lease=given.lease,
                 poll=given.poll,
                 max_attempts=given.max_attempts,
+                workspaces=given.workspaces,
             )
         )
     except ConfigError as error:

@@ -41,6 +41,7 @@ from treadle.apps.fleet.workspace_source import fill_folder
 from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.core.private_folder import make_private_folder
 from treadle.core.text import plural
+from treadle.sessions.library import default_root
 from treadle.sessions.open_store import check_session_id
 
 NAMED_PATHS = 5  # of those that are not in a snapshot
@@ -76,6 +77,11 @@ class _RunFolderState(msgspec.Struct, frozen=True):
     place: str
     commit: str
     baseline: Baseline
+
+
+def get_default_folder() -> Path:
+    """Where the folders of runs are; not below ~/.treadle, in which no agent may edit files."""
+    return default_root().parent / "fleet"
 
 
 class RunWorkspaces:
@@ -129,6 +135,25 @@ class RunWorkspaces:
     async def remove(self, run_id: str) -> None:
         """Delete the folder of a run on this machine; its snapshot stays."""
         await asyncio.to_thread(_remove_tree, self._folder(run_id))
+
+    async def export(self, task: FleetTask, run_id: str, target: Path) -> tuple[str, ...]:
+        """Fill a new folder with the files of a run as of its last snapshot, to look at them or to
+        work on; sentences about what is not in it."""
+        if await asyncio.to_thread(_has_content, target):
+            raise WorkspaceError(f"{target} is not empty; name a new folder")
+        data = await self._snapshots.get_blob(_snapshot_key(run_id))
+        snapshot = decode_snapshot(data) if data is not None else None
+        try:
+            await asyncio.to_thread(_remove_tree, target)
+            await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
+            commit = snapshot.commit if snapshot is not None else ""
+            await fill_folder(task, target, self._root / "mirrors", commit)
+            if snapshot is None:
+                return ("the run has no snapshot: the files are those of the task",)
+            await asyncio.to_thread(apply_changes, target, snapshot.changes)
+        except OSError as error:
+            raise WorkspaceError(f"{target} cannot be filled: {error}") from error
+        return _list_unsaved(snapshot)
 
     # --- the folder ------------------------------------------------------------------------
 
@@ -197,17 +222,25 @@ def _name_snapshot(run_id: str, snapshot: WorkspaceSnapshot) -> str:
 
 
 def _list_losses(snapshot: WorkspaceSnapshot) -> tuple[str, ...]:
-    losses = [
+    lost = (
         f"the machine was lost; the files are as they were at the end of step {snapshot.step}, and "
         "later changes of files are lost"
-    ]
+    )
+    return (lost, *_list_unsaved(snapshot))
+
+
+def _list_unsaved(snapshot: WorkspaceSnapshot) -> tuple[str, ...]:
     unsaved = snapshot.changes.unsaved
-    if unsaved:
-        names = ", ".join(os.fsdecode(path) for path in unsaved[:NAMED_PATHS])
-        more = ", …" if len(unsaved) > NAMED_PATHS else ""
-        count = plural(len(unsaved), "path")
-        losses.append(f"{count} had no room in the snapshot and must be made again: {names}{more}")
-    return tuple(losses)
+    if not unsaved:
+        return ()
+    names = ", ".join(os.fsdecode(path) for path in unsaved[:NAMED_PATHS])
+    more = ", …" if len(unsaved) > NAMED_PATHS else ""
+    count = plural(len(unsaved), "path")
+    return (f"{count} had no room in the snapshot and must be made again: {names}{more}",)
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
 
 
 def _remove_tree(path: Path) -> None:
