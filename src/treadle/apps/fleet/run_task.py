@@ -110,6 +110,8 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
         await agent.aclose()
         if made is not agent:
             await made.aclose()  # a copy does not close the workspace of its original
+            if workspace is not None:
+                await workspace.aclose()  # it was made for this run
 
 
 class _Attempt:
