@@ -15,6 +15,7 @@ import os
 import statistics
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.steps import AfterToolResult, Finished
+from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem
 from treadle.models.scripted import Say, Scripted, ScriptElement
 

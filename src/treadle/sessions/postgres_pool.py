@@ -24,7 +24,7 @@ from treadle.core.errors import StoreError, StoreFull
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 T = TypeVar("T")
-Connection = psycopg.AsyncConnection[Any]
+ServerConnection = psycopg.AsyncConnection[Any]
 
 RETRY_SECONDS = 30.0  # to wait for a server that restarts
 FIRST_DELAY, MAX_DELAY = 0.05, 1.0
@@ -54,7 +54,7 @@ class PostgresPool:
         self.address = describe_address(url)
         self.retry_seconds = retry_seconds
         self._url = url
-        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[ServerConnection] = AsyncConnectionPool(
             url,
             min_size=0,
             max_size=size,
@@ -69,7 +69,7 @@ class PostgresPool:
         await self._connect_once()  # the pool itself would not say why it cannot
         await self._pool.open()
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def run(self, work: Callable[[ServerConnection], Awaitable[T]]) -> T:
         """Run `work` with a connection; again, for a while, if the server is gone or restarts."""
         deadline = time.monotonic() + self.retry_seconds
         delay = FIRST_DELAY
@@ -87,7 +87,7 @@ class PostgresPool:
     async def execute(self, query: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
         """One statement, which is one transaction; its rows."""
 
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+        async def work(connection: ServerConnection) -> list[tuple[Any, ...]]:
             cursor = await connection.execute(query, parameters)
             return await cursor.fetchall() if cursor.description else []
 

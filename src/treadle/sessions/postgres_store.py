@@ -19,7 +19,7 @@ from treadle.core.errors import SessionBusy, SessionTooNew, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
 from treadle.sessions.log.entry_redaction import EntryRedactor
-from treadle.sessions.postgres_pool import Connection, PostgresPool
+from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
 from treadle.sessions.session_fence import SessionFence
 
 SCHEMA = """
@@ -134,7 +134,7 @@ class PostgresStore:
 class LockedPostgresStore(PostgresStore):
     """A session with connections of its own, and a lock that lasts as long as its process."""
 
-    _lock: Connection
+    _lock: ServerConnection
 
     @classmethod
     async def open_session(cls, url: str, session_id: str) -> LockedPostgresStore:
@@ -174,9 +174,9 @@ RETURNING epoch, (SELECT max(seq) FROM treadle_entries WHERE session = old.id)
 """
 
 
-async def _lock_session(url: str, session_id: str) -> Connection:
+async def _lock_session(url: str, session_id: str) -> ServerConnection:
     """A connection that holds the lock. If it breaks, the fence still keeps out a second writer."""
-    connection: Connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+    connection: ServerConnection = await psycopg.AsyncConnection.connect(url, autocommit=True)
     query = "SELECT pg_try_advisory_lock(%s, hashtext(%s))"
     row = await (await connection.execute(query, (SESSION_LOCK, session_id))).fetchone()
     if row is None or not row[0]:
@@ -186,7 +186,7 @@ async def _lock_session(url: str, session_id: str) -> Connection:
 
 
 async def make_tables(pool: PostgresPool, schema: str = SCHEMA) -> None:
-    async def work(connection: Connection) -> None:
+    async def work(connection: ServerConnection) -> None:
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
             await connection.execute(schema)

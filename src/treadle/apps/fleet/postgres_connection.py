@@ -8,7 +8,7 @@ from functools import lru_cache
 from treadle.apps.fleet.sql_connection import TABLES, Rows, Statement, fill_in
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
-from treadle.sessions.postgres_pool import Connection, PostgresPool
+from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
 from treadle.sessions.postgres_store import SCHEMA, PostgresStore, load_entries, make_tables
 from treadle.sessions.session_fence import SessionFence
 
@@ -38,7 +38,7 @@ class PostgresConnection:
         return await self._pool.execute(_translate(sql), parameters)
 
     async def execute_all(self, statements: Sequence[Statement]) -> list[Rows]:
-        async def work(connection: Connection) -> list[Rows]:
+        async def work(connection: ServerConnection) -> list[Rows]:
             results: list[Rows] = []
             async with connection.transaction():
                 for sql, parameters in statements:

@@ -48,7 +48,7 @@ class WorkerIdentity(msgspec.Struct, frozen=True):
     version: str
 
 
-class ApprovalAnswer(msgspec.Struct, frozen=True):
+class FleetAnswer(msgspec.Struct, frozen=True):
     is_allowed: bool
     reason: str
 
@@ -158,16 +158,14 @@ class RunQueue:
         statements.append((f"{WAKE_ANSWERED} AND id = ?", [run.id]))
         await self._connection.execute_all(statements)
 
-    async def answers(self, run: FleetRun) -> dict[str, ApprovalAnswer]:
+    async def answers(self, run: FleetRun) -> dict[str, FleetAnswer]:
         """The decisions on calls of a run, by the ids of the calls."""
         sql = (
             "SELECT call, decision, reason FROM fleet_approvals "
             "WHERE run = ? AND decision IS NOT NULL"
         )
         rows = await self._connection.execute(sql, [run.id])
-        return {
-            call: ApprovalAnswer(decision == "allow", reason) for call, decision, reason in rows
-        }
+        return {call: FleetAnswer(decision == "allow", reason) for call, decision, reason in rows}
 
     # --- workers ---------------------------------------------------------------------------
 
