@@ -79,6 +79,7 @@ async def measure_steps(store: str) -> bool:
         Scripted([Say(calls=[("work", {})])] * STEPS + ["done"]), [work], max_turns=STEPS + 1
     )
     times: list[float] = []
+    began_cpu = time.process_time()
     async with agent.session(run.session, store=await queue.open_session(run)) as session:
         session.submit("go")
         while True:
@@ -91,7 +92,9 @@ async def measure_steps(store: str) -> bool:
     await database.aclose()
     median = statistics.median(times)
     last = statistics.quantiles(times, n=100)[98]
-    print(f"steps     {len(times)} steps: median {median:.1f} ms, 99 of 100 below {last:.1f} ms")
+    cpu = (time.process_time() - began_cpu) / len(times) * 1000
+    print(f"steps     {len(times)} steps: median {median:.1f} ms, ", end="")
+    print(f"99 of 100 below {last:.1f} ms; {cpu:.1f} ms of CPU of the worker")
     return median < MOST_MILLISECONDS
 
 
