@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.apps.fleet.container_workspace import ContainerOptions, ContainerWorkspace
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.report import FleetReport, make_report
@@ -33,4 +34,6 @@ __all__ = [
     "FleetDatabase",
     "make_report",
     "FleetReport",
+    "ContainerWorkspace",
+    "ContainerOptions",
 ]

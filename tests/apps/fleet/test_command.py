@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping
@@ -188,6 +189,30 @@ async def test_ctrl_c_stops_the_workers_and_the_same_command_continues(tmp_path)
         await cli("approve", "--all")
         ran = await cli("run", tasks)
         assert ran.code == 0, ran
+
+
+async def test_a_worker_that_is_killed_is_replaced(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        process = await cli.start("run", cli.write_tasks(GOOD), "--check", "test -f answer.txt")
+        status: dict[str, Any] = {"approvals": []}
+        while not status["approvals"]:
+            status = json.loads((await cli("status", "--json")).out)
+        os.kill(status["workers"][0]["pid"], signal.SIGKILL)
+        await cli("approve", "--all")
+        ran = await program.finish(process)
+        assert ran.code == 0, ran
+        assert "good: passed" in ran.err
+
+
+async def test_a_fleet_is_the_same_on_sqlite_and_postgresql(tmp_path, store):
+    async with open_cli(tmp_path) as cli:
+        cli.store = store
+        ran = await cli("run", cli.write_tasks(GOOD, LAZY), *FLAGS, "--workers", "2")
+        assert ran.code == 5, ran
+        assert "pass rate: 50.0% (1 of 2" in ran.out
+        assert "good: passed" in (await cli("status")).out
+        assert (await cli("open", "good", "--into", "result")).code == 0
+        assert (tmp_path / "result/answer.txt").read_text() == "42\n"
 
 
 async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):

@@ -117,6 +117,16 @@ def test_csv_has_labels_as_columns_and_leaves_out_empty_cells(tmp_path):
     assert "7 cells" in loaded.problems[1].message
 
 
+def test_a_json_file_is_an_array_whose_items_are_counted(tmp_path):
+    path = tmp_path / "tasks.json"
+    path.write_text(json.dumps([{"prompt": "a"}, 7, {"prompt": "b"}]))
+    loaded = load_tasks(path)
+    assert [task.prompt for task in loaded.tasks] == ["a", "b"]
+    assert str(loaded.problems[0]).startswith(f"{path}, item 2: ")
+    (tmp_path / "bad.csv").write_bytes(b"prompt\n\xff\n")
+    assert "bad.csv: it is not UTF-8" in str(load_tasks(tmp_path / "bad.csv").problems[0])
+
+
 def test_defaults_fill_in_what_a_task_does_not_say_and_keep_its_id(tmp_path):
     path = write_lines(tmp_path / "t.jsonl", {"prompt": "a"}, {"prompt": "b", "model": "own"})
     plain = load_tasks(path)

@@ -34,7 +34,7 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="referrer" content="no-referrer">
+<meta name="referrer" content="no-referrer">{refresh}
 <style>
 :root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; --faint: #666;
   --line: #ddd; --soft: #f5f5f4; --bar: #36c; --good: #2a8a4a; --bad: #c0392b; --wait: #b7791f;
@@ -78,6 +78,8 @@ td:first-child {{ overflow-wrap: anywhere; }} td.rate {{ padding-top: .55rem; }}
   border-radius: 50%; margin-right: .35rem; }}
 details {{ border: 1px solid var(--line); border-radius: .4rem; margin: .4rem 0; }}
 summary {{ padding: .4rem .7rem; cursor: pointer; }} details > div {{ padding: 0 .7rem .6rem; }}
+form {{ border: 1px solid var(--wait); border-radius: .5rem; padding: 0 .9rem; margin: .6rem 0; }}
+button, input {{ font: inherit; padding: .2rem .6rem; }}
 pre, code {{ font: .8125rem/1.45 ui-monospace, monospace; }}
 pre {{ white-space: pre-wrap; overflow-wrap: anywhere; background: var(--soft); margin: .4rem 0;
   padding: .5rem .7rem; max-height: 20rem; overflow: auto; border-radius: .3rem; }}
@@ -94,16 +96,25 @@ _CLASSES |= {"waiting": "wait", "parked": "wait", "cancelled": "idle", "queued":
 
 
 def render_page(
-    report: FleetReport, *, store: str = "", links: Mapping[str, str] | None = None
+    report: FleetReport,
+    *,
+    store: str = "",
+    links: Mapping[str, str] | None = None,
+    top: str = "",
+    refresh: int | None = None,
 ) -> str:
     """The page. `links` are pages of sessions by the ids of runs; `store` is the fleet's address,
-    for the commands that open a run."""
-    parts = [_render_tiles(report), _render_states(report)]
+    for the commands that open a run. `top` is HTML of the caller before the rest; `refresh` is
+    after how many seconds the browser loads the page again."""
+    parts = [top, _render_tiles(report), _render_states(report)]
     parts += [_render_label(label, groups) for label, groups in report.labels.items()]
     parts += [_render_plots(report), _render_failures(report, links or {})]
     parts.append(_render_runs(report, store, links or {}))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(report.generated))
-    return _PAGE.format(title="Fleet report", about=f"as of {when}", body="\n".join(parts))
+    again = f'<meta http-equiv="refresh" content="{refresh}">' if refresh is not None else ""
+    return _PAGE.format(
+        title="Fleet report", refresh=again, about=f"as of {when}", body="\n".join(parts)
+    )
 
 
 def _escape(text: str) -> str:
@@ -116,10 +127,12 @@ def _escape(text: str) -> str:
 def _render_tiles(report: FleetReport) -> str:
     rate = report.pass_rate
     share = "–" if rate.rate is None else f"{rate.rate:.1%}"
-    detail = format_rate(rate) if rate.rate is None else format_rate(rate).partition(" ")[2]
+    detail = format_rate(rate)
+    if rate.rate is not None:
+        detail = f"passed {detail.partition(' ')[2]}"
     unpriced = f"cost of {plural(report.unpriced, 'run')} not known" if report.unpriced else ""
     tiles = [
-        (share, f"passed {detail}"),
+        (share, detail),
         (f"{len(report.runs):,}", "runs"),
         (format_dollars(report.cost), unpriced or "cost of all runs"),
         (format_count(report.tokens), "tokens"),

@@ -89,13 +89,14 @@ def format_figures(found: Distribution, format_value: Callable[[float], str]) ->
 
 
 def make_bucket_bars(found: Distribution, format_value: Callable[[float], str]) -> list[ChartBar]:
+    used = [n for n, bucket in enumerate(found.buckets) if bucket.count]
     return [
         ChartBar(
             f"{format_value(bucket.low)} to {format_value(bucket.high)}",
             float(bucket.count),
             f"{bucket.count:,}",
         )
-        for bucket in found.buckets
+        for bucket in found.buckets[used[0] :]
     ]
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.session import Session
+from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.suspend import SuspendOnRateLimit, TurnSuspended
 from treadle.apps.fleet.limits import CallLimiter, LimitedModel
 from treadle.apps.fleet.run_control import FenceHook, RunControl
@@ -28,13 +29,20 @@ from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import WorkspaceError, error_message
-from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
+from treadle.core.steps import (
+    AfterToolResult,
+    ApprovalRequest,
+    AwaitingInput,
+    Finished,
+    PendingApproval,
+)
 from treadle.core.transcript.entries import NoticeShown, Suspended, TurnEnded
 from treadle.core.transcript.items import AssistantItem
 from treadle.sessions.suspend import suspend_turn
 
 CHECK_SECONDS = 1800.0
 MAX_CHECK_CHARS = 4_000
+MAX_CALL_CHARS = 4_000
 SNAPSHOT_SECONDS = 10.0  # at least, between two snapshots of one run
 APPROVAL_SECONDS = 24 * 3600.0
 CHILD_DENIAL = "A child agent cannot wait for an approval here; let the main agent make the call."
@@ -110,6 +118,8 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
         await agent.aclose()
         if made is not agent:
             await made.aclose()  # a copy does not close the workspace of its original
+            if workspace is not None:
+                await workspace.aclose()  # it was made for this run
 
 
 class _Attempt:
@@ -224,7 +234,7 @@ class _Attempt:
                         f"{self._run.id}/{call.id}",
                         self._run.id,
                         call.name,
-                        approval.summary,
+                        _describe_call(approval),
                         expires=self._parts.approval_seconds,
                     )
                 )
@@ -259,6 +269,14 @@ class _Attempt:
 
 
 # ------------------------------------------------------------------ parts of a run
+
+
+def _describe_call(approval: PendingApproval) -> str:
+    """What the user decides on: a summary may leave out arguments, so they follow."""
+    raw = approval.call.raw
+    if len(raw) > MAX_CALL_CHARS:
+        raw = f"{raw[:MAX_CALL_CHARS]} ... [truncated, {len(raw):,} characters in all]"
+    return redact_for_display(f"{approval.summary}\n{raw}")
 
 
 async def _open_folder(run: FleetRun, folders: RunFolders) -> tuple[Path, tuple[str, ...]]:

@@ -31,14 +31,16 @@ MAX_LINE_BYTES = 16 << 20
 
 
 class TaskProblem(msgspec.Struct, frozen=True):
-    """A line or file that is no task. `line` is 0 if the whole file is meant."""
+    """A line or file that is no task. `line` is 0 if the whole file is meant; in a .json file it
+    counts the items of the array."""
 
     path: str
     line: int
     message: str
 
     def __str__(self) -> str:
-        place = f"{self.path}, line {self.line}" if self.line else self.path
+        unit = "item" if self.path.endswith(".json") else "line"
+        place = f"{self.path}, {unit} {self.line}" if self.line else self.path
         return f"{place}: {self.message}"
 
 
@@ -217,7 +219,8 @@ def _read_csv(data: bytes) -> Records:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"it is not UTF-8 text (byte {error.start + 1})") from error
+        yield 0, Unreadable(f"it is not UTF-8 text (byte {error.start + 1})")
+        return
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         names = [name.strip() for name in next(reader, [])]

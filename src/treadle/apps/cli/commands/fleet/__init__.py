@@ -5,6 +5,7 @@
     status       status, logs
     control      cancel, retry, approve
     results      report, open
+    serve        serve: the report as a page
     schedules    schedule
 
 This module has the parser. The commands are the user's view of treadle.apps.fleet.
@@ -62,6 +63,8 @@ def _make_parser() -> argparse.ArgumentParser:
     retry.add_argument("--failed", action="store_true", help="all that failed or were set aside")
     _add_approve(command("approve", "control:answer_approvals", "list and answer approvals"))
     _add_report(command("report", "results:print_report", "pass rates, costs, times, failures"))
+    serve = command("serve", "serve:serve_page", "the report as a page here, to approve calls on")
+    serve.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
     opened = command("open", "results:open_run", "copy a run's session here: resume, replay, fork")
     opened.add_argument("run")
     files = "also its files, into this new folder; the session then belongs to it"

@@ -25,6 +25,7 @@ from treadle.apps.fleet.task_files import LoadedTasks, TaskDefaults, load_tasks
 from treadle.core.text import plural
 
 POLL_SECONDS = 0.5
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_tasks(options: argparse.Namespace) -> int:
@@ -137,12 +138,13 @@ def _stop_on_signals() -> list[int]:
 
     def stop(number: int) -> None:
         received.append(number)
-        for other in (signal.SIGINT, signal.SIGTERM):
+        for other in STOP_SIGNALS:
             loop.remove_signal_handler(other)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
+            loop.add_signal_handler(number, stop, number)
     return received
 
 

@@ -49,10 +49,8 @@ class WorkerProcesses:
                 await self._start_one()
             elif process.returncode > 0 and not self._running:
                 raise ConfigError(f"the workers ended with an error: {problem}")
-
-    @property
-    def has_workers(self) -> bool:
-        return bool(self._running)
+        if not self._running:  # they saw no run that was left; the caller does
+            await self.start()
 
     async def aclose(self) -> None:
         """Runs that are at work end their step and go back to the queue."""
