@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from treadle.apps.fleet.container_workspace import ContainerOptions, ContainerWorkspace
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.fleet import Fleet
-from treadle.apps.fleet.report import FleetReport, make_report
+from treadle.apps.fleet.folders.container_workspace import ContainerOptions, ContainerWorkspace
+from treadle.apps.fleet.reports.report import FleetReport, make_report
 from treadle.apps.fleet.run_record import (
     FleetApproval,
     FleetCheck,
@@ -15,7 +15,7 @@ from treadle.apps.fleet.run_record import (
     FleetSchedule,
 )
 from treadle.apps.fleet.task import FleetTask
-from treadle.apps.fleet.task_files import LoadedTasks, TaskDefaults, TaskProblem, load_tasks
+from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, TaskProblem, load_tasks
 
 __all__ = [
     "Fleet",

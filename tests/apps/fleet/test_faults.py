@@ -27,10 +27,10 @@ from tests.postgres import PostgresServer
 from treadle import Agent, tool
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.fleet import Fleet
+from treadle.apps.fleet.folders.workspaces import RunWorkspaces
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
-from treadle.apps.fleet.workspaces import RunWorkspaces
 from treadle.core.transcript.entries import NoticeShown, fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import ToolResultItem

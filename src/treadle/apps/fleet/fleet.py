@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.fleet.database import FleetDatabase, open_database
+from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import END_STATES, FleetLimits, FleetRun
 from treadle.apps.fleet.task import FleetTask
-from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.logger import logger
 

@@ -34,8 +34,8 @@ from treadle.apps.fleet.run_task import (
     RunParts,
     run_task,
 )
-from treadle.apps.fleet.schedule import make_scheduled_task, next_time
 from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.tasks.schedule import make_scheduled_task, next_time
 from treadle.core.errors import (
     ConfigError,
     SessionBusy,
@@ -275,7 +275,7 @@ class Worker:
 
 def make_run_folders(database: SqlDatabase) -> RunFolders:
     """Folders of this machine; their snapshots are in the database."""
-    from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
+    from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 
     return RunWorkspaces(get_default_folder(), database)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from treadle.apps.fleet.database import open_database
+from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_task import MakeAgent
 from treadle.apps.fleet.worker import (
@@ -24,7 +25,6 @@ from treadle.apps.fleet.worker import (
     DEFAULT_POLL,
     Worker,
 )
-from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
 from treadle.core.errors import ConfigError, TreadleError
 
 

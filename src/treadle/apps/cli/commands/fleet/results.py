@@ -18,12 +18,12 @@ from treadle.apps.cli.commands.fleet.selection import (
 from treadle.apps.cli.console import UsageError, get_current_folder, print_error, print_line
 from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.local_session import copy_session, read_session
-from treadle.apps.fleet.report import FleetReport, make_report
-from treadle.apps.fleet.report_page import render_page
-from treadle.apps.fleet.report_text import format_report, format_summary
+from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
+from treadle.apps.fleet.reports.local_session import copy_session, read_session
+from treadle.apps.fleet.reports.report import FleetReport, make_report
+from treadle.apps.fleet.reports.report_page import render_page
+from treadle.apps.fleet.reports.report_text import format_report, format_summary
 from treadle.apps.fleet.run_record import FleetRun
-from treadle.apps.fleet.workspaces import RunWorkspaces, get_default_folder
 from treadle.core.errors import SessionNotFound
 from treadle.core.text import plural
 from treadle.sessions.html_export import render_html

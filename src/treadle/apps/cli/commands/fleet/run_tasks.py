@@ -17,11 +17,11 @@ from treadle.apps.cli.commands.fleet.worker_processes import WorkerProcesses
 from treadle.apps.cli.console import UsageError, print_error, print_line
 from treadle.apps.cli.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, TERMINATED, USAGE_ERROR
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.live_table import LiveTable
-from treadle.apps.fleet.report import make_report
+from treadle.apps.fleet.reports.live_table import LiveTable
+from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.run_record import FleetLimits, FleetRun
 from treadle.apps.fleet.task import FleetTask
-from treadle.apps.fleet.task_files import LoadedTasks, TaskDefaults, load_tasks
+from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
 from treadle.core.text import plural
 
 POLL_SECONDS = 0.5

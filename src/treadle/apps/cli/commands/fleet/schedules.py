@@ -10,8 +10,8 @@ from treadle.apps.cli.console import UsageError, print_error, print_line
 from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetSchedule
-from treadle.apps.fleet.schedule import check_schedule_name, next_time
-from treadle.apps.fleet.task_files import load_tasks
+from treadle.apps.fleet.tasks.schedule import check_schedule_name, next_time
+from treadle.apps.fleet.tasks.task_files import load_tasks
 from treadle.core.sanitize import escape_invisible, strip_escapes
 
 

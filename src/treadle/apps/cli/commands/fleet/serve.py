@@ -9,7 +9,7 @@ from treadle.apps.cli.commands.fleet.selection import use_database
 from treadle.apps.cli.console import UsageError, print_line
 from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.page_server import HOST, PageServer
+from treadle.apps.fleet.reports.page_server import HOST, PageServer
 
 
 def serve_page(options: argparse.Namespace) -> int:

@@ -14,8 +14,13 @@ from treadle.apps.cli.commands.fleet.selection import find_run, select_runs, use
 from treadle.apps.cli.console import print_line
 from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.live_table import LiveTable, format_ended, format_progress, format_table
-from treadle.apps.fleet.local_session import read_session
+from treadle.apps.fleet.reports.live_table import (
+    LiveTable,
+    format_ended,
+    format_progress,
+    format_table,
+)
+from treadle.apps.fleet.reports.local_session import read_session
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.core.text import format_age, plural

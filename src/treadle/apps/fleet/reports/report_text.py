@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from treadle.apps.fleet.report import (
+from treadle.apps.fleet.reports.report import (
     Distribution,
     FailureGroup,
     FleetReport,

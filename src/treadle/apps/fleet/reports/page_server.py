@@ -20,9 +20,9 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import msgspec
 
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.local_session import read_session
-from treadle.apps.fleet.report import make_report
-from treadle.apps.fleet.report_page import render_page
+from treadle.apps.fleet.reports.local_session import read_session
+from treadle.apps.fleet.reports.report import make_report
+from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.run_record import FleetApproval
 from treadle.core.errors import SessionNotFound, StoreError, error_message
 from treadle.core.sanitize import escape_invisible, strip_escapes

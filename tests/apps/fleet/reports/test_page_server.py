@@ -14,7 +14,7 @@ import pytest
 from tests.apps.fleet.conftest import working
 from treadle import Agent
 from treadle.apps.fleet.database import FleetDatabase, open_database
-from treadle.apps.fleet.page_server import PageServer
+from treadle.apps.fleet.reports.page_server import PageServer
 from treadle.apps.fleet.task import FleetTask
 from treadle.contracts import ModelRequest
 from treadle.models import Say, Scripted

@@ -6,15 +6,20 @@ import re
 import msgspec
 import pytest
 
-from treadle.apps.fleet.live_table import (
+from treadle.apps.fleet.reports.live_table import (
     LiveTable,
     estimate_seconds_left,
     format_progress,
     format_table,
 )
-from treadle.apps.fleet.report import FleetReport, find_quantile, make_distribution, make_report
-from treadle.apps.fleet.report_page import render_page
-from treadle.apps.fleet.report_text import format_report
+from treadle.apps.fleet.reports.report import (
+    FleetReport,
+    find_quantile,
+    make_distribution,
+    make_report,
+)
+from treadle.apps.fleet.reports.report_page import render_page
+from treadle.apps.fleet.reports.report_text import format_report
 from treadle.apps.fleet.run_record import FleetCheck, FleetResult, FleetRun, RunState
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.transcript.usage import Usage

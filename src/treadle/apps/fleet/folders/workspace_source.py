@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from treadle.apps.fleet.exercises import SOLUTION_FOLDER, is_exercise
 from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.tasks.exercises import SOLUTION_FOLDER, is_exercise
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.environment import build_environment
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.apps.fleet.task_files import TaskDefaults, load_tasks
+from treadle.apps.fleet.tasks.task_files import TaskDefaults, load_tasks
 from treadle.core.errors import ConfigError
 
 SWE_BENCH = {

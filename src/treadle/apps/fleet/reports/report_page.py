@@ -9,7 +9,7 @@ import html
 import time
 from collections.abc import Callable, Mapping
 
-from treadle.apps.fleet.report import (
+from treadle.apps.fleet.reports.report import (
     Distribution,
     FailureGroup,
     FleetReport,
@@ -17,7 +17,7 @@ from treadle.apps.fleet.report import (
     PassRate,
     ReportRun,
 )
-from treadle.apps.fleet.report_text import (
+from treadle.apps.fleet.reports.report_text import (
     STATE_WORDS,
     format_figures,
     format_rate,

@@ -5,13 +5,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from treadle.apps.fleet.schedule import (
+from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.tasks.schedule import (
     check_schedule_name,
     make_scheduled_task,
     next_time,
     parse_cron,
 )
-from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import ConfigError
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from treadle.apps.fleet.folders.workspaces import FolderSnapshots, RunWorkspaces
 from treadle.apps.fleet.task import FleetTask
-from treadle.apps.fleet.workspaces import FolderSnapshots, RunWorkspaces
 from treadle.core.errors import ConfigError, WorkspaceError
 
 
@@ -311,7 +311,7 @@ async def test_an_id_cannot_name_a_folder_elsewhere(machines):
 async def test_a_damaged_snapshot_is_an_error_and_no_path_of_it_leaves_the_folder(
     tmp_path, machines
 ):
-    from treadle.apps.fleet.workspace_snapshot import (
+    from treadle.apps.fleet.folders.workspace_snapshot import (
         FolderChanges,
         SavedPath,
         WorkspaceSnapshot,

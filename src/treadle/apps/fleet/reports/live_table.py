@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Sequence
 from typing import TextIO
 
-from treadle.apps.fleet.report import make_report
-from treadle.apps.fleet.report_text import STATE_WORDS, format_seconds
+from treadle.apps.fleet.reports.report import make_report
+from treadle.apps.fleet.reports.report_text import STATE_WORDS, format_seconds
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.core.text import format_dollars, format_duration

@@ -24,8 +24,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from treadle.apps.fleet.task import FleetTask
-from treadle.apps.fleet.workspace_snapshot import (
+from treadle.apps.fleet.folders.workspace_snapshot import (
     MAX_FILE_BYTES,
     MAX_TOTAL_BYTES,
     Baseline,
@@ -37,7 +36,8 @@ from treadle.apps.fleet.workspace_snapshot import (
     encode_snapshot,
     scan_folder,
 )
-from treadle.apps.fleet.workspace_source import fill_folder
+from treadle.apps.fleet.folders.workspace_source import fill_folder
+from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.core.private_folder import make_private_folder
 from treadle.core.text import plural

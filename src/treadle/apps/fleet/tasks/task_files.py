@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from treadle.apps.fleet.exercises import is_exercise, make_exercise_task
-from treadle.apps.fleet.swe_bench import convert_swe_bench, is_swe_bench
 from treadle.apps.fleet.task import FleetTask, parse_task
+from treadle.apps.fleet.tasks.exercises import is_exercise, make_exercise_task
+from treadle.apps.fleet.tasks.swe_bench import convert_swe_bench, is_swe_bench
 from treadle.core.errors import ConfigError
 
 NUMBERS = ("max_cost", "timeout")
