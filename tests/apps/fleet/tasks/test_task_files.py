@@ -144,7 +144,7 @@ def test_a_swe_bench_line_is_a_repository_at_a_commit_with_a_check(tmp_path):
     assert task.commit == "abc123"
     assert task.labels == {"repository": "acme/tool", "version": "1.0"}
     assert task.check is not None
-    assert task.check.startswith("git apply")
+    assert task.check.startswith("git checkout -q abc123 -- x || exit 1\ngit apply")
     assert task.check.endswith("python3 -m pytest -q test_x.py::test_total test_x.py::test_rest")
     assert "the solution" not in repr(task), "the agent must not see it"
 
@@ -160,7 +160,36 @@ def test_the_check_of_a_swe_bench_line_applies_the_patch_and_runs_the_test_comma
     ran = subprocess.run(["sh", "-c", task.check or ""], cwd=repository, capture_output=True)
     assert (ran.returncode, ran.stdout) == (0, b"it's run\n")
     again = subprocess.run(["sh", "-c", task.check or ""], cwd=repository, capture_output=True)
-    assert again.returncode == 1, "a patch that does not apply is not a pass"
+    assert again.returncode == 0, "a file that the agent wrote there is replaced"
+
+
+def test_tests_that_the_agent_changed_are_those_of_the_patch_again(tmp_path):
+    repository = tmp_path / "acme__tool"
+    repository.mkdir()
+    (repository / "test.sh").write_text("false\n")
+    git = ["git", "-C", str(repository), "-c", "user.name=t", "-c", "user.email=t@example.com"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+    change = "--- a/test.sh\n+++ b/test.sh\n@@ -1 +1 @@\n-false\n+test -f solved\n"
+    record = {
+        **SWE_BENCH,
+        "base_commit": commit,
+        "test_patch": change,
+        "test_command": "sh test.sh",
+    }
+    path = write_lines(tmp_path / "t.jsonl", record)
+    (task,) = load_tasks(path, TaskDefaults(repositories=str(tmp_path))).tasks
+    (repository / "test.sh").write_text("true\n")
+    check = ["sh", "-c", task.check or ""]
+    assert subprocess.run(check, cwd=repository).returncode == 1, "not solved"
+    (repository / "solved").touch()
+    assert subprocess.run(check, cwd=repository).returncode == 0
+    broken = {**record, "test_patch": change.replace("-false", "-other"), "instance_id": "b"}
+    (task,) = load_tasks(
+        write_lines(tmp_path / "t.jsonl", broken), TaskDefaults(repositories=str(tmp_path))
+    ).tasks
+    assert subprocess.run(["sh", "-c", task.check or ""], cwd=repository).returncode == 1
 
 
 def test_a_swe_bench_line_without_a_local_copy_is_named(tmp_path):

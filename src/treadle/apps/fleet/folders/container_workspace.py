@@ -219,6 +219,7 @@ class _Container:
         self.name = f"treadle-{secrets.token_hex(8)}"
         self.reports = tempfile.mkdtemp(prefix="treadle-container-")
         self._limit: float | None = None  # the time limit, if it was exceeded
+        self._is_killed = False
 
     @asynccontextmanager
     async def limit_time(self, seconds: float | None) -> AsyncIterator[None]:
@@ -265,7 +266,7 @@ class _Container:
         """The exit code, or the signal: a shell reports 128 and its number."""
         text = self._read("code")
         if not text.isdigit():
-            if self._limit is not None:
+            if self._is_killed:
                 return None, "SIGKILL"
             problem = " ".join(output.split())[-300:] or "it was removed"
             raise WorkspaceError(f"the container did not run the command: {problem}")
@@ -285,6 +286,7 @@ class _Container:
 
     async def kill(self) -> None:
         """End what still runs in it. Without an error if it is gone, as usual."""
+        self._is_killed = True
         words = ("rm", "--force", *(("--time", "0") if "podman" in self._program else ()))
         process = await asyncio.create_subprocess_exec(
             *(self._program, *words, self.name),
@@ -324,9 +326,9 @@ class _ContainerCommand:
         return await asyncio.shield(self._ended)
 
     async def kill(self) -> CommandResult:
-        await self._container.remove()
-        done = await self._running.kill()
-        return msgspec.structs.replace(done, exit_code=None, signal="SIGKILL")
+        await self._container.kill()
+        await self._running.kill()
+        return await self.wait()
 
     async def _finish(self) -> CommandResult:
         done = await self._running.wait()

@@ -3,8 +3,8 @@
     {"instance_id": …, "repo": "owner/name", "base_commit": …, "problem_statement": …,
      "test_patch": …, "FAIL_TO_PASS": […], "PASS_TO_PASS": […], "test_command": …}
 
-The check of such a task applies the test patch and then runs the tests, so that the agent does not
-see them. Used by task_files.py. Fetches nothing.
+The check of such a task resets the files of the test patch, applies it, and runs the tests. The
+agent does not see them. Used by task_files.py. Fetches nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ TEST_COMMAND_FIELDS = ("test_command", "test_cmd", "check")
 END_OF_PATCH = "END_OF_TEST_PATCH"
 _LABELS = ("version", "difficulty")
 _OWN_FIELDS = ("model", "max_cost", "max_turns", "permission_mode", "timeout", "labels")
+_PATCHED_FILES = re.compile(r"^--- ([^\t\n]+).*\n\+\+\+ ([^\t\n]+)", re.MULTILINE)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -77,7 +78,20 @@ def make_check(fields: Mapping[str, object]) -> str | None:
         raise ConfigError(f"the test patch contains the text {END_OF_PATCH}; remove it")
     text = patch if patch.endswith("\n") else f"{patch}\n"
     apply = f"git apply --whitespace=nowarn - <<'{END_OF_PATCH}' || exit 1\n{text}{END_OF_PATCH}\n"
-    return apply + command
+    return _make_reset(patch, _read_text(fields, "base_commit")) + apply + command
+
+
+def _make_reset(patch: str, commit: str) -> str:
+    """Commands that bring the files of the patch back to the commit: the agent may have written
+    tests of its own there, and the patch must apply."""
+    lines = []
+    for old, new in _PATCHED_FILES.findall(patch):
+        if old == "/dev/null":
+            lines.append(f"rm -f -- {shlex.quote(new.removeprefix('b/'))}\n")
+        else:
+            path = shlex.quote(old.removeprefix("a/"))
+            lines.append(f"git checkout -q {shlex.quote(commit)} -- {path} || exit 1\n")
+    return "".join(lines)
 
 
 def _make_pytest_command(fields: Mapping[str, object]) -> str | None:

@@ -114,16 +114,18 @@ async def _wait(
     """Until all runs have ended; with the workers of this machine meanwhile."""
     arguments = ("--runs-at-once", str(options.runs_at_once), "--agent", options.agent)
     workers = WorkerProcesses(get_store(options), options.workers, arguments)
-    table = LiveTable(sys.stderr)
+    table, took = LiveTable(sys.stderr), 0.0
     try:
         runs = await database.runs(ids=ids)
         if not all(run.has_ended for run in runs):
             await workers.start()
         while not all(run.has_ended for run in runs):
             table.update(runs, time.time())
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(max(POLL_SECONDS, 4 * took))  # looking is not to be the work
             await workers.check()
+            began = time.monotonic()
             runs = await database.runs(ids=ids)
+            took = time.monotonic() - began
         table.finish(runs, time.time())
         return runs
     finally:
