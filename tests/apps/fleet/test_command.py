@@ -234,6 +234,8 @@ async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):
     ("words", "message"),
     [
         (("run", "missing.jsonl"), "missing.jsonl does not exist"),
+        (("run", "x", "--max-cost", "-1"), "options for all tasks: max_cost is -1.0"),
+        (("run", "x", "--permission-mode", "no"), "options for all tasks: permission_mode is 'no'"),
         (("logs", "nobody"), "there is no run 'nobody'"),
         (("cancel",), "name runs, or give --state, --label or --all"),
         (("status", "--label", "x"), "must be NAME=TEXT"),

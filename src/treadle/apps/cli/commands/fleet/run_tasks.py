@@ -22,6 +22,7 @@ from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.run_record import FleetLimits, FleetRun
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
+from treadle.core.errors import ConfigError
 from treadle.core.text import plural
 
 POLL_SECONDS = 0.5
@@ -47,15 +48,13 @@ def _combine(code: int, loaded: LoadedTasks) -> int:
 
 
 def _make_defaults(options: argparse.Namespace) -> TaskDefaults:
-    return TaskDefaults(
-        model=options.model,
-        max_cost=options.max_cost,
-        max_turns=options.max_turns,
-        permission_mode=options.permission_mode,
-        check=options.check,
-        timeout=options.timeout,
-        repositories=options.repositories,
-    )
+    names = ("model", "max_cost", "max_turns", "permission_mode", "check", "timeout")
+    values = {name: getattr(options, name) for name in names}
+    try:
+        FleetTask(prompt="as good as any", **values)
+    except ConfigError as error:
+        raise UsageError(f"options for all tasks: {str(error).partition(': ')[2]}") from error
+    return TaskDefaults(repositories=options.repositories, **values)
 
 
 def _add_labels(tasks: Sequence[FleetTask], labels: dict[str, str]) -> list[FleetTask]:
