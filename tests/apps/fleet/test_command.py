@@ -268,9 +268,9 @@ async def test_a_database_that_cannot_be_opened_is_named(tmp_path, store, messag
 
 def test_the_password_of_a_database_is_no_argument_of_a_worker():
     from treadle.apps.cli.commands.fleet.worker import hide_password
-    from treadle.apps.cli.commands.fleet.worker_processes import _split_password
+    from treadle.apps.fleet.worker_process import split_password
 
     address = "postgresql://me:p%40ss@host:5432/fleet"
-    assert _split_password(address) == ("postgresql://me@host:5432/fleet", "p@ss")
-    assert _split_password("sqlite:x.db") == ("sqlite:x.db", "")
+    assert split_password(address) == ("postgresql://me@host:5432/fleet", "p@ss")
+    assert split_password("sqlite:x.db") == ("sqlite:x.db", "")
     assert hide_password(address) == "postgresql://me:***@host:5432/fleet"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "sqlite:~/.treadle/fleet.db"
 RESTART_SECONDS = 0.5  # before a worker process that died is replaced
+STOP_SECONDS = 75.0  # a worker lets its runs end their steps
 USAGE_ERROR = 2  # exit code of a worker whose arguments are wrong: another would be the same
 
 
@@ -157,8 +158,12 @@ class Fleet:
 
     async def _keep_process(self) -> None:
         """One worker process, replaced if it dies."""
+        from treadle.apps.fleet.worker_process import split_password
+
+        address, password = split_password(self.store)
         options = {
-            "--store": self.store,
+            "--store": address,
+            "--parent": os.getpid(),
             "--agent": self._agent or "",
             "--concurrency": self._concurrency,
             "--lease": self._lease,
@@ -169,13 +174,20 @@ class Fleet:
         words = [str(word) for option in options.items() for word in option]
         while True:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "treadle.apps.fleet.worker_process", *words
+                *(sys.executable, "-m", "treadle.apps.fleet.worker_process", *words),
+                stdin=asyncio.subprocess.DEVNULL,
+                env={**os.environ, **({"PGPASSWORD": password} if password else {})},
+                start_new_session=True,  # ctrl-c reaches the program, which stops its workers
             )
             try:
                 code = await process.wait()
             except asyncio.CancelledError:
                 process.terminate()
-                await process.wait()
+                try:
+                    await asyncio.wait_for(process.wait(), STOP_SECONDS)
+                except TimeoutError:
+                    process.kill()
+                    await process.wait()
                 raise
             if code == USAGE_ERROR:
                 raise ConfigError("a worker of the fleet could not start; its error is above")

@@ -33,11 +33,6 @@ from treadle.sessions.session_fence import SessionFence
 DEFAULT_LEASE = 30.0  # seconds without a heartbeat after which a worker is dead
 NOT_ANSWERED = "The call was not approved within the time limit."
 
-_CLAIMABLE = (
-    "(state = 'queued' OR (state = 'parked' AND wake <= {now})) AND version_number <= ? "
-    "AND attempts BETWEEN ? AND ?"
-)
-
 
 class WorkerIdentity(msgspec.Struct, frozen=True):
     """Who a worker is; `id` is new for each process."""
@@ -65,11 +60,10 @@ class RunQueue:
     # --- runs of this worker ---------------------------------------------------------------
 
     async def claim(self, count: int, *, attempts: tuple[int, int]) -> list[FleetRun]:
-        """Take up to `count` runs, the oldest first; parked ones whose time has come, too. A run
-        that a newer version has begun is left for workers of that version. `attempts`: only runs
-        that have had so many, from and to."""
+        """Take up to `count` runs, the oldest first. A run that a newer version has begun is left
+        for workers of that version. `attempts`: only runs that have had so many, from and to."""
         sql = (
-            f"WITH picked AS MATERIALIZED (SELECT id FROM fleet_runs WHERE {_CLAIMABLE} "
+            f"WITH picked AS MATERIALIZED (SELECT id FROM fleet_runs WHERE {_claimable(attempts)} "
             "ORDER BY number LIMIT ? {skip_locked}) "
             "UPDATE fleet_runs SET state = 'running', worker = ?, epoch = epoch + 1, "
             "attempts = attempts + 1, wake = NULL, started = coalesce(started, {now}), "
@@ -84,7 +78,7 @@ class RunQueue:
         return sorted((read_run(row) for row in rows), key=lambda run: run.created)
 
     async def has_claimable(self, *, attempts: tuple[int, int]) -> bool:
-        sql = f"SELECT 1 FROM fleet_runs WHERE {_CLAIMABLE} LIMIT 1"
+        sql = f"SELECT 1 FROM fleet_runs WHERE {_claimable(attempts)} LIMIT 1"
         return bool(await self._connection.execute(sql, [self._version_number, *attempts]))
 
     async def open_session(self, run: FleetRun) -> Store:
@@ -243,7 +237,7 @@ class RunQueue:
         )
 
     async def sweep_leftovers(self) -> None:
-        """Wake runs whose approvals have expired, and queue runs whose worker has no row."""
+        """Queue runs whose time has come, whose approvals expired or whose worker has no row."""
         await self._connection.execute_all(
             [
                 (
@@ -253,6 +247,11 @@ class RunQueue:
                 ),
                 (WAKE_ANSWERED, []),
                 (
+                    "UPDATE fleet_runs SET state = 'queued', wake = NULL "
+                    "WHERE state = 'parked' AND wake <= {now}",
+                    [],
+                ),
+                (
                     "UPDATE fleet_runs SET state = 'queued', worker = '', epoch = epoch + 1 "
                     "WHERE state = 'running' AND NOT EXISTS "
                     "(SELECT 1 FROM fleet_workers WHERE id = fleet_runs.worker)",
@@ -260,3 +259,9 @@ class RunQueue:
                 ),
             ]
         )
+
+
+def _claimable(attempts: tuple[int, int]) -> str:
+    """The condition, in the words of an index (sql_connection.py); takes version and attempts."""
+    condition = "state = 'queued' AND version_number <= ? AND attempts BETWEEN ? AND ?"
+    return f"attempts > 0 AND {condition}" if attempts[0] > 0 else condition

@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS fleet_runs (
     wake float8, version text NOT NULL DEFAULT '', version_number bigint NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS fleet_runs_by_state ON fleet_runs (state, number);
+CREATE INDEX IF NOT EXISTS fleet_runs_tried ON fleet_runs (number)
+    WHERE state = 'queued' AND attempts > 0;
 CREATE INDEX IF NOT EXISTS fleet_runs_by_worker ON fleet_runs (worker) WHERE worker <> '';
 CREATE TABLE IF NOT EXISTS fleet_approvals (
     number {serial}, id text NOT NULL UNIQUE, run text NOT NULL, call text NOT NULL,
@@ -36,6 +38,8 @@ CREATE TABLE IF NOT EXISTS fleet_approvals (
     decision text, reason text NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS fleet_approvals_by_run ON fleet_approvals (run);
+CREATE INDEX IF NOT EXISTS fleet_approvals_open ON fleet_approvals (expires)
+    WHERE decision IS NULL;
 CREATE TABLE IF NOT EXISTS fleet_workers (
     id text PRIMARY KEY, host text NOT NULL, pid bigint NOT NULL, version text NOT NULL,
     heartbeat float8 NOT NULL, beats bigint NOT NULL

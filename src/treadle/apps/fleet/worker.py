@@ -2,7 +2,8 @@
 
     claim    as many runs as there is room for; each is a task of this process
     beat     every third of the lease; a run that the database does not list any more is stopped
-    sweep    runs of dead workers, expired approvals, schedules that are due
+    sweep    runs of dead workers, at every poll
+    tidy     parked runs, expired approvals and schedules that are due, every third of the lease
 
 A worker that dies is replaced by any other. `stop` lets each run end its step and puts it back.
 While the database is gone the worker waits; its runs stop before the next effect.
@@ -81,7 +82,7 @@ class Worker:
         self._database = database
         self._concurrency, self._poll, self._grace = concurrency, poll, grace
         self._max_attempts = max_attempts
-        self._last_attempt = (max_attempts - 1, 10**9)  # what such a run has had
+        self._last_attempt = (max(1, max_attempts - 1), 10**9)  # what such a run has had
         self._lease = Lease(lease)
         self._queue = RunQueue(database.connection, self.identity)
         self._parts = RunParts(
@@ -146,7 +147,7 @@ class Worker:
                 runs = await self._queue.claim(1, attempts=self._last_attempt)
                 self._has_last_attempts = bool(runs)
             if not runs:
-                runs = await self._queue.claim(free, attempts=(0, self._max_attempts - 2))
+                runs = await self._queue.claim(free, attempts=(0, self._last_attempt[0] - 1))
             for run in runs:
                 control = RunControl(run, self._queue, self._lease)
                 control.is_stopping = self._is_stopping
@@ -209,6 +210,8 @@ class Worker:
         for worker in await self._queue.sweep(self._lease.seconds, self._max_attempts):
             logger.warning("worker %s is dead: others continue its runs", worker)
             self._wake.set()
+
+    async def _tidy(self) -> None:
         await self._queue.sweep_leftovers()
         if not self._has_last_attempts:
             found = await self._queue.has_claimable(attempts=self._last_attempt)

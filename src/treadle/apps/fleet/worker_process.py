@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
@@ -27,6 +30,8 @@ from treadle.apps.fleet.worker import (
 )
 from treadle.core.errors import ConfigError, TreadleError
 
+PARENT_SECONDS = 1.0  # between two looks whether the process that started the worker is there
+
 
 async def run_worker(
     store: str,
@@ -39,9 +44,11 @@ async def run_worker(
     until_idle: bool = False,
     workspaces: Path | None = None,
     on_start: Callable[[Worker], None] | None = None,
+    parent: int | None = None,
 ) -> None:
     """Work for the fleet in this database until a signal. `agent` is MODULE:FUNCTION, a function
-    of a task and a folder that returns the Agent of a run; by default the coding agent."""
+    of a task and a folder that returns the Agent of a run; by default the coding agent. With
+    `parent`, the id of the process that started it, it stops when that one is gone."""
     make_agent = find_agent_function(agent) if agent else None
     database = await open_database(store)
     try:
@@ -65,9 +72,33 @@ async def run_worker(
             loop.add_signal_handler(number, stop)
         if on_start is not None:
             on_start(worker)
-        await worker.run(until_idle=until_idle)
+        watching = asyncio.create_task(_watch_parent(parent, stop)) if parent is not None else None
+        try:
+            await worker.run(until_idle=until_idle)
+        finally:
+            if watching is not None:
+                watching.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await watching
     finally:
         await database.aclose()
+
+
+async def _watch_parent(parent: int, stop: Callable[[], None]) -> None:
+    while os.getppid() == parent:  # noqa: ASYNC110 - no event says it
+        await asyncio.sleep(PARENT_SECONDS)
+    stop()
+
+
+def split_password(store: str) -> tuple[str, str]:
+    """The address without its password, and the password. Other users see the arguments of a
+    process: the password reaches a worker as PGPASSWORD."""
+    parts = urlsplit(store)
+    if not parts.password:
+        return store, ""
+    user, _, host = parts.netloc.rpartition("@")
+    netloc = f"{user.partition(':')[0]}@{host}"
+    return urlunsplit(parts._replace(netloc=netloc)), unquote(parts.password)
 
 
 def find_agent_function(name: str) -> MakeAgent:
@@ -93,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--poll", type=float, default=DEFAULT_POLL)
     parser.add_argument("--max-attempts", type=int, default=DEFAULT_ATTEMPTS)
     parser.add_argument("--workspaces", type=Path, help="where the folders of runs are made")
+    parser.add_argument("--parent", type=int, help="stop when this process is gone")
     given = parser.parse_args(arguments)
     try:
         asyncio.run(
@@ -104,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 poll=given.poll,
                 max_attempts=given.max_attempts,
                 workspaces=given.workspaces,
+                parent=given.parent,
             )
         )
     except ConfigError as error:

@@ -13,9 +13,9 @@ import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from pathlib import Path
 from typing import IO
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import treadle
+from treadle.apps.fleet.worker_process import split_password
 from treadle.core.errors import ConfigError
 
 STOP_SECONDS = 75.0  # a worker lets its runs end their steps
@@ -27,7 +27,7 @@ class WorkerProcesses:
     """`count` workers for a store; `aclose` stops them."""
 
     def __init__(self, store: str, count: int, arguments: tuple[str, ...] = ()) -> None:
-        self._store, self._password = _split_password(store)
+        self._store, self._password = split_password(store)
         self._arguments = arguments
         self._count = count
         self._running: list[tuple[Process, IO[bytes]]] = []
@@ -82,16 +82,6 @@ class WorkerProcesses:
             start_new_session=True,  # ctrl-c in the terminal reaches only the command
         )
         self._running.append((process, log))
-
-
-def _split_password(store: str) -> tuple[str, str]:
-    """Other users see the arguments of a process: the password goes another way."""
-    parts = urlsplit(store)
-    if not parts.password:
-        return store, ""
-    user, _, host = parts.netloc.rpartition("@")
-    netloc = f"{user.partition(':')[0]}@{host}"
-    return urlunsplit(parts._replace(netloc=netloc)), unquote(parts.password)
 
 
 def _read_end(log: IO[bytes]) -> str:
