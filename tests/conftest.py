@@ -24,6 +24,10 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import configuration, settings
 
+from tests.postgres import postgres_server, postgres_url, shared_postgres
+
+__all__ = ["postgres_server", "postgres_url", "shared_postgres"]  # fixtures
+
 T = TypeVar("T")
 
 # ------------------------------------------------------------------ property tests

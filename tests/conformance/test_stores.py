@@ -16,6 +16,7 @@ from typing import get_args
 import pytest
 
 from treadle.contracts import Entry, Store, StoreError
+from treadle.core.errors import StoreFull
 from treadle.core.transcript.entries import ItemAdded
 from treadle.sessions import Journal, SqliteStore, resume
 from treadle.testing import FaultyFiles, MemoryStore, check_store
@@ -70,6 +71,25 @@ async def test_the_sqlite_store_keeps_the_promises_of_a_store(own_place: Path) -
             for number in range(100_000):
                 database.execute("INSERT INTO entries VALUES (?, ?, 0, '')", (FILLER, number))
                 database.commit()
+
+    await check_store(open_session, fail_writes=fail_writes)
+
+
+async def test_the_postgres_store_keeps_the_promises_of_a_store(postgres_url: str) -> None:
+    pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
+    from treadle.sessions.postgres_pool import PostgresPool
+    from treadle.sessions.postgres_store import LockedPostgresStore
+
+    async def open_session(session_id: str) -> Store:
+        return await LockedPostgresStore.open_session(postgres_url, session_id)
+
+    work = PostgresPool.execute
+
+    async def refuse(self: PostgresPool, query: str, parameters: object = ()) -> object:
+        raise StoreFull("the database is full")
+
+    def fail_writes(fails: bool) -> None:
+        PostgresPool.execute = refuse if fails else work  # type: ignore[method-assign,assignment]
 
     await check_store(open_session, fail_writes=fail_writes)
 

@@ -21,6 +21,7 @@ SHOWN = {
     "chat_server": "One moment. It is booked.",
     "compaction": "summary: So far: a river runs to the sea",
     "crash": "payments: 1",
+    "fleet_swe_bench": "acme__double-1 did not pass: check_failed\npassed: 1 of 2",
     "hooks": "It runs on staging.",
     "images": "the model is shown: Image (image/png, 73 bytes)",
     "quickstart": "2 + 3 = 5 (end_turn, tool rounds: 1)",

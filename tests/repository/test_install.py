@@ -255,8 +255,14 @@ def test_servers_of_tools_without_their_extra_are_named_and_the_run_continues(
             "MCP servers",
         ),
         ("from treadle import Agent; Agent('embedded')", "embedded", "embedded models"),
+        (
+            "import asyncio; from treadle.fleet import open_database; "
+            "asyncio.run(open_database('postgresql://a@localhost/b'))",
+            "fleet",
+            "PostgreSQL",
+        ),
     ],
-    ids=["otel", "mcp", "embedded"],
+    ids=["otel", "mcp", "embedded", "fleet"],
 )
 def test_a_library_call_without_its_extra_raises_one_sentence(
     base: Installation, code: str, extra: str, feature: str
@@ -277,7 +283,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
     done = run([base.program, "doctor"], **provider)
     assert done.returncode == 0, done.stdout
     assert "tui (the full screen), web (the page in a browser), mcp (MCP servers)" in done.stdout
-    assert "pip install 'treadle[tui,web,mcp,embedded,otel]'" in done.stdout
+    assert "pip install 'treadle[tui,web,mcp,embedded,otel,fleet]'" in done.stdout
 
 
 # ------------------------------------------------------------------ the extras
@@ -294,6 +300,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
             "from opentelemetry.sdk.trace import TracerProvider;"
             "from treadle.observe.telemetry import Telemetry; Telemetry(TracerProvider())",
         ),
+        ("fleet", "import treadle.sessions.postgres_store"),
     ],
 )
 def test_an_extra_brings_what_its_feature_needs(

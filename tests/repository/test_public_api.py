@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("public_api.txt")
 MODULES = (
     *("treadle", "treadle.budgets", "treadle.context", "treadle.contracts", "treadle.events"),
+    "treadle.fleet",
     *("treadle.models", "treadle.observe", "treadle.policy", "treadle.sessions", "treadle.testing"),
     *("treadle.tools", "treadle.workspace"),
 )

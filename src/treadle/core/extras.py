@@ -13,7 +13,7 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "web", "mcp", "embedded", "otel"]
+Extra = Literal["tui", "web", "mcp", "embedded", "otel", "fleet"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
@@ -21,6 +21,7 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "mcp": "MCP servers",
     "embedded": "embedded models",
     "otel": "telemetry",
+    "fleet": "PostgreSQL",
 }
 _TOOL_INSTALLERS = {
     "pipx_metadata.json": "pipx install --force",
@@ -33,6 +34,7 @@ _MODULES: Mapping[Extra, str] = {
     "mcp": "mcp",
     "embedded": "xllamacpp",
     "otel": "opentelemetry",
+    "fleet": "psycopg_pool",
 }
 
 

@@ -36,9 +36,10 @@ def render_bars(
     *,
     truncate_side: TruncateSide = "front",
     ascii_only: bool = False,
+    max_value: float | None = None,
 ) -> list[str]:
-    """The rows under one scale. `ascii_only` is for terminals without Unicode; `truncate_side` is
-    the side on which long labels are cut.
+    """The rows under one scale, up to `max_value` or the highest value. `ascii_only` is for
+    terminals without Unicode; `truncate_side` is the side on which long labels are cut.
 
     No row is wider than `width` unless its value text alone is; every value above zero has a
     visible bar.
@@ -52,7 +53,8 @@ def render_bars(
         without_bar = min(label_width, max(1, width - value_width - 2))
         label_width = max_label if max_label >= MIN_LABEL_WIDTH else without_bar
     bar_width = min(width - label_width - value_width - 4, MAX_BAR_WIDTH)
-    max_value = max(row.value or 0.0 for row in rows)
+    if max_value is None:
+        max_value = max(row.value or 0.0 for row in rows)
     lines = []
     for row in rows:
         bar = ""

@@ -3,6 +3,7 @@
     nothing         with the user's other sessions: `treadle sessions list` shows it
     a folder        a folder for each session in it
     a file          sessions.db, .sqlite, .sqlite3: all sessions in one SQLite database
+    an address      postgresql://USER@HOST/NAME: in that database, for many machines
     a Store         an own one, for this session
     a function      makes the Store of an id
 
@@ -29,6 +30,7 @@ from treadle.core.transcript.repair import repair_entries
 StoreLocation = str | os.PathLike[str] | Store | Callable[[str], Store | Awaitable[Store]]
 
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+DATABASE_SCHEMES = ("postgresql://", "postgres://")
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
 
 
@@ -55,6 +57,8 @@ def check_session_id(session_id: object) -> str:
 
 async def open_store(location: StoreLocation | None, session_id: str) -> OpenedStore:
     """Open the session with this id, or begin it. SessionBusy if it is open elsewhere."""
+    if isinstance(location, str) and location.startswith(DATABASE_SCHEMES):
+        return await _load(await _open_postgres(location, session_id))
     if location is None or isinstance(location, (str, os.PathLike)):
         path = _find_place(location)
         if path.suffix in DATABASE_SUFFIXES:
@@ -107,6 +111,19 @@ def _open_database(path: Path, session_id: str) -> Store:
     from treadle.sessions.sqlite_store import SqliteStore
 
     store = SqliteStore(path, session_id)
+    store.redactor = EntryRedactor(find_secrets(os.environ))
+    return store
+
+
+async def _open_postgres(url: str, session_id: str) -> Store:
+    from treadle.core.extras import require_extra
+
+    require_extra("fleet")
+    from treadle.core.redaction import find_secrets
+    from treadle.sessions.log.entry_redaction import EntryRedactor
+    from treadle.sessions.postgres_store import LockedPostgresStore
+
+    store = await LockedPostgresStore.open_session(url, session_id)
     store.redactor = EntryRedactor(find_secrets(os.environ))
     return store
 

@@ -23,6 +23,7 @@ from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFul
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
 from treadle.sessions.log.entry_redaction import EntryRedactor
+from treadle.sessions.session_fence import SessionFence
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
@@ -41,10 +42,12 @@ CREATE TABLE IF NOT EXISTS entries (
 class SqliteStore:
     """One session, open for writing."""
 
-    def __init__(self, path: Path, session_id: str) -> None:
+    def __init__(self, path: Path, session_id: str, fence: SessionFence | None = None) -> None:
         """Raises SessionBusy if the session is open elsewhere, StoreError if the file is not a
-        database of sessions."""
+        database of sessions. With a fence, the latest writer is the one that may write; otherwise
+        a lock keeps out a second one."""
         self._path = path
+        self._fence = fence
         self._session_id = session_id
         self._queue: list[tuple[int, float, bytes]] = []
         self._thread_lock = threading.Lock()
@@ -54,16 +57,16 @@ class SqliteStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._database = _open_database(path)
+            self._database = open_database(path)
         except (OSError, sqlite3.Error) as error:
-            raise _to_store_error(error, path) from error
+            raise to_store_error(error, path) from error
         try:
             self._number = self._find_number()
-            self._lock = _lock_session(path, self._number, session_id)
+            self._lock = _lock_session(path, self._number, session_id) if fence is None else None
             self._seq = self._read_last_seq()
         except sqlite3.Error as error:
             self._database.close()
-            raise _to_store_error(error, path) from error
+            raise to_store_error(error, path) from error
         except BaseException:
             self._database.close()
             raise
@@ -98,7 +101,7 @@ class SqliteStore:
             # Shielded: the caller may be cancelled, the write must be completed.
             await asyncio.shield(loop.run_in_executor(None, self._write, batch))
         except sqlite3.Error as error:
-            self.write_error = _to_store_error(error, self._path)
+            self.write_error = to_store_error(error, self._path)
             raise self.write_error from error
         self.write_error = None
         written = batch[-1][0]
@@ -108,14 +111,8 @@ class SqliteStore:
         try:
             bodies = await asyncio.to_thread(self._read)
         except sqlite3.Error as error:
-            raise _to_store_error(error, self._path) from error
-        try:
-            return [decode_entry(body) for body in bodies]
-        except msgspec.DecodeError as error:
-            raise StoreError(
-                f"session {self.session_id} in {self._path} has an entry that this version does "
-                f"not know: {error}"
-            ) from error
+            raise to_store_error(error, self._path) from error
+        return _decode_entries(bodies, self._path, self.session_id)
 
     async def aclose(self) -> None:
         if self._is_closed:
@@ -126,7 +123,8 @@ class SqliteStore:
         finally:
             with self._thread_lock:
                 self._database.close()
-                os.close(self._lock)
+                if self._lock is not None:
+                    os.close(self._lock)
 
     # --- in a thread -----------------------------------------------------------------------
 
@@ -134,7 +132,16 @@ class SqliteStore:
         """A batch may come twice, after a cancelled flush: its numbers make that harmless."""
         rows = [(self._number, *queued) for queued in batch]
         with self._thread_lock, self._database as database:
+            if self._fence is not None:
+                self._check_fence(database, self._fence)
             database.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?)", rows)
+
+    def _check_fence(self, database: sqlite3.Connection, fence: SessionFence) -> None:
+        """Raise SessionBusy if another writer took over; from here to the commit none can."""
+        database.execute("BEGIN IMMEDIATE")
+        query = fence.make_query("?")
+        if database.execute(query, (fence.row_id, fence.epoch)).fetchone() is None:
+            raise fence.make_error(self._session_id)
 
     def _read(self) -> list[bytes]:
         query = "SELECT entry FROM entries WHERE session = ? ORDER BY seq"
@@ -158,17 +165,39 @@ class SqliteStore:
 def list_session_ids(path: Path) -> list[str]:
     """The ids of the sessions in a database, the newest first."""
     try:
-        database = _open_database(path)
+        database = open_database(path)
         try:
             rows = database.execute("SELECT id FROM sessions ORDER BY number DESC").fetchall()
         finally:
             database.close()
     except sqlite3.Error as error:
-        raise _to_store_error(error, path) from error
+        raise to_store_error(error, path) from error
     return [str(row[0]) for row in rows]
 
 
-def _open_database(path: Path) -> sqlite3.Connection:
+def read_entries(path: Path, session_id: str) -> list[Entry]:
+    """The entries of a session that may be open elsewhere; [] if there is no such session."""
+    database = open_database(path)
+    try:
+        query = (
+            "SELECT entry FROM entries JOIN sessions ON session = number WHERE id = ? ORDER BY seq"
+        )
+        bodies = [row[0] for row in database.execute(query, (session_id,))]
+    finally:
+        database.close()
+    return _decode_entries(bodies, path, session_id)
+
+
+def _decode_entries(bodies: Sequence[bytes], path: Path, session_id: str) -> list[Entry]:
+    try:
+        return [decode_entry(body) for body in bodies]
+    except msgspec.DecodeError as error:
+        raise SessionTooNew(
+            f"session {session_id} in {path} has an entry that this version does not know: {error}"
+        ) from error
+
+
+def open_database(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
     try:
         (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -200,7 +229,7 @@ def _lock_session(path: Path, number: int, session_id: str) -> int:
     return lock
 
 
-def _to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
+def to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"{path}: no space is left; free some, then the session goes on")

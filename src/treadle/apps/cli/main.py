@@ -27,9 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
-    "replay": (f"{_HERE}.replay", "replay a session offline"),
+    "replay": (f"{_HERE}.replay", "replay a session offline; diff: compare two sessions"),
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
+    "fleet": (f"{_HERE}.fleet", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
     "doctor": (f"{_HERE}.doctor", "check the installation and this machine"),
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
@@ -37,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
 SESSION_COMMANDS = ("list", "search", "show", "turns", "export", "fork", "rewind", "prune")
 AGENT_MODULE = "treadle.apps.cli.headless"
-HIDDEN_COMMANDS = ("redo",)  # the help names it with `undo`
+HIDDEN_COMMANDS = ("redo", "diff")  # the help names them with `undo` and `replay`
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\

@@ -1,0 +1,87 @@
+"""`treadle fleet cancel`, `retry` and `approve`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from treadle.apps.cli.commands.fleet.selection import select_runs, use_database
+from treadle.apps.cli.console import UsageError, print_line
+from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.run_record import FleetApproval
+from treadle.core.sanitize import escape_invisible, strip_escapes
+from treadle.core.text import format_age, format_duration, plural
+
+
+def cancel_runs(options: argparse.Namespace) -> int:
+    _require_selection(options, "--all", is_all=options.all)
+
+    async def work(database: FleetDatabase) -> int:
+        runs = await select_runs(database, options)
+        changed = await database.cancel([run.id for run in runs])
+        print_line(f"{plural(len(changed), 'run')} cancelled")
+        return SUCCESS
+
+    return use_database(options, work)
+
+
+def retry_runs(options: argparse.Namespace) -> int:
+    _require_selection(options, "--failed", is_all=options.failed)
+
+    async def work(database: FleetDatabase) -> int:
+        runs = await select_runs(database, options)
+        if options.failed:
+            runs = [run for run in runs if run.state in ("failed", "set_aside")]
+        changed = await database.retry([run.id for run in runs])
+        print_line(f"{plural(len(changed), 'run')} queued again")
+        return SUCCESS
+
+    return use_database(options, work)
+
+
+def _require_selection(options: argparse.Namespace, flag: str, *, is_all: bool) -> None:
+    """Nothing is changed because an argument was forgotten."""
+    if not (options.runs or options.state or options.label or is_all):
+        raise UsageError(f"name runs, or give --state, --label or {flag}")
+
+
+def answer_approvals(options: argparse.Namespace) -> int:
+    return use_database(options, lambda database: _answer(database, options))
+
+
+async def _answer(database: FleetDatabase, options: argparse.Namespace) -> int:
+    waiting = await database.approvals()
+    if not options.ids and not options.all:
+        if options.deny is not None:
+            raise UsageError("--deny needs the ids of approvals or runs, or --all")
+        _print_waiting(waiting)
+        return SUCCESS
+    chosen = [one for one in waiting if options.all or {one.id, one.run} & {*options.ids}]
+    known = {name for one in chosen for name in (one.id, one.run)}
+    missing = [name for name in options.ids if name not in known]
+    if missing:
+        raise UsageError(
+            f"nothing of {missing[0]!r} waits; `treadle fleet approve` lists what does"
+        )
+    allow = options.deny is None
+    for one in chosen:
+        reason = options.deny or ""
+        done = await database.answer_approval(one.id, allow=allow, reason=reason)
+        word = "approved" if allow else "denied"
+        print_line(f"{one.id}: {word if done else 'was answered meanwhile'}")
+    return SUCCESS
+
+
+def _print_waiting(waiting: Sequence[FleetApproval]) -> None:
+    now = time.time()
+    for one in waiting:
+        limit = f", denied in {format_duration(one.expires - now)}" if one.expires else ""
+        print_line(
+            escape_invisible(f"{one.id}  run {one.run}, {format_age(now - one.created)}{limit}")
+        )
+        text = " ".join(strip_escapes(one.arguments).split())
+        print_line(escape_invisible(f"    {one.tool}: {text}"))
+    if not waiting:
+        print_line("nothing waits for approval")

@@ -1,0 +1,155 @@
+"""`treadle fleet run TASKS`: submits tasks, starts workers, shows progress until all have ended."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.apps.cli.commands.fleet.results import print_report_json, print_report_text
+from treadle.apps.cli.commands.fleet.selection import get_store, parse_labels, use_database
+from treadle.apps.cli.commands.fleet.worker_processes import WorkerProcesses
+from treadle.apps.cli.console import UsageError, print_error, print_line
+from treadle.apps.cli.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, TERMINATED, USAGE_ERROR
+from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.reports.live_table import LiveTable
+from treadle.apps.fleet.reports.report import make_report
+from treadle.apps.fleet.run_record import FleetLimits, FleetRun
+from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
+from treadle.core.errors import ConfigError
+from treadle.core.text import plural
+
+POLL_SECONDS = 0.5
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_tasks(options: argparse.Namespace) -> int:
+    """Exit code 0 if all runs passed, 5 if not, 2 if lines of the file are no tasks."""
+    if options.workers < 0 or options.runs_at_once < 1:
+        raise UsageError("--workers must be 0 or more, and --runs-at-once 1 or more")
+    loaded = load_tasks(options.tasks, _make_defaults(options))
+    for problem in loaded.problems:
+        print_error(f"treadle fleet: {problem}")
+    if not loaded.tasks:
+        raise UsageError(f"{options.tasks} has no task that can be run")
+    tasks = _add_labels(loaded.tasks, parse_labels(options.label))
+    code = use_database(options, lambda database: _run(database, tasks, options))
+    return _combine(code, loaded)
+
+
+def _combine(code: int, loaded: LoadedTasks) -> int:
+    return USAGE_ERROR if code == SUCCESS and loaded.problems else code
+
+
+def _make_defaults(options: argparse.Namespace) -> TaskDefaults:
+    names = ("model", "max_cost", "max_turns", "permission_mode", "check", "timeout")
+    values = {name: getattr(options, name) for name in names}
+    try:
+        FleetTask(prompt="as good as any", **values)
+    except ConfigError as error:
+        raise UsageError(f"options for all tasks: {str(error).partition(': ')[2]}") from error
+    return TaskDefaults(repositories=options.repositories, **values)
+
+
+def _add_labels(tasks: Sequence[FleetTask], labels: dict[str, str]) -> list[FleetTask]:
+    return [msgspec.structs.replace(one, labels={**labels, **one.labels}) for one in tasks]
+
+
+async def _run(
+    database: FleetDatabase, tasks: Sequence[FleetTask], options: argparse.Namespace
+) -> int:
+    await _set_limits(database, options)
+    runs = await database.submit(tasks)
+    ended = sum(run.has_ended for run in runs)
+    if ended:
+        text = f"{plural(ended, 'run')} of {len(runs)} ended before: same id, same run"
+        print_error(f"{text} (treadle fleet retry runs failed ones again)")
+    if options.detach:
+        print_line(f"{plural(len(runs) - ended, 'run')} submitted; treadle fleet status shows them")
+        return SUCCESS
+    received = _stop_on_signals()
+    ids = [run.id for run in runs]
+    try:
+        runs = await _wait(database, ids, options)
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        _report_stop(await database.runs(ids=ids), options)
+        return ABORTED if received[0] == signal.SIGINT else TERMINATED
+    report = make_report(runs, time.time())
+    if options.json:
+        print_report_json(report)
+    else:
+        print_report_text(report)
+    return SUCCESS if all(run.passed for run in report.runs) else GOAL_NOT_MET
+
+
+async def _set_limits(database: FleetDatabase, options: argparse.Namespace) -> None:
+    """Limits that are not given stay as they are."""
+    given = {
+        "concurrent_calls": options.concurrent_calls,
+        "requests_per_minute": options.requests_per_minute,
+        "tokens_per_minute": options.tokens_per_minute,
+        "max_cost": options.total_cost,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    for name, value in changes.items():
+        if value <= 0:
+            raise UsageError(f"the limit {name} must be above 0, not {value}")
+    if changes:
+        limits: FleetLimits = await database.limits()
+        await database.set_limits(msgspec.structs.replace(limits, **changes))
+
+
+async def _wait(
+    database: FleetDatabase, ids: Sequence[str], options: argparse.Namespace
+) -> list[FleetRun]:
+    """Until all runs have ended; with the workers of this machine meanwhile."""
+    arguments = ("--runs-at-once", str(options.runs_at_once), "--agent", options.agent)
+    workers = WorkerProcesses(get_store(options), options.workers, arguments)
+    table, took = LiveTable(sys.stderr), 0.0
+    try:
+        runs = await database.runs(ids=ids)
+        if not all(run.has_ended for run in runs):
+            await workers.start()
+        while not all(run.has_ended for run in runs):
+            table.update(runs, time.time())
+            await asyncio.sleep(max(POLL_SECONDS, 4 * took))  # looking is not to be the work
+            await workers.check()
+            began = time.monotonic()
+            runs = await database.runs(ids=ids)
+            took = time.monotonic() - began
+        table.finish(runs, time.time())
+        return runs
+    finally:
+        await workers.aclose()
+
+
+def _stop_on_signals() -> list[int]:
+    """Cancel this task at the first signal; the second one ends the process at once. The workers
+    then end their steps, and their runs can be continued."""
+    task, loop, received = asyncio.current_task(), asyncio.get_running_loop(), list[int]()
+    assert task is not None
+
+    def stop(number: int) -> None:
+        received.append(number)
+        for other in STOP_SIGNALS:
+            loop.remove_signal_handler(other)
+        task.cancel()
+
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
+            loop.add_signal_handler(number, stop, number)
+    return received
+
+
+def _report_stop(runs: Sequence[FleetRun], options: argparse.Namespace) -> None:
+    left = sum(not run.has_ended for run in runs)
+    command = f"treadle fleet run {options.tasks}"
+    print_error(f"stopped; {plural(left, 'run')} left. The same command continues: {command}")

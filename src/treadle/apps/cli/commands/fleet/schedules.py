@@ -1,0 +1,65 @@
+"""`treadle fleet schedule`: tasks that run at times. A worker starts what is due."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from treadle.apps.cli.commands.fleet.selection import use_database
+from treadle.apps.cli.console import UsageError, print_error, print_line
+from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.run_record import FleetSchedule
+from treadle.apps.fleet.tasks.schedule import check_schedule_name, next_time
+from treadle.apps.fleet.tasks.task_files import load_tasks
+from treadle.core.sanitize import escape_invisible, strip_escapes
+
+
+def run_schedule(options: argparse.Namespace) -> int:
+    actions = {"list": _list, "add": _add, "remove": _remove}
+    return use_database(options, lambda database: actions[options.action](database, options))
+
+
+async def _list(database: FleetDatabase, options: argparse.Namespace) -> int:
+    schedules = await database.schedules()
+    for one in schedules:
+        prompt = " ".join(strip_escapes(one.task.prompt).split())[:60]
+        line = f"{one.name}  {one.cron}  next {format_time(one.next)}  {prompt}"
+        print_line(escape_invisible(line))
+    if not schedules:
+        print_line("no schedules")
+    return SUCCESS
+
+
+async def _add(database: FleetDatabase, options: argparse.Namespace) -> int:
+    name = check_schedule_name(options.name)
+    following = next_time(options.cron, time.time())
+    loaded = load_tasks(options.tasks)
+    for problem in loaded.problems:
+        print_error(f"treadle fleet: {problem}")
+    if not loaded.tasks:
+        raise UsageError(f"{options.tasks} has no task that can be scheduled")
+    for task in loaded.tasks:
+        # Several tasks are a schedule each; their names tell them apart.
+        own = name if len(loaded.tasks) == 1 else check_schedule_name(f"{name}.{task.id}")
+        await database.set_schedule(FleetSchedule(own, options.cron, task, following))
+        print_line(f"{own}: next {format_time(following)}")
+    print_line("a worker starts it: treadle fleet worker")
+    return SUCCESS
+
+
+async def _remove(database: FleetDatabase, options: argparse.Namespace) -> int:
+    names = [one.name for one in await database.schedules()]
+    chosen = [one for one in names if one == options.name or one.startswith(f"{options.name}.")]
+    if not chosen:
+        raise UsageError(
+            f"there is no schedule {options.name!r}; `treadle fleet schedule` lists them"
+        )
+    for one in chosen:
+        await database.remove_schedule(one)
+        print_line(f"{one}: removed")
+    return SUCCESS
+
+
+def format_time(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

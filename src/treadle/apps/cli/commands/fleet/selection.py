@@ -1,0 +1,66 @@
+"""The database of a fleet command, and the runs that its arguments name."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from treadle.apps.cli.console import UsageError
+from treadle.apps.fleet.database import FleetDatabase, open_database
+from treadle.apps.fleet.fleet import DEFAULT_STORE
+from treadle.apps.fleet.run_record import FleetRun
+from treadle.core.text import suggest
+
+_T = TypeVar("_T")
+
+
+def get_store(options: argparse.Namespace) -> str:
+    return str(options.store or DEFAULT_STORE)
+
+
+def use_database(options: argparse.Namespace, work: Callable[[FleetDatabase], Awaitable[_T]]) -> _T:
+    """Open the database, do the work, close it."""
+
+    async def main() -> _T:
+        database = await open_database(get_store(options))
+        try:
+            return await work(database)
+        finally:
+            await database.aclose()
+
+    return asyncio.run(main())
+
+
+def parse_labels(texts: Sequence[str]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--label {text!r} must be NAME=TEXT")
+        labels[name] = value
+    return labels
+
+
+async def select_runs(database: FleetDatabase, options: argparse.Namespace) -> list[FleetRun]:
+    """The runs that the arguments name; all of them without arguments."""
+    found = await database.runs(
+        ids=options.runs or None,
+        state=options.state,
+        labels=parse_labels(options.label) or None,
+    )
+    known = {run.id for run in found}
+    for name in options.runs:
+        if name not in known:
+            await find_run(database, name)  # it raises if there is no such run
+    return found
+
+
+async def find_run(database: FleetDatabase, name: str) -> FleetRun:
+    run = await database.run(name)
+    if run is not None:
+        return run
+    near = suggest(name, [run.id for run in await database.runs()])
+    hint = f"did you mean {near}?" if near else "`treadle fleet status` lists the runs"
+    raise UsageError(f"there is no run {name!r}; {hint}")

@@ -1,0 +1,111 @@
+"""`treadle fleet status` and `treadle fleet logs`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import time
+
+import msgspec
+
+from treadle.apps.cli.commands.fleet.selection import find_run, select_runs, use_database
+from treadle.apps.cli.console import print_line
+from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.reports.live_table import (
+    LiveTable,
+    format_ended,
+    format_progress,
+    format_table,
+)
+from treadle.apps.fleet.reports.local_session import read_session
+from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
+from treadle.core.sanitize import escape_invisible, strip_escapes
+from treadle.core.text import format_age, plural
+from treadle.sessions.export import render_markdown
+
+POLL_SECONDS = 0.5
+MAX_ENDED = 20  # runs that ended, of the last ones
+
+
+def print_status(options: argparse.Namespace) -> int:
+    return use_database(options, lambda database: _print_status(database, options))
+
+
+async def _print_status(database: FleetDatabase, options: argparse.Namespace) -> int:
+    if options.watch:
+        return await _watch(database, options)
+    runs, workers = await select_runs(database, options), await database.workers()
+    approvals = await database.approvals()
+    if options.json:
+        schedules = await database.schedules()
+        found = {"runs": runs, "workers": workers, "approvals": approvals, "schedules": schedules}
+        print(msgspec.json.encode(found).decode())
+        return SUCCESS
+    now = time.time()
+    if not runs:
+        print("no runs")
+    else:
+        width = max(40, shutil.get_terminal_size().columns)
+        for line in format_table(runs, now, width) + _format_ended_runs(runs):
+            print_line(line)
+    for worker in workers:
+        print_line(_format_worker(worker, now))
+    if approvals:
+        count = plural(len(approvals), "call waits", "calls wait")
+        print_line(f"{count} for approval: treadle fleet approve")
+    return SUCCESS
+
+
+def _format_ended_runs(runs: list[FleetRun]) -> list[str]:
+    ended = sorted((run for run in runs if run.has_ended), key=lambda run: run.ended or 0.0)
+    more = len(ended) - MAX_ENDED
+    lines = [f"  {plural(more, 'earlier run')} ended"] if more > 0 else []
+    return lines + [f"  {format_ended(run)}" for run in ended[-MAX_ENDED:]]
+
+
+def _format_worker(worker: WorkerRecord, now: float) -> str:
+    text = f"worker {worker.id} on {worker.host}: {plural(worker.runs, 'run')}"
+    return escape_invisible(f"{text}, last sign of life {format_age(now - worker.heartbeat)}")
+
+
+async def _watch(database: FleetDatabase, options: argparse.Namespace) -> int:
+    table = LiveTable(sys.stdout)
+    while True:
+        runs = await select_runs(database, options)
+        if all(run.has_ended for run in runs):
+            table.finish(runs, time.time())
+            return SUCCESS
+        table.update(runs, time.time())
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def print_logs(options: argparse.Namespace) -> int:
+    return use_database(options, lambda database: _print_logs(database, options))
+
+
+async def _print_logs(database: FleetDatabase, options: argparse.Namespace) -> int:
+    """The session as text. `--follow` prints what is new: a session only grows."""
+    printed = ""
+    while True:
+        run = await find_run(database, options.run)
+        if not options.follow or run.session:
+            text = await _render_log(database, run, is_optional=options.follow)
+            rest = text.removeprefix(printed)
+            print_line(strip_escapes(rest), end="")
+            sys.stdout.flush()
+            printed = text
+        if not options.follow or run.has_ended:
+            break
+        await asyncio.sleep(POLL_SECONDS)
+    print_line(f"\n{format_ended(run)}" if run.has_ended else f"\n{format_progress([run], 0.0)}")
+    return SUCCESS
+
+
+async def _render_log(database: FleetDatabase, run: FleetRun, *, is_optional: bool) -> str:
+    if is_optional and not await database.load_session(run.id):
+        return ""
+    session = await read_session(database, run)
+    return render_markdown(session.summary, session.blocks)

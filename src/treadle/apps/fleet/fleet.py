@@ -1,0 +1,195 @@
+"""`treadle.Fleet`: many runs from a program.
+
+    async with Fleet("sqlite:fleet.db", workers=2) as fleet:
+        async for run in fleet.run(tasks):
+            print(run.id, run.state, run.result)
+
+Workers are processes; with `agent` as a function they are tasks of this process. Others may join on
+any machine with `treadle fleet worker`. A second program with the same tasks continues the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.apps.fleet.database import FleetDatabase, open_database
+from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
+from treadle.apps.fleet.run_queue import DEFAULT_LEASE
+from treadle.apps.fleet.run_record import END_STATES, FleetLimits, FleetRun
+from treadle.apps.fleet.task import FleetTask
+from treadle.core.errors import ConfigError, LoopError
+from treadle.core.logger import logger
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from treadle.apps.fleet.run_task import MakeAgent
+    from treadle.apps.fleet.worker import Worker
+
+DEFAULT_STORE = "sqlite:~/.treadle/fleet.db"
+RESTART_SECONDS = 0.5  # before a worker process that died is replaced
+STOP_SECONDS = 75.0  # a worker lets its runs end their steps
+USAGE_ERROR = 2  # exit code of a worker whose arguments are wrong: another would be the same
+
+
+class Fleet:
+    """Workers, and the database that they share. Use it in an `async with` block.
+
+    store         sqlite:PATH, or postgresql://... for many machines
+    workers       how many work for this program; 0: only those that join from elsewhere
+    concurrency   runs at once of each worker
+    limits        for all runs; they are kept in the database
+    agent         makes the agent of a run: a function of a task and a folder, or MODULE:FUNCTION;
+                  by default the coding agent
+    lease         seconds without a sign of life after which others continue the runs of a worker
+    poll          seconds between two looks at the queue
+    max_attempts  how often a worker may die with a run before the run is set aside
+    folder        where the folders of runs are made; by default beside the user's sessions
+    """
+
+    def __init__(
+        self,
+        store: str = DEFAULT_STORE,
+        *,
+        workers: int = 1,
+        concurrency: int = 4,
+        limits: FleetLimits | None = None,
+        agent: MakeAgent | str | None = None,
+        lease: float = DEFAULT_LEASE,
+        poll: float = 0.5,
+        max_attempts: int = 5,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if workers < 0 or concurrency < 1:
+            raise ConfigError(f"Fleet(workers={workers}, concurrency={concurrency}): too few")
+        self.store = store
+        self._count, self._concurrency = workers, concurrency
+        self._limits = limits
+        self._agent = agent
+        self._lease, self._poll, self._max_attempts = lease, poll, max_attempts
+        self._folder = Path(folder) if folder is not None else get_default_folder()
+        self._database: FleetDatabase | None = None
+        self._workers: list[Worker] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_closing = False
+
+    @property
+    def database(self) -> FleetDatabase:
+        """Runs, approvals, totals and the rest; while the fleet is open."""
+        if self._database is None:
+            raise LoopError("enter the fleet first: async with Fleet(...) as fleet")
+        return self._database
+
+    async def __aenter__(self) -> Self:
+        self._database = await open_database(self.store)
+        try:
+            if self._limits is not None:
+                await self._database.set_limits(self._limits)
+            self._start_workers()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let the workers end their steps; runs that are not done stay in the database."""
+        self._is_closing = True
+        for worker in self._workers:
+            worker.stop()
+        for task in self._tasks if not self._workers else ():
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks, self._workers = [], []
+        database, self._database = self._database, None
+        if database is not None:
+            await database.aclose()
+
+    async def run(self, tasks: Iterable[FleetTask]) -> AsyncIterator[FleetRun]:
+        """Submit the tasks; each run, as it ends. A task that has a run already is not repeated."""
+        database = self.database
+        waiting = {run.id for run in await database.submit(tasks)}
+        while waiting:
+            before = time.monotonic()
+            for run in await database.runs(ids=waiting, state=END_STATES):
+                waiting.discard(run.id)
+                yield run
+            self._check_workers()
+            if waiting:
+                # With many runs the look itself takes time: it is not to be the work.
+                await asyncio.sleep(max(self._poll, 4 * (time.monotonic() - before)))
+
+    # --- workers ---------------------------------------------------------------------------
+
+    def _start_workers(self) -> None:
+        from treadle.apps.fleet.worker import Worker
+
+        if self._agent is None or isinstance(self._agent, str):
+            self._tasks = [asyncio.create_task(self._keep_process()) for _ in range(self._count)]
+            return
+        self._workers = [
+            Worker(
+                self.database,
+                concurrency=self._concurrency,
+                lease=self._lease,
+                poll=self._poll,
+                max_attempts=self._max_attempts,
+                make_agent=self._agent,
+                folders=RunWorkspaces(self._folder, self.database),
+            )
+            for _ in range(self._count)
+        ]
+        self._tasks = [asyncio.create_task(worker.run()) for worker in self._workers]
+
+    def _check_workers(self) -> None:
+        """Raise what ended a worker."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    async def _keep_process(self) -> None:
+        """One worker process, replaced if it dies."""
+        from treadle.apps.fleet.worker_process import split_password
+
+        address, password = split_password(self.store)
+        options = {
+            "--store": address,
+            "--parent": os.getpid(),
+            "--agent": self._agent or "",
+            "--concurrency": self._concurrency,
+            "--lease": self._lease,
+            "--poll": self._poll,
+            "--max-attempts": self._max_attempts,
+            "--workspaces": self._folder,
+        }
+        words = [str(word) for option in options.items() for word in option]
+        while True:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "treadle.apps.fleet.worker_process", *words),
+                stdin=asyncio.subprocess.DEVNULL,
+                env={**os.environ, **({"PGPASSWORD": password} if password else {})},
+                start_new_session=True,  # ctrl-c reaches the program, which stops its workers
+            )
+            try:
+                code = await process.wait()
+            except asyncio.CancelledError:
+                process.terminate()
+                try:
+                    await asyncio.wait_for(process.wait(), STOP_SECONDS)
+                except TimeoutError:
+                    process.kill()
+                    await process.wait()
+                raise
+            if code == USAGE_ERROR:
+                raise ConfigError("a worker of the fleet could not start; its error is above")
+            logger.warning("a worker of the fleet ended (%s); another one is started", code)
+            await asyncio.sleep(RESTART_SECONDS)

@@ -1,0 +1,1 @@
+"""Where runs work: their folders, what they are filled from, snapshots, containers."""

@@ -1,0 +1,356 @@
+"""A workspace whose commands run in containers of podman or docker: the Workspace contract.
+
+    workspace = ContainerWorkspace(folder, ContainerOptions(image="python:3.12"))
+    agent = Agent(model, tools=[builtin_tools(workspace)], workspace=workspace)
+
+Files are read and written here, by the local workspace; the folder is mounted at the same path in
+the container. Each command has a container of its own, so nothing of it is left when it ends, and
+nothing outside of the folder stays. Programs that only read, such as a search, run here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from treadle.core.contracts.workspace import (
+    CommandResult,
+    FileContent,
+    ProgramResult,
+    RunningCommand,
+)
+from treadle.core.errors import WorkspaceError
+from treadle.workspace.environment import FIXED_VARIABLES
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+
+ContainerProgram = Literal["podman", "docker"]
+PROGRAMS: tuple[ContainerProgram, ...] = ("podman", "docker")
+REMOVE_SECONDS = 30.0
+POLL_SECONDS = 0.02  # between two looks whether the command has begun
+_REPORTS = "/run/treadle"  # in the container: where a command reports how it ended
+_CLIENT_VARIABLES = ("CONTAINERS_CONF", "CONTAINER_HOST", "DOCKER_HOST", "DOCKER_CONFIG")
+
+# The first process of a container does not get signals as others do: the command is its child.
+_RUN_COMMAND = f"""\
+exec 2>&1
+: > {_REPORTS}/begun
+/bin/sh -c "trap 'pwd -P > {_REPORTS}/cwd' EXIT
+$1"
+code=$?; echo $code > {_REPORTS}/code; exit $code"""
+_RUN_PROGRAM = f"""\
+: > {_REPORTS}/begun
+command -v "$1" > /dev/null || {{ echo missing > {_REPORTS}/code; exit 127; }}
+"$@"
+code=$?; echo $code > {_REPORTS}/code; exit $code"""
+
+
+class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """image      what the containers are made of; it needs /bin/sh
+    program    podman or docker; by default the one that is installed
+    network    whether commands reach the network
+    memory     of one container, such as "4g"; by default no limit
+    arguments  more arguments of `podman run` or `docker run`
+    """
+
+    image: str
+    program: ContainerProgram | None = None
+    network: bool = False
+    memory: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+class ContainerWorkspace:
+    """Files of a folder here, commands in containers. Close it with `aclose`."""
+
+    def __init__(self, root: Path, options: ContainerOptions) -> None:
+        """WorkspaceError if neither podman nor docker is installed."""
+        self._options = options
+        self._program = _find_program(options.program)
+        passthrough = tuple(name for name in _CLIENT_VARIABLES if name in os.environ)
+        self._local = LocalWorkspace(
+            root, WorkspaceOptions(sandbox="off", env_passthrough=passthrough)
+        )
+
+    # --- files -----------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Path:
+        return self._local.root
+
+    def resolve(self, path: str, *, for_write: bool = False) -> Path:
+        return self._local.resolve(path, for_write=for_write)
+
+    async def read(self, path: str, *, limit: int | None = None) -> FileContent:
+        return await self._local.read(path, limit=limit)
+
+    async def write(
+        self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
+    ) -> FileContent:
+        return await self._local.write(path, data, expected=expected, mode=mode)
+
+    async def remove(self, path: str, *, expected: str | None = None) -> None:
+        await self._local.remove(path, expected=expected)
+
+    # --- commands --------------------------------------------------------------------------
+
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> CommandResult:
+        async with self._open_container() as container:
+            argv = self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
+            async with container.limit_time(timeout):
+                done = await self._local.run(shlex.join(argv), env=env, on_output=on_output)
+            return container.make_result(done)
+
+    async def start(
+        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> RunningCommand:
+        container = _Container(self._program)
+        try:
+            argv = self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
+            running = await self._local.start(shlex.join(argv), env=env)
+        except BaseException:
+            await container.remove()
+            raise
+        return _ContainerCommand(running, container)
+
+    async def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        limit: int = 8 << 20,
+        sandboxed: bool | None = None,
+        read_only: bool = False,
+    ) -> ProgramResult:
+        if read_only or sandboxed is False:
+            self._check_cwd(cwd)
+            return await self._local.execute(
+                argv,
+                cwd=cwd,
+                env=env,
+                timeout=timeout,
+                stdin=stdin,
+                limit=limit,
+                sandboxed=sandboxed,
+                read_only=read_only,
+            )
+        async with self._open_container() as container:
+            words = self._make_argv(container, cwd, env, _RUN_PROGRAM, argv, ["--interactive"])
+            async with container.limit_time(timeout):
+                done = await self._local.execute(words, env=env, stdin=stdin, limit=limit)
+            return container.make_program_result(done, argv[0])
+
+    async def aclose(self) -> None:
+        await self._local.aclose()
+
+    # --- containers ------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _open_container(self) -> AsyncIterator[_Container]:
+        """A container that is gone at the end, also after a cancellation."""
+        container = _Container(self._program)
+        try:
+            yield container
+        finally:
+            removal = asyncio.ensure_future(container.remove())
+            try:
+                await asyncio.shield(removal)
+            except asyncio.CancelledError:
+                await asyncio.wait({removal})
+                raise
+
+    def _make_argv(
+        self,
+        container: _Container,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        script: str,
+        words: Sequence[str],
+        more: Sequence[str] = (),
+    ) -> list[str]:
+        if any("\0" in word for word in words):
+            raise WorkspaceError("the command has a NUL character in it")
+        options, root = self._options, str(self.root)
+        argv = [self._program, "run", "--rm", "--name", container.name, *more]
+        argv += ["--volume", f"{root}:{root}", "--workdir", str(self._check_cwd(cwd))]
+        argv += ["--volume", f"{container.reports}:{_REPORTS}"]
+        argv += ["--security-opt", "label=disable", *_list_user_options(self._program)]
+        argv += [] if options.network else ["--network", "none"]
+        argv += ["--memory", options.memory] if options.memory else []
+        # Values of the caller are not arguments, which other users of the machine could read.
+        argv += [word for name in env or {} for word in ("--env", name)]
+        argv += [f"--env={name}={value}" for name, value in FIXED_VARIABLES.items()]
+        return [*argv, *options.arguments, options.image, "/bin/sh", "-c", script, "sh", *words]
+
+    def _check_cwd(self, cwd: str | None) -> Path:
+        path = self.root / (cwd or ".")
+        if not path.is_dir():
+            problem = f"the working directory {path} does not exist; use another one"
+            raise WorkspaceError(problem, kind="bad_cwd")
+        return path
+
+
+class _Container:
+    """The name of one container, and the folder in which its command reports how it ended."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self.name = f"treadle-{secrets.token_hex(8)}"
+        self.reports = tempfile.mkdtemp(prefix="treadle-container-")
+        self._limit: float | None = None  # the time limit, if it was exceeded
+        self._is_killed = False
+
+    @asynccontextmanager
+    async def limit_time(self, seconds: float | None) -> AsyncIterator[None]:
+        """End the container so many seconds after its command began: the time that the container
+        itself needs does not count."""
+        if seconds is None:
+            yield
+            return
+        timer = asyncio.ensure_future(self._end_after(seconds))
+        try:
+            yield
+        finally:
+            timer.cancel()
+            await asyncio.wait({timer})
+
+    async def _end_after(self, seconds: float) -> None:
+        while not self._locate("begun").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(seconds)
+        self._limit = seconds
+        await self.kill()
+
+    def make_result(self, done: CommandResult) -> CommandResult:
+        code, name = self._read_end(done.output)
+        limit = self._limit
+        note = "" if limit is None else f"it did not end within {limit:g} s and was killed"
+        return msgspec.structs.replace(
+            done,
+            exit_code=code,
+            signal=name,
+            timed_out=limit is not None,
+            cwd=self._read("cwd"),
+            note=note,
+        )
+
+    def make_program_result(self, done: ProgramResult, program: str) -> ProgramResult:
+        if self._read("code") == "missing":
+            raise WorkspaceError(f"{program} is not installed in the container")
+        code, name = self._read_end(done.stderr.decode(errors="replace"))
+        is_late = self._limit is not None
+        return msgspec.structs.replace(done, exit_code=code, signal=name, timed_out=is_late)
+
+    def _read_end(self, output: str) -> tuple[int | None, str]:
+        """The exit code, or the signal: a shell reports 128 and its number."""
+        text = self._read("code")
+        if not text.isdigit():
+            if self._is_killed:
+                return None, "SIGKILL"
+            problem = " ".join(output.split())[-300:] or "it was removed"
+            raise WorkspaceError(f"the container did not run the command: {problem}")
+        code = int(text)
+        if code > 128 and code - 128 in {*signal.Signals}:
+            return None, signal.Signals(code - 128).name
+        return code, ""
+
+    def _read(self, name: str) -> str:
+        try:
+            return self._locate(name).read_text(errors="surrogateescape").rstrip("\n")
+        except OSError:
+            return ""
+
+    def _locate(self, name: str) -> Path:
+        return Path(self.reports, name)
+
+    async def kill(self) -> None:
+        """End what still runs in it. Without an error if it is gone, as usual."""
+        self._is_killed = True
+        words = ("rm", "--force", *(("--time", "0") if "podman" in self._program else ()))
+        process = await asyncio.create_subprocess_exec(
+            *(self._program, *words, self.name),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            await asyncio.wait_for(process.wait(), REMOVE_SECONDS)
+        except TimeoutError:
+            process.kill()
+
+    async def remove(self) -> None:
+        try:
+            await self.kill()
+        finally:
+            await asyncio.to_thread(shutil.rmtree, self.reports, True)
+
+
+class _ContainerCommand:
+    """A command in the background: the contract's RunningCommand."""
+
+    def __init__(self, running: RunningCommand, container: _Container) -> None:
+        self._running, self._container = running, container
+        self._ended: asyncio.Future[CommandResult] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    def output(self) -> str:
+        return self._running.output()
+
+    async def wait(self) -> CommandResult:
+        if self._ended is None:
+            self._ended = asyncio.ensure_future(self._finish())
+        return await asyncio.shield(self._ended)
+
+    async def kill(self) -> CommandResult:
+        await self._container.kill()
+        await self._running.kill()
+        return await self.wait()
+
+    async def _finish(self) -> CommandResult:
+        done = await self._running.wait()
+        try:
+            return self._container.make_result(done)
+        finally:
+            await self._container.remove()
+
+
+def _find_program(wanted: ContainerProgram | None) -> str:
+    for name in PROGRAMS if wanted is None else (wanted,):
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    names = wanted or " nor ".join(PROGRAMS)
+    raise WorkspaceError(f"neither {names} is installed; install one to run commands in containers")
+
+
+def _list_user_options(program: str) -> list[str]:
+    """Files that a command makes belong to this user, not to root."""
+    if os.getuid() == 0:
+        return []
+    if Path(program).name == "podman":
+        return ["--userns=keep-id"]
+    return ["--user", f"{os.getuid()}:{os.getgid()}"]

@@ -1,0 +1,122 @@
+"""Shows how the runs of a fleet progress: a table that is redrawn, or lines where there is no
+terminal.
+
+    12 of 200 done · 75% passed · 8 running, 180 queued · $1.23 · about 4m 10s left
+
+The caller gives the records, the time and the output. Used by the command line.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import TextIO
+
+from treadle.apps.fleet.reports.report import make_report
+from treadle.apps.fleet.reports.report_text import STATE_WORDS, format_seconds
+from treadle.apps.fleet.run_record import FleetRun
+from treadle.core.sanitize import escape_invisible, strip_escapes
+from treadle.core.text import format_dollars, format_duration
+from treadle.observe.bar_chart import fit_width
+
+ACTIVE_ROWS = 12
+WAITING = "waits for an approval: treadle fleet approve"
+_ACTIVE = ("waiting", "running", "parked")  # in this order
+_CLEAR_LINE, _UP = "\x1b[K", "\x1b[{}A"
+
+
+def estimate_seconds_left(runs: Sequence[FleetRun], now: float) -> float | None:
+    """From the rate of the runs that ended; None while that is not known."""
+    ended = sorted(run.ended for run in runs if run.ended is not None)
+    starts = [run.started for run in runs if run.started is not None]
+    left = sum(not run.has_ended for run in runs)
+    if not left or len(ended) < 2 or not starts:
+        return None
+    rate = len(ended) / max(now - min(starts), 0.001)
+    return left / rate
+
+
+def format_progress(runs: Sequence[FleetRun], now: float) -> str:
+    """All runs in one line."""
+    report = make_report(runs, now)
+    ended = sum(run.has_ended for run in runs)
+    parts = [f"{ended:,} of {len(runs):,} ended"]
+    if report.pass_rate.rate is not None:
+        parts.append(f"{report.pass_rate.rate:.0%} passed")
+    open_states = [
+        f"{count:,} {STATE_WORDS[state]}"
+        for state, count in report.states.items()
+        if state in (*_ACTIVE, "queued")
+    ]
+    parts += [", ".join(open_states)] * bool(open_states) + [format_dollars(report.cost)]
+    left = estimate_seconds_left(runs, now)
+    if left is not None:
+        parts.append(f"about {format_duration(left)} left")
+    return " · ".join(parts)
+
+
+def format_table(runs: Sequence[FleetRun], now: float, width: int) -> list[str]:
+    """The line of all runs, then the runs that are at work or wait."""
+    active = [run for run in runs if run.state in _ACTIVE]
+    active.sort(key=lambda run: (_ACTIVE.index(run.state), run.started or now))
+    lines = [format_progress(runs, now)]
+    lines += [f"  {WAITING}"] * any(run.state == "waiting" for run in runs)
+    lines += [_format_run(run, now) for run in active[:ACTIVE_ROWS]]
+    if len(active) > ACTIVE_ROWS:
+        lines.append(f"  and {len(active) - ACTIVE_ROWS} more")
+    return [fit_width(escape_invisible(line), width, "end").rstrip() for line in lines]
+
+
+def _format_run(run: FleetRun, now: float) -> str:
+    seconds = "" if run.started is None else format_seconds(max(0.0, now - run.started))
+    prompt = " ".join(strip_escapes(run.task.prompt).split())
+    attempts = f" (attempt {run.attempts})" if run.attempts > 1 else ""
+    return f"  {run.id:24} {STATE_WORDS[run.state]}{attempts:3} {seconds:>7}  {prompt}"
+
+
+def format_ended(run: FleetRun) -> str:
+    """The line of a run that ended, for an output that is no terminal."""
+    result = run.result
+    if result is None:
+        problem = f": {' '.join(strip_escapes(run.error).split())}" if run.error else ""
+        return escape_invisible(f"{run.id}: {STATE_WORDS[run.state]}{problem}")
+    outcome = "passed" if run.state == "done" and result.passed else result.cause or run.state
+    cost = "" if result.cost is None else f", {format_dollars(result.cost)}"
+    return escape_invisible(f"{run.id}: {outcome}, {format_seconds(result.seconds)}{cost}")
+
+
+class LiveTable:
+    """Shows each new state of the runs on a terminal, or each run that ended as a line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._is_terminal = out.isatty()
+        self._drawn = 0
+        self._reported: dict[str, str] = {}
+
+    def update(self, runs: Sequence[FleetRun], now: float) -> None:
+        if self._is_terminal:
+            self._draw(format_table(runs, now, shutil.get_terminal_size().columns - 1))
+            return
+        for run in runs:
+            is_news = run.has_ended or run.state == "waiting"
+            if is_news and self._reported.get(run.id) != run.state:
+                self._reported[run.id] = run.state
+                line = format_ended(run) if run.has_ended else f"{run.id}: {WAITING}"
+                print(line, file=self._out, flush=True)
+
+    def finish(self, runs: Sequence[FleetRun], now: float) -> None:
+        """The last state; a terminal keeps it as text."""
+        self.update(runs, now)
+        if not self._is_terminal:
+            print(format_progress(runs, now), file=self._out, flush=True)
+
+    def _draw(self, lines: Sequence[str]) -> None:
+        """Over the lines of the last time; what is left of them is cleared."""
+        up = _UP.format(self._drawn) if self._drawn else ""
+        empty = [""] * (self._drawn - len(lines))
+        shown = "".join(f"{line}{_CLEAR_LINE}\n" for line in (*lines, *empty))
+        back = _UP.format(len(empty)) if empty else ""
+        self._out.write(up + shown + back)
+        self._out.flush()
+        self._drawn = len(lines)

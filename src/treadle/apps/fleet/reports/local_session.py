@@ -1,0 +1,74 @@
+"""The session of a run on this machine: to open, replay and fork it, to read it, to show it.
+
+    await copy_session(database, run, folder, library)   with the user's other sessions
+    await read_session(database, run)                    as blocks, for logs and pages
+
+The database keeps the log; these are copies. Used by the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.run_record import FleetRun
+from treadle.core.errors import SessionNotFound
+from treadle.core.transcript.entries import Entry
+from treadle.sessions.export import ExportBlock, read_blocks
+from treadle.sessions.index import SessionSummary
+from treadle.sessions.library import Library, project_name
+from treadle.sessions.log.journal import Journal
+
+
+class ReadSession(msgspec.Struct, frozen=True):
+    """A session as the exports need it."""
+
+    summary: SessionSummary
+    blocks: list[ExportBlock]
+
+
+async def copy_session(
+    database: FleetDatabase, run: FleetRun, folder: Path, library: Library
+) -> str:
+    """Copy the log of a run to a session of this folder; its id. A session that is here already
+    stays as it is: the copy then has a new id."""
+    entries = await _load_entries(database, run)
+    session_dir = library.root / project_name(folder) / run.session
+    if await asyncio.to_thread(session_dir.exists):
+        journal = await asyncio.to_thread(library.create, folder)
+    else:
+        home = await asyncio.to_thread(folder.resolve)
+        journal = Journal.create(session_dir, folder=str(home))
+    await _write(journal, entries)
+    return journal.session_id
+
+
+async def read_session(database: FleetDatabase, run: FleetRun) -> ReadSession:
+    """What happened in a run so far. SessionNotFound if it has not begun."""
+    entries = await _load_entries(database, run)
+    with tempfile.TemporaryDirectory(prefix="treadle-fleet-") as folder:
+        library = Library(Path(folder))
+        session_dir = library.root / "fleet" / run.session
+        await _write(Journal.create(session_dir), entries)
+        summary = await asyncio.to_thread(library.get_summary, session_dir)
+        return ReadSession(summary, await asyncio.to_thread(read_blocks, session_dir))
+
+
+async def _load_entries(database: FleetDatabase, run: FleetRun) -> Sequence[Entry]:
+    entries = await database.load_session(run.id)
+    if not entries:
+        raise SessionNotFound(f"the run {run.id} has no session yet: it has not begun")
+    return entries
+
+
+async def _write(journal: Journal, entries: Sequence[Entry]) -> None:
+    try:
+        for entry in entries:
+            journal.append(entry)
+    finally:
+        await journal.aclose()

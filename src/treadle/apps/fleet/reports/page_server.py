@@ -1,0 +1,204 @@
+"""Serves the report of a fleet on this machine, with the calls that wait for approval.
+
+    GET  /TOKEN/             the report, and a form for each call that waits
+    GET  /TOKEN/runs/ID      the session of a run
+    POST /TOKEN/approvals    an answer: id, decision (allow or deny), reason
+
+Listens on 127.0.0.1 only. The token is new for each start; without it there is no answer, so other
+users and other pages in the browser cannot read or decide anything. No scripts. HTTP/1.1 with one
+request a connection: enough for one person. Used by `treadle fleet serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import secrets
+import time
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import msgspec
+
+from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.reports.local_session import read_session
+from treadle.apps.fleet.reports.report import make_report
+from treadle.apps.fleet.reports.report_page import render_page
+from treadle.apps.fleet.run_record import FleetApproval
+from treadle.core.errors import SessionNotFound, StoreError, error_message
+from treadle.core.sanitize import escape_invisible, strip_escapes
+from treadle.core.text import format_age, format_duration, plural
+from treadle.sessions.html_export import render_html
+
+HOST = "127.0.0.1"
+MAX_HEAD_BYTES = 16 << 10
+MAX_BODY_BYTES = 64 << 10
+REQUEST_SECONDS = 10.0
+REFRESH_SECONDS = 5
+
+_FORM = """\
+<form method="post" action="approvals"><input type="hidden" name="id" value="{id}">
+<p><b>{tool}</b> <small>{about}</small></p><pre>{arguments}</pre>
+<p><button name="decision" value="deny">Deny</button>
+<input name="reason" placeholder="reason, for the model" size="40">
+<button name="decision" value="allow">Allow</button></p></form>"""
+# The enter key presses the first button of a form: it must not allow anything.
+
+
+class PageRequest(msgspec.Struct, frozen=True):
+    """What is needed of an HTTP request."""
+
+    method: str
+    path: str
+    host: str
+    body: str = ""
+
+
+class PageAnswer(msgspec.Struct, frozen=True):
+    """`location` is where the browser goes next."""
+
+    status: str
+    body: str = ""
+    location: str = ""
+
+
+class PageServer:
+    """The page of a fleet; `url` is known after `start`."""
+
+    def __init__(self, database: FleetDatabase) -> None:
+        self._database = database
+        self._token = secrets.token_urlsafe(24)
+        self._server: asyncio.Server | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._port}/{self._token}/"
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._serve, HOST, port, limit=MAX_HEAD_BYTES)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def aclose(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    # --- HTTP ------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                request = await _read_request(reader)
+            answer = await self._answer(request) if request else PageAnswer("400 Bad Request")
+            writer.write(_encode(answer))
+            await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # the browser is gone, or sends no request
+        finally:
+            writer.close()
+
+    async def _answer(self, request: PageRequest) -> PageAnswer:
+        """A page of another site may reach this port under its own name: the host is checked."""
+        if request.host not in (f"{HOST}:{self._port}", f"localhost:{self._port}"):
+            return PageAnswer("403 Forbidden", "use the address that the program printed")
+        _, token, *rest = urlsplit(request.path).path.split("/")
+        if not secrets.compare_digest(token.encode(), self._token.encode()):
+            return PageAnswer("404 Not Found", "use the address that the program printed")
+        try:
+            match (request.method, *rest):
+                case ("GET", ""):
+                    return PageAnswer("200 OK", await self._render_report())
+                case ("GET", "runs", name):
+                    return await self._render_session(unquote(name))
+                case ("POST", "approvals"):
+                    return await self._decide(request.body)
+        except StoreError as error:
+            return PageAnswer("503 Service Unavailable", html.escape(error_message(error)))
+        return PageAnswer("404 Not Found", "there is no such page")
+
+    # --- pages -----------------------------------------------------------------------------
+
+    async def _render_report(self) -> str:
+        runs, now = await self._database.runs(), time.time()
+        waiting = await self._database.approvals()
+        links = {run.id: f"runs/{quote(run.id)}" for run in runs if run.started is not None}
+        report = make_report(runs, now)
+        # Not while there is a form: a person may be writing a reason.
+        refresh = REFRESH_SECONDS if not waiting else None
+        return render_page(report, links=links, top=_render_waiting(waiting, now), refresh=refresh)
+
+    async def _render_session(self, name: str) -> PageAnswer:
+        run = await self._database.run(name)
+        if run is None:
+            return PageAnswer("404 Not Found", "there is no such run")
+        try:
+            session = await read_session(self._database, run)
+        except SessionNotFound as error:
+            return PageAnswer("404 Not Found", html.escape(error_message(error)))
+        return PageAnswer("200 OK", render_html(session.summary, session.blocks))
+
+    async def _decide(self, body: str) -> PageAnswer:
+        fields = {name: values[0] for name, values in parse_qs(body).items()}
+        decision = fields.get("decision")
+        if decision not in ("allow", "deny") or "id" not in fields:
+            return PageAnswer("400 Bad Request", "an answer needs an id and a decision")
+        await self._database.answer_approval(
+            fields["id"], allow=decision == "allow", reason=fields.get("reason", "")
+        )
+        return PageAnswer("303 See Other", location=f"/{self._token}/")
+
+
+def _render_waiting(waiting: list[FleetApproval], now: float) -> str:
+    if not waiting:
+        return ""
+    count = plural(len(waiting), "call waits", "calls wait")
+    forms = [
+        _FORM.format(
+            id=html.escape(one.id),
+            tool=html.escape(escape_invisible(one.tool)),
+            about=html.escape(_describe(one, now)),
+            arguments=html.escape(escape_invisible(strip_escapes(one.arguments), keep="\n\t")),
+        )
+        for one in waiting
+    ]
+    return f"<h2>{count} for approval</h2>{''.join(forms)}"
+
+
+def _describe(one: FleetApproval, now: float) -> str:
+    limit = f", denied in {format_duration(max(0.0, one.expires - now))}" if one.expires else ""
+    return f"run {one.run}, {format_age(now - one.created)}{limit}"
+
+
+async def _read_request(reader: asyncio.StreamReader) -> PageRequest | None:
+    """None if it is not HTTP, or too large."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.split("\r\n")
+    words = first.split(" ")
+    headers = {
+        name.strip().lower(): value.strip()
+        for name, colon, value in (line.partition(":") for line in lines)
+        if colon
+    }
+    length = headers.get("content-length", "0")
+    if len(words) != 3 or not words[1].startswith("/") or not length.isdecimal():
+        return None
+    if int(length) > MAX_BODY_BYTES:
+        return None
+    body = (await reader.readexactly(int(length))).decode(errors="replace")
+    return PageRequest(words[0], words[1], headers.get("host", ""), body)
+
+
+def _encode(answer: PageAnswer) -> bytes:
+    body = answer.body.encode(errors="backslashreplace")
+    lines = [
+        f"HTTP/1.1 {answer.status}",
+        "Content-Type: text/html; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Referrer-Policy: no-referrer",
+        "X-Content-Type-Options: nosniff",
+        "X-Frame-Options: DENY",
+        "Connection: close",
+    ]
+    lines += [f"Location: {answer.location}"] if answer.location else []
+    return "\r\n".join([*lines, "", ""]).encode() + body

@@ -1,0 +1,117 @@
+"""The report on a fleet for a terminal. report_page.py uses its words for numbers, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treadle.apps.fleet.reports.report import (
+    Distribution,
+    FailureGroup,
+    FleetReport,
+    LabelGroup,
+    PassRate,
+)
+from treadle.core.sanitize import escape_invisible, strip_escapes
+from treadle.core.text import format_count, format_dollars, format_duration, plural
+from treadle.observe.bar_chart import ChartBar, render_bars
+
+NAMED_RUNS = 5  # of a group of failures
+EXAMPLE_CHARS = 160
+STATE_WORDS = {
+    "done": "done",
+    "failed": "failed",
+    "set_aside": "set aside",
+    "cancelled": "cancelled",
+    "running": "running",
+    "waiting": "waiting for approval",
+    "parked": "waiting for a time",
+    "queued": "queued",
+}
+
+
+def format_report(report: FleetReport, width: int, *, plain: bool = False) -> list[str]:
+    """Lines without escape sequences; `plain` is for terminals without Unicode."""
+    if not report.runs:
+        return ["no runs"]
+    lines = format_summary(report)
+    for label, groups in report.labels.items():
+        bars = [_make_label_bar(group) for group in groups]
+        lines += [
+            "",
+            f"pass rate by {label}",
+            *render_bars(bars, width, ascii_only=plain, max_value=1.0),
+        ]
+    for title, distribution, format_value in (
+        ("cost of a run", report.costs, format_dollars),
+        ("time of a run", report.seconds, format_seconds),
+    ):
+        if distribution is not None and distribution.highest > 0:
+            bars = make_bucket_bars(distribution, format_value)
+            lines += ["", f"{title}: {format_figures(distribution, format_value)}"]
+            lines += render_bars(bars, width, ascii_only=plain)
+    if report.failures:
+        lines += ["", "failures by cause"]
+        for group in report.failures:
+            lines += _format_failure(group)
+    return [escape_invisible(line.rstrip()) for line in lines]
+
+
+def format_summary(report: FleetReport) -> list[str]:
+    """States, pass rate, cost and time, a line each."""
+    states = [f"{count:,} {STATE_WORDS[state]}" for state, count in report.states.items()]
+    lines = [f"{plural(len(report.runs), 'run')}: {', '.join(states)}"]
+    lines.append(f"pass rate: {format_rate(report.pass_rate)}")
+    unpriced = f" (that of {plural(report.unpriced, 'run')} is not known)" * bool(report.unpriced)
+    lines.append(
+        f"cost: {format_dollars(report.cost)}{unpriced}; {format_count(report.tokens)} tokens"
+    )
+    if report.began is not None and report.ended is not None:
+        lines.append(f"took {format_duration(report.ended - report.began)}")
+    return lines
+
+
+def format_rate(rate: PassRate) -> str:
+    """`75.0% (30 of 40; 95% interval 60% to 86%)`."""
+    if rate.rate is None:
+        return "no run has ended yet"
+    interval = f"95% interval {rate.low:.0%} to {rate.high:.0%}"
+    return f"{rate.rate:.1%} ({rate.passed:,} of {rate.judged:,}; {interval})"
+
+
+def format_seconds(seconds: float) -> str:
+    """`0.4s`, `12s`, `3m 05s`."""
+    return f"{seconds:.1f}s" if 0 < seconds < 10 else format_duration(seconds)
+
+
+def format_figures(found: Distribution, format_value: Callable[[float], str]) -> str:
+    names = {"median": found.median, "90% below": found.p90, "highest": found.highest}
+    return ", ".join(f"{name} {format_value(value)}" for name, value in names.items())
+
+
+def make_bucket_bars(found: Distribution, format_value: Callable[[float], str]) -> list[ChartBar]:
+    used = [n for n, bucket in enumerate(found.buckets) if bucket.count]
+    return [
+        ChartBar(
+            f"{format_value(bucket.low)} to {format_value(bucket.high)}",
+            float(bucket.count),
+            f"{bucket.count:,}",
+        )
+        for bucket in found.buckets[used[0] :]
+    ]
+
+
+def _make_label_bar(group: LabelGroup) -> ChartBar:
+    rate = group.pass_rate
+    text = "not ended" if rate.rate is None else f"{rate.rate:.0%} ({rate.passed} of {rate.judged})"
+    figures = f"{format_dollars(group.cost):>8} {format_seconds(group.median_seconds):>7}"
+    return ChartBar(strip_escapes(group.value) or "(none)", rate.rate, f"{text}  {figures}")
+
+
+def _format_failure(group: FailureGroup) -> list[str]:
+    named = ", ".join(group.runs[:NAMED_RUNS])
+    more = f", and {len(group.runs) - NAMED_RUNS} more" if len(group.runs) > NAMED_RUNS else ""
+    lines = [f"  {group.cause}: {plural(len(group.runs), 'run')} ({named}{more})"]
+    example = " ".join(strip_escapes(group.example).split())
+    if example:
+        lines.append(f"    {example[-EXAMPLE_CHARS:]}")
+    return lines

@@ -1,0 +1,132 @@
+"""What a worker holds of one of its runs: whether it still has it, and how to let go of it.
+
+    RunControl     one run      Lease   until when no other worker can have taken it
+    FenceHook      before each tool: does this worker still have the run?
+    GuardedStore   the log of the run; after `abandon` it takes nothing more
+
+The store in the database refuses the entries of a worker that lost the run (session_fence.py). The
+hook does the same before a tool that writes no entry first.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from treadle.agents.session import Session
+from treadle.apps.fleet.run_queue import RunQueue
+from treadle.apps.fleet.run_record import FleetRun
+from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.store import Store
+from treadle.core.contracts.wrapped import WrappedStore
+from treadle.core.errors import SessionBusy, StoreError, error_message
+from treadle.core.transcript.entries import Entry
+
+
+class Lease:
+    """How long the last heartbeat of a worker is good for."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._confirmed = -seconds
+
+    def confirm(self, sent: float) -> None:
+        """The database has the heartbeat that was sent at this monotonic time."""
+        self._confirmed = max(self._confirmed, sent)
+
+    @property
+    def is_fresh(self) -> bool:
+        """No other worker can have taken a run yet: with half of the lease in reserve."""
+        return time.monotonic() - self._confirmed < self.seconds / 2
+
+
+class RunControl:
+    """One run in the hands of a worker."""
+
+    def __init__(self, run: FleetRun, queue: RunQueue, lease: Lease) -> None:
+        self.run = run
+        self.session: Session[Any, Any] | None = None
+        self.is_stopping = False  # the worker stops: let go of the run at the next step
+        self._queue = queue
+        self._lease = lease
+        self._store: GuardedStore | None = None
+        self._lost = ""
+
+    def guard(self, store: Store) -> Store:
+        self._store = GuardedStore(store)
+        if self._lost:
+            self._store.abandon(self._lost)
+        return self._store
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, "the session is open"
+        return self._store
+
+    def append(self, entry: Entry) -> None:
+        self.store.append(entry)
+
+    async def check_lease(self) -> None:
+        """SessionBusy if another worker has the run, StoreError if that cannot be known."""
+        if self._lost:
+            raise SessionBusy(self._lost)
+        if not self._lease.is_fresh and not await self._queue.is_mine(self.run):
+            self.lose_to_other()
+            raise SessionBusy(self._lost)
+
+    def lose_to_other(self) -> None:
+        self.lose(f"another worker has the run {self.run.id}, or it was cancelled")
+
+    def lose(self, why: str) -> None:
+        """Write nothing more, and stop the model and every tool."""
+        self._lost = why
+        if self._store is not None:
+            self._store.abandon(why)
+        if self.session is not None:
+            self.session.interrupt(why)
+
+
+class GuardedStore(WrappedStore):
+    """The log of a run. After `abandon` entries are dropped, and a flush says why."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._abandoned = ""
+
+    def abandon(self, why: str) -> None:
+        self._abandoned = self._abandoned or why
+
+    def append(self, entry: Entry) -> None:
+        if not self._abandoned:
+            super().append(entry)
+
+    async def flush(self) -> None:
+        if self._abandoned:
+            raise SessionBusy(self._abandoned)
+        await super().flush()
+
+    async def aclose(self) -> None:
+        try:
+            await super().aclose()
+        except StoreError:
+            # What could not be written is not there; the next worker continues before it.
+            if not self._abandoned:
+                raise
+
+
+class FenceHook:
+    """Stops the run before a tool if this worker does not have it any more."""
+
+    points: frozenset[HookPoint] = frozenset({"pre_tool_use"})
+    timeout = None  # the database is waited for as long as the store waits
+
+    def __init__(self, control: RunControl) -> None:
+        self._control = control
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        try:
+            await self._control.check_lease()
+        except StoreError as error:
+            self._control.lose(error_message(error))
+            return Block(error_message(error))
+        return None

@@ -1,0 +1,145 @@
+"""The records of a fleet: runs, results, approvals and workers, as values.
+
+    queued ──▶ running ──▶ done | failed
+      ▲          │  └────▶ waiting (for an approval) ──▶ queued
+      │          └───────▶ parked (until a time)     ──▶ queued
+      └── the worker died; after too many attempts: set_aside
+    cancelled: from every state that is not an end
+
+The database (database.py) reads and writes them. They know nothing of storage and display.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from treadle.apps.fleet.task import FleetTask
+from treadle.core.transcript.usage import Usage
+
+RunState = Literal[
+    "queued", "running", "waiting", "parked", "done", "failed", "cancelled", "set_aside"
+]
+END_STATES: frozenset[RunState] = frozenset({"done", "failed", "cancelled", "set_aside"})
+
+
+class FleetCheck(msgspec.Struct, frozen=True):
+    """What the check command of a task said. `output` is the end of what it printed."""
+
+    passed: bool
+    exit_code: int
+    output: str = ""
+
+
+class FleetResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run ended. `reason` is the terminal reason of the turn; `cost` is in USD, None if a
+    price is not known; `check` is None if the task has no check. `cause` groups failures: "" for
+    a run that passed, otherwise a short name such as `check_failed`, `max_turns` or `timeout`.
+    `turns` is how many turns the session had then."""
+
+    reason: str
+    text: str = ""
+    cost: float | None = 0.0
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    check: FleetCheck | None = None
+    cause: str = ""
+    turns: int = 0
+
+    @property
+    def passed(self) -> bool:
+        return not self.cause
+
+
+class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One run as the database has it. Times are seconds since 1970.
+
+    `epoch` counts the workers that had the run: only the latest may write. `session` is the id of
+    its log. `error` says why a run failed or was set aside. `wake` is when a parked run continues.
+    """
+
+    id: str
+    task: FleetTask
+    state: RunState = "queued"
+    attempts: int = 0
+    worker: str = ""
+    epoch: int = 0
+    session: str = ""
+    result: FleetResult | None = None
+    error: str = ""
+    created: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+    wake: float | None = None
+    version: str = ""  # of the program that began the run
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in END_STATES
+
+
+class FleetApproval(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call of a run that waits for a decision. `arguments` is a summary for a person.
+
+    `expires` is when the call is denied if there is no decision; None: never.
+    """
+
+    id: str
+    run: str
+    tool: str
+    arguments: str
+    created: float = 0.0
+    expires: float | None = None
+
+
+class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A process that works for the fleet. `heartbeat` is the time of its last sign of life."""
+
+    id: str
+    host: str
+    pid: int
+    version: str
+    heartbeat: float = 0.0
+    runs: int = 0
+
+
+class FleetLimits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Limits for all runs together; None: no limit.
+
+    `concurrent_calls`, `requests_per_minute` and `tokens_per_minute` are for each provider;
+    `providers` has other ones by the provider's name. `max_cost` is in USD, of all runs.
+    """
+
+    concurrent_calls: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_cost: float | None = None
+    providers: dict[str, FleetLimits] = {}
+
+    def for_provider(self, provider: str) -> FleetLimits:
+        return self.providers.get(provider, self)
+
+
+class FleetTotals(msgspec.Struct, frozen=True):
+    """How many runs are in each state, and what all runs cost so far (known prices only)."""
+
+    states: dict[str, int]
+    cost: float = 0.0
+
+    @property
+    def runs(self) -> int:
+        return sum(self.states.values())
+
+    @property
+    def unfinished(self) -> int:
+        return sum(count for state, count in self.states.items() if state not in END_STATES)
+
+
+class FleetSchedule(msgspec.Struct, frozen=True):
+    """A task that runs at times. `next` is the next time, in seconds since 1970."""
+
+    name: str
+    cron: str
+    task: FleetTask
+    next: float

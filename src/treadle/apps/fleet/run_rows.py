@@ -1,0 +1,50 @@
+"""Rows of the database as records, and back. Used by sql_database.py and run_queue.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from treadle.apps.fleet.run_record import FleetResult, FleetRun
+from treadle.apps.fleet.task import FleetTask
+
+RUN_COLUMNS = (
+    "id, task, state, attempts, worker, epoch, session, result, error, created, started, ended, "
+    "wake, version"
+)
+
+_decode_task = msgspec.json.Decoder(FleetTask).decode
+_decode_result = msgspec.json.Decoder(FleetResult).decode
+
+
+def read_run(row: tuple[Any, ...]) -> FleetRun:
+    run_id, task, state, attempts, worker, epoch, session, result, *rest = row
+    return FleetRun(
+        run_id,
+        _decode_task(task),
+        state,
+        attempts,
+        worker,
+        epoch,
+        session,
+        _decode_result(result) if result else None,
+        *rest,
+    )
+
+
+def write_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def qualify(columns: str, table: str) -> str:
+    return ", ".join(f"{table}.{name.strip()}" for name in columns.split(","))
+
+
+def make_version_number(version: str) -> int:
+    """A number that grows with the version: 1.2.3 is 1002003; what follows a letter is left out."""
+    number = 0
+    for part in (*version.split("."), "0", "0")[:3]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        number = number * 1000 + min(int(digits or 0), 999)
+    return number

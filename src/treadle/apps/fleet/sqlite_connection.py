@@ -1,0 +1,87 @@
+"""The database of a fleet on one machine: a SQLite file. See sql_connection.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from treadle.apps.fleet.sql_connection import TABLES, Rows, Statement, fill_in
+from treadle.core.contracts.store import Store
+from treadle.core.transcript.entries import Entry
+from treadle.sessions.session_fence import SessionFence
+from treadle.sessions.sqlite_store import SqliteStore, open_database, read_entries, to_store_error
+
+T = TypeVar("T")
+
+_WORDS = {
+    "now": "fleet_now()",
+    "skip_locked": "",  # a transaction that writes is alone
+    "for_update": "",
+    "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
+}
+
+
+class SqliteConnection:
+    """One connection, used by one thread at a time; other processes have their own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        await self._in_thread(self._open)
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> Rows:
+        return (await self.execute_all([(sql, parameters)]))[0]
+
+    async def execute_all(self, statements: Sequence[Statement]) -> list[Rows]:
+        return await self._in_thread(lambda: self._execute_all(statements))
+
+    async def open_session(self, session_id: str, fence: SessionFence) -> Store:
+        return await self._in_thread(lambda: SqliteStore(self._path, session_id, fence))
+
+    async def load_session(self, session_id: str) -> Sequence[Entry]:
+        return await self._in_thread(lambda: read_entries(self._path, session_id))
+
+    async def aclose(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            await self._in_thread(database.close)
+
+    # --- in a thread -----------------------------------------------------------------------
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            # Shielded: the caller may be cancelled, the transaction must be completed.
+            return await asyncio.shield(asyncio.to_thread(work))
+        except (OSError, sqlite3.Error) as error:
+            raise to_store_error(error, self._path) from error
+
+    def _open(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        database = self._database = open_database(self._path)
+        database.create_function("fleet_now", 0, time.time)
+        with self._lock, database:
+            database.execute("BEGIN IMMEDIATE")
+            for statement in fill_in(TABLES, _WORDS).split(";"):
+                database.execute(statement)
+
+    def _execute_all(self, statements: Sequence[Statement]) -> list[Rows]:
+        database = self._database
+        if database is None:
+            raise sqlite3.ProgrammingError("the database of the fleet is closed")
+        with self._lock, database:
+            reads_only = all(sql.lstrip().startswith("SELECT") for sql, _ in statements)
+            database.execute("BEGIN" if reads_only else "BEGIN IMMEDIATE")
+            return [
+                database.execute(fill_in(sql, _WORDS), tuple(parameters)).fetchall()
+                for sql, parameters in statements
+            ]

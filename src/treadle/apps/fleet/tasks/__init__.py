@@ -1,0 +1,1 @@
+"""Where tasks come from: files of several forms, and schedules."""

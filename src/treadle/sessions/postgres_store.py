@@ -1,0 +1,205 @@
+"""The log of one session in a PostgreSQL database: an implementation of the Store contract.
+
+One database holds any number of sessions, for many machines. Each flush is one transaction, which
+also checks that no other writer has taken the session over (session_fence.py). It waits for a
+server that restarts. Used by fleets, and through `agent.session("id", store="postgresql://...")`.
+Needs the extra `fleet`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import msgspec
+import psycopg
+
+from treadle.core.errors import SessionBusy, SessionTooNew, StoreError
+from treadle.core.transcript.entries import Entry
+from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
+from treadle.sessions.log.entry_redaction import EntryRedactor
+from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
+from treadle.sessions.session_fence import SessionFence
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS treadle_sessions (
+    id text PRIMARY KEY, epoch bigint NOT NULL DEFAULT 0, created float8 NOT NULL
+);
+CREATE TABLE IF NOT EXISTS treadle_entries (
+    session text NOT NULL, seq bigint NOT NULL, time float8 NOT NULL, entry bytea NOT NULL,
+    PRIMARY KEY (session, seq)
+);
+"""
+SCHEMA_LOCK = 8_317_224_901  # one process at a time makes the tables
+# The lock of a session that is open outside of a fleet: this number, and the hash of its id.
+SESSION_LOCK = 831_722
+
+
+class PostgresStore:
+    """One session, open for writing. A fleet opens it, with its own fence."""
+
+    def __init__(
+        self, pool: PostgresPool, session_id: str, fence: SessionFence, last_seq: int
+    ) -> None:
+        self._pool = pool
+        self._session_id = session_id
+        self._fence = fence
+        self._seq = last_seq
+        self._queue: list[tuple[int, float, bytes]] = []
+        self._is_closed = False
+        self._writing: set[asyncio.Task[None]] = set()
+        self.write_error: StoreError | None = None
+        self.redactor = EntryRedactor()  # of what is appended from now on
+        query = fence.make_query("%s")
+        self._insert = (
+            f"WITH fence AS ({query} FOR SHARE), added AS ("
+            " INSERT INTO treadle_entries SELECT %s, new.seq, new.time, new.entry"
+            " FROM fence, unnest(%s::bigint[], %s::float8[], %s::bytea[]) AS new(seq, time, entry)"
+            " ON CONFLICT DO NOTHING) SELECT 1 FROM fence"
+        )
+
+    @classmethod
+    async def open(cls, pool: PostgresPool, session_id: str, fence: SessionFence) -> PostgresStore:
+        """A session behind a fence that the caller has raised. SessionBusy if it fell since."""
+        query = (
+            f"SELECT (SELECT max(seq) FROM treadle_entries WHERE session = %s) "
+            f"WHERE EXISTS ({fence.make_query('%s')})"
+        )
+        rows = await pool.execute(query, (session_id, fence.row_id, fence.epoch))
+        if not rows:
+            raise fence.make_error(session_id)
+        return cls(pool, session_id, fence, int(rows[0][0] or 0))
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    @property
+    def is_empty(self) -> bool:
+        return self._seq == 0
+
+    def append(self, entry: Entry) -> None:
+        if self._is_closed:
+            raise StoreError(f"session {self.session_id} is closed; open it again")
+        try:
+            body = encode_entry(entry)
+            if self.redactor.finds_secret(body):
+                body = encode_entry(self.redactor.redact(entry))
+        except (TypeError, ValueError, RecursionError) as error:
+            name = type(entry).__name__
+            raise StoreError(f"{name} cannot be written to the session: {error}") from error
+        self._seq += 1
+        self._queue.append((self._seq, time.time(), body))
+
+    async def flush(self) -> None:
+        batch = tuple(self._queue)
+        if not batch:
+            return
+        # Shielded: the caller may be cancelled, the write must be completed.
+        task = asyncio.get_running_loop().create_task(self._write(batch))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        try:
+            await asyncio.shield(task)
+        except StoreError as error:
+            self.write_error = error
+            raise
+        self.write_error = None
+        written = batch[-1][0]
+        self._queue = [queued for queued in self._queue if queued[0] > written]
+
+    async def load(self) -> Sequence[Entry]:
+        return await load_entries(self._pool, self._session_id)
+
+    async def aclose(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self.flush()
+        finally:
+            if self._writing:
+                await asyncio.wait(self._writing)
+
+    async def _write(self, batch: Sequence[tuple[int, float, bytes]]) -> None:
+        """A batch may come twice, after a lost connection: its numbers make that harmless."""
+        seqs, times, bodies = (list(column) for column in zip(*batch, strict=True))
+        fence = self._fence
+        parameters = (fence.row_id, fence.epoch, self._session_id, seqs, times, bodies)
+        if not await self._pool.execute(self._insert, parameters):
+            raise fence.make_error(self._session_id)
+
+
+class LockedPostgresStore(PostgresStore):
+    """A session with connections of its own, and a lock that lasts as long as its process."""
+
+    _lock: ServerConnection
+
+    @classmethod
+    async def open_session(cls, url: str, session_id: str) -> LockedPostgresStore:
+        """SessionBusy if the session is open elsewhere."""
+        pool = PostgresPool(url, size=2)
+        await pool.open()
+        try:
+            await make_tables(pool)
+            lock = await pool.run(lambda connection: _lock_session(url, session_id))
+            try:
+                (epoch, last) = (await pool.execute(_TAKE_SESSION, (session_id, time.time())))[0]
+                fence = SessionFence("treadle_sessions", session_id, epoch)
+                store = cls(pool, session_id, fence, int(last or 0))
+            except BaseException:
+                await lock.close()
+                raise
+        except BaseException:
+            await pool.aclose()
+            raise
+        store._lock = lock
+        return store
+
+    async def aclose(self) -> None:
+        if self._is_closed:
+            return
+        try:
+            await super().aclose()
+        finally:
+            await self._lock.close()
+            await self._pool.aclose()
+
+
+_TAKE_SESSION = """
+INSERT INTO treadle_sessions AS old VALUES (%s, 1, %s)
+ON CONFLICT (id) DO UPDATE SET epoch = old.epoch + 1
+RETURNING epoch, (SELECT max(seq) FROM treadle_entries WHERE session = old.id)
+"""
+
+
+async def _lock_session(url: str, session_id: str) -> ServerConnection:
+    """A connection that holds the lock. If it breaks, the fence still keeps out a second writer."""
+    connection: ServerConnection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+    query = "SELECT pg_try_advisory_lock(%s, hashtext(%s))"
+    row = await (await connection.execute(query, (SESSION_LOCK, session_id))).fetchone()
+    if row is None or not row[0]:
+        await connection.close()
+        raise SessionBusy(f"session {session_id} is open in another process or run; close it there")
+    return connection
+
+
+async def make_tables(pool: PostgresPool, schema: str = SCHEMA) -> None:
+    async def work(connection: ServerConnection) -> None:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
+            await connection.execute(schema)
+
+    await pool.run(work)
+
+
+async def load_entries(pool: PostgresPool, session_id: str) -> list[Entry]:
+    query = "SELECT entry FROM treadle_entries WHERE session = %s ORDER BY seq"
+    rows = await pool.execute(query, (session_id,))
+    try:
+        return [decode_entry(bytes(body)) for (body,) in rows]
+    except msgspec.DecodeError as error:
+        raise SessionTooNew(
+            f"session {session_id} has an entry that this version does not know: {error}"
+        ) from error

@@ -1,0 +1,149 @@
+"""Commands in real containers of podman; without it these tests are skipped with the reason."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from treadle import Agent
+from treadle.core.errors import WorkspaceError
+from treadle.fleet import ContainerOptions, ContainerWorkspace, Fleet, FleetTask
+from treadle.models import Say, Scripted
+from treadle.policy import AllowAll
+from treadle.testing.conformance.workspace import WORKSPACE_PROMISES
+from treadle.tools import builtin_tools
+
+IMAGE = "localhost/treadle-test:1"
+# Some machines for tests have old control groups and low limits, which podman has to be told.
+CONFIGS = (
+    "",
+    '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]\n'
+    '[engine]\nruntime = "runc"\n',
+)
+
+
+def make_image() -> bytes:
+    """An image of nothing but busybox."""
+    busybox = shutil.which("busybox")
+    assert busybox is not None
+    names = subprocess.check_output([busybox, "--list"], text=True).split()
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for folder in ("bin", "tmp", "etc", "run"):
+            member = tarfile.TarInfo(folder)
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(member)
+        tar.add(busybox, "bin/busybox")
+        for name in names:
+            if name != "busybox":
+                member = tarfile.TarInfo(f"bin/{name}")
+                member.type, member.linkname = tarfile.SYMTYPE, "busybox"
+                tar.addfile(member)
+    return data.getvalue()
+
+
+@cache
+def find_config() -> tuple[str | None, str]:
+    """The settings with which podman runs a container here; None, and why it does not."""
+    problem = "podman and busybox are not installed (apt install podman busybox-static)"
+    if shutil.which("podman") is None or shutil.which("busybox") is None:
+        return None, problem
+    for config in CONFIGS:
+        path = Path(os.environ["HOME"]) / "containers.conf"
+        path.write_text(config)
+        environment = {**os.environ, "CONTAINERS_CONF": str(path)} if config else {**os.environ}
+        load = ["podman", "import", "--change", "ENV PATH=/bin", "-", IMAGE]
+        subprocess.run(load, input=make_image(), env=environment, capture_output=True, check=False)
+        run = ["podman", "run", "--rm", "--network", "none", IMAGE, "/bin/true"]
+        ran = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+        if ran.returncode == 0:
+            return config, ""
+        problem = f"podman cannot run a container here: {ran.stderr.strip()[-200:]}"
+    return None, problem
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ContainerOptions]:
+    config, problem = find_config()
+    if config is None:
+        pytest.skip(problem)
+    if config:
+        (tmp_path / "containers.conf").write_text(config)
+        monkeypatch.setenv("CONTAINERS_CONF", str(tmp_path / "containers.conf"))
+    label = f"treadle-test={tmp_path}"
+    yield ContainerOptions(image=IMAGE, program="podman", arguments=("--label", label))
+    left = subprocess.check_output(
+        ["podman", "ps", "--all", "--filter", f"label={label}", "--format", "{{.Names}}"], text=True
+    )
+    assert left == "", "no container is left"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("promise", WORKSPACE_PROMISES, ids=lambda promise: promise.__name__)
+async def test_a_container_workspace_keeps_the_promise(promise, options, tmp_path):
+    count = 0
+
+    def make() -> ContainerWorkspace:
+        nonlocal count
+        count += 1
+        folder = tmp_path / f"work{count}"
+        folder.mkdir()
+        return ContainerWorkspace(folder, options)
+
+    await promise(make)
+
+
+async def test_a_command_sees_the_folder_and_nothing_else_of_the_machine(options, tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "work").mkdir()
+    workspace = ContainerWorkspace(tmp_path / "work", options)
+    try:
+        done = await workspace.run("touch made; cat ../secret.txt; ls /")
+        assert "No such file" in done.output
+        assert (tmp_path / "work/made").exists()
+        assert "home" not in done.output.split()
+        done = await workspace.run("wget -T 1 -q http://127.0.0.1:1/ || echo no network")
+        assert "no network" in done.output
+    finally:
+        await workspace.aclose()
+
+
+async def test_the_commands_and_the_check_of_a_run_are_in_containers(options, tmp_path):
+    def make_agent(task: FleetTask, folder: Path) -> Agent:
+        workspace = ContainerWorkspace(folder, options)
+        work = Say(calls=[("bash", {"command": "readlink -f /bin/ls > where.txt"})])
+        tools = [builtin_tools(workspace)]
+        return Agent(Scripted([work, "Done."]), tools, workspace=workspace, policy=AllowAll())
+
+    store = f"sqlite:{tmp_path / 'fleet.db'}"
+    task = FleetTask(prompt="Where are you?", check="grep busybox where.txt && cat /etc/passwd")
+    async with Fleet(store, agent=make_agent, folder=tmp_path / "runs") as fleet:
+        [run] = [run async for run in fleet.run([task])]
+    assert run.result is not None
+    assert run.result.check is not None
+    assert "/bin/busybox" in run.result.check.output
+    assert run.result.cause == "check_failed", "the image has no /etc/passwd"
+
+
+async def test_an_image_that_does_not_exist_is_named(options, tmp_path):
+    missing = ContainerOptions(image="localhost/treadle-no-such-image:1", program="podman")
+    workspace = ContainerWorkspace(tmp_path, missing)
+    try:
+        with pytest.raises(WorkspaceError, match="no-such-image"):
+            await workspace.run("true")
+    finally:
+        await workspace.aclose()
+
+
+def test_without_podman_and_docker_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WorkspaceError, match="neither podman nor docker is installed"):
+        ContainerWorkspace(tmp_path, ContainerOptions(image="x"))

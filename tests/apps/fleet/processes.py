@@ -1,0 +1,65 @@
+"""Worker processes for the tests, and what the tests wait for. No test waits for a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.apps.fleet.agents import read_marks
+from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.run_record import FleetRun
+
+ROOT = Path(__file__).resolve().parents[3]
+LEASE = 0.6
+POLL = 0.05
+
+
+@contextmanager
+def worker_process(
+    store: str,
+    *,
+    concurrency: int = 4,
+    agent: str = "tests.apps.fleet.agents:make_agent",
+    lease: float = LEASE,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that is killed at the end, if the test did not do it."""
+    options = ["--store", store, "--agent", agent, "--concurrency", str(concurrency)]
+    times = ["--lease", str(lease), "--poll", str(POLL)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "treadle.apps.fleet.worker_process", *options, *times],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - another process does it
+        await asyncio.sleep(0.005)
+
+
+async def until_marked(kind: str, count: int = 1) -> None:
+    await until(lambda: len(read_marks(kind)) >= count)
+
+
+async def until_state(database: FleetDatabase, run_id: str, *states: str) -> FleetRun:
+    while True:
+        run = await database.run(run_id)
+        if run is not None and run.state in states:
+            return run
+        await asyncio.sleep(0.01)

@@ -1,0 +1,276 @@
+"""The command `treadle fleet` as a person uses it: real processes, a provider on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps import program
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
+
+WRITE = FakeCall("write", {"file_path": "answer.txt", "content": "42\n"})
+
+
+def pick_reply(request: ReceivedRequest) -> FakeReply:
+    """Write the answer, unless the prompt says to be lazy; then say so."""
+    messages: Any = request.json["messages"]
+    text = json.dumps(messages)
+    if len(messages) == 1 and "lazy" not in text:
+        return FakeReply("I write it.", calls=(WRITE,))
+    return FakeReply("Done.")
+
+
+class Cli:
+    """The program with a store of its own."""
+
+    def __init__(self, server: ProviderServer, folder: Path) -> None:
+        self.server = server
+        self.store = f"sqlite:{folder / 'fleet.db'}"
+        self.folder = folder
+
+    async def __call__(self, command: str, *words: str) -> program.Ran:
+        return await program.finish(await self.start(command, *words))
+
+    async def start(self, command: str, *words: str) -> Process:
+        return await program.start(
+            self.server,
+            *("fleet", command, "--store", self.store, *words),
+            cwd=self.folder,
+            TREADLE_MODEL="anthropic/claude-sonnet-4-5",
+            TREADLE_SANDBOX="off",
+        )
+
+    def write_tasks(self, *tasks: Mapping[str, object] | str) -> str:
+        lines = [one if isinstance(one, str) else json.dumps(one) for one in tasks]
+        (self.folder / "tasks.jsonl").write_text("\n".join(lines))
+        return str(self.folder / "tasks.jsonl")
+
+
+@asynccontextmanager
+async def open_cli(folder: Path) -> AsyncIterator[Cli]:
+    async with ProviderServer(pick_reply) as server:
+        yield Cli(server, folder)
+
+
+GOOD = {"id": "good", "prompt": "Write it", "labels": {"kind": "a"}}
+LAZY = {"id": "lazy", "prompt": "Be lazy", "labels": {"kind": "b"}}
+FLAGS = ("--permission-mode", "accept-edits", "--check", "grep -q 42 answer.txt")
+
+
+async def test_tasks_run_to_their_end_and_the_report_says_which_passed(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        tasks = cli.write_tasks(
+            GOOD, "{broken", LAZY, {"id": "none", "prompt": "x", "folder": "gone"}
+        )
+        ran = await cli("run", tasks, *FLAGS)
+        assert ran.code == 5, ran
+        assert "line 2: it is not JSON" in ran.err
+        assert "good: passed" in ran.err
+        assert "lazy: check_failed" in ran.err
+        assert "3 runs: 1 done, 2 failed" in ran.out
+        assert "pass rate by kind" in ran.out
+        assert "gone does not exist" in ran.out
+
+        again = await cli("run", tasks, *FLAGS, "--json")
+        assert "3 runs of 3 ended before" in again.err
+        report = json.loads(again.out)
+        assert {run["id"]: run["passed"] for run in report["runs"]} == {
+            "good": True,
+            "lazy": False,
+            "none": False,
+        }
+        assert len(cli.server.generation_requests) == 3, "nothing was repeated"
+
+
+async def test_a_finished_run_can_be_read_reported_opened_replayed_and_forked(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        assert (await cli("run", cli.write_tasks(GOOD), *FLAGS)).code == 0
+        logs = await cli("logs", "good")
+        assert "I write it." in logs.out
+        assert "good: passed" in logs.out
+        page = await cli("report", "--html", "report.html", "--sessions")
+        assert page.code == 0, page
+        assert 'href="report_sessions/good.html"' in (tmp_path / "report.html").read_text()
+        assert "I write it." in (tmp_path / "report_sessions/good.html").read_text()
+        assert json.loads((await cli("report", "--json")).out)["pass_rate"]["passed"] == 1
+
+        opened = await cli("open", "good", "--into", "result")
+        assert opened.code == 0, opened
+        assert (tmp_path / "result/answer.txt").read_text() == "42\n"
+        session = opened.out.splitlines()[1].partition(":")[0]
+        assert session == "fleet-good"
+        folder = tmp_path / "result"
+        replayed = await program.finish(
+            await program.start(cli.server, "replay", session, cwd=folder)
+        )
+        assert replayed.code == 0, replayed
+        forked = await program.finish(
+            await program.start(cli.server, "sessions", "fork", session, cwd=folder)
+        )
+        assert forked.code == 0, forked
+        continued = await program.finish(
+            await program.start(
+                cli.server,
+                *("-p", "And now?", "--resume", session),
+                cwd=folder,
+                TREADLE_MODEL="anthropic/claude-sonnet-4-5",
+            )
+        )
+        assert (continued.code, continued.out) == (0, "Done.\n"), continued
+        second = await cli("open", "good")
+        assert second.code == 0, "a session that is here already stays as it is"
+        assert (await cli("open", "good", "--into", "result")).code == 1, "that folder has files"
+
+
+async def test_a_call_that_needs_approval_waits_for_fleet_approve(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        tasks = cli.write_tasks(GOOD, {**GOOD, "id": "other"})
+        process = await cli.start("run", tasks, "--check", "test -f answer.txt")
+        waiting: list[dict[str, str]] = []
+        while len(waiting) < 2:
+            waiting = json.loads((await cli("status", "--json")).out)["approvals"]
+        listed = await cli("approve")
+        assert "write: " in listed.out
+        assert "answer.txt" in listed.out
+        assert (await cli("approve", "nothing")).code == 2
+        assert "approved" in (await cli("approve", "good")).out
+        denied = await cli("approve", "other", "--deny", "not this file")
+        assert "denied" in denied.out
+        ran = await program.finish(process)
+        assert ran.code == 5, ran
+        assert "good: passed" in ran.err
+        assert "other: check_failed" in ran.err
+        assert (
+            "not this file" in json.dumps(cli.server.requests[-1].json)
+            or "not this file" in (await cli("logs", "other")).out
+        )
+        assert "nothing waits" in (await cli("approve")).out
+
+
+async def test_submitted_runs_are_worked_on_by_a_worker_that_joins(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        submitted = await cli("run", cli.write_tasks(GOOD, LAZY), *FLAGS, "--detach")
+        assert "2 runs submitted" in submitted.out
+        status = await cli("status")
+        assert "0 of 2 ended · 2 queued" in status.out
+        assert "1 run cancelled" in (await cli("cancel", "lazy")).out
+        worker = await cli("worker", "--until-idle")
+        assert worker.code == 0, worker
+        status = await cli("status")
+        assert "good: passed" in status.out
+        assert "lazy: cancelled" in status.out
+        assert "1 run queued again" in (await cli("retry", "lazy")).out
+        assert (await cli("worker", "--until-idle")).code == 0
+        assert "check_failed" in (await cli("status", "lazy")).out
+        assert "1 run queued again" in (await cli("retry", "--failed", "--label", "kind=b")).out
+
+
+async def test_ctrl_c_stops_the_workers_and_the_same_command_continues(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        """No approval is given, so that the run is at work, or waits, when the signal comes."""
+        tasks = cli.write_tasks(GOOD)
+        process = await cli.start("run", tasks)
+        while not json.loads((await cli("status", "--json")).out)["approvals"]:
+            pass
+        process.send_signal(signal.SIGINT)
+        stopped = await program.finish(process)
+        assert stopped.code == 130, stopped
+        assert "1 run left" in stopped.err
+        status = json.loads((await cli("status", "--json")).out)
+        assert status["workers"] == []
+        await cli("approve", "--all")
+        ran = await cli("run", tasks)
+        assert ran.code == 0, ran
+
+
+async def test_a_worker_that_is_killed_is_replaced(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        process = await cli.start("run", cli.write_tasks(GOOD), "--check", "test -f answer.txt")
+        status: dict[str, Any] = {"approvals": []}
+        while not status["approvals"]:
+            status = json.loads((await cli("status", "--json")).out)
+        os.kill(status["workers"][0]["pid"], signal.SIGKILL)
+        await cli("approve", "--all")
+        ran = await program.finish(process)
+        assert ran.code == 0, ran
+        assert "good: passed" in ran.err
+
+
+async def test_a_fleet_is_the_same_on_sqlite_and_postgresql(tmp_path, store):
+    async with open_cli(tmp_path) as cli:
+        cli.store = store
+        ran = await cli("run", cli.write_tasks(GOOD, LAZY), *FLAGS, "--workers", "2")
+        assert ran.code == 5, ran
+        assert "pass rate: 50.0% (1 of 2" in ran.out
+        assert "good: passed" in (await cli("status")).out
+        assert (await cli("open", "good", "--into", "result")).code == 0
+        assert (tmp_path / "result/answer.txt").read_text() == "42\n"
+
+
+async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        tasks = cli.write_tasks(GOOD)
+        added = await cli("schedule", "add", "nightly", "30 4 * * *", tasks)
+        assert added.code == 0, added
+        assert "nightly: next" in added.out
+        assert "nightly  30 4 * * *  next" in (await cli("schedule")).out
+        wrong = await cli("schedule", "add", "x", "61 * * * *", tasks)
+        assert wrong.code == 2
+        assert "minute" in wrong.err
+        assert (await cli("schedule", "remove", "nightly")).code == 0
+        assert "no schedules" in (await cli("schedule")).out
+        assert (await cli("schedule", "remove", "nightly")).code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "missing.jsonl"), "missing.jsonl does not exist"),
+        (("run", "x", "--max-cost", "-1"), "options for all tasks: max_cost is -1.0"),
+        (("run", "x", "--permission-mode", "no"), "options for all tasks: permission_mode is 'no'"),
+        (("logs", "nobody"), "there is no run 'nobody'"),
+        (("cancel",), "name runs, or give --state, --label or --all"),
+        (("status", "--label", "x"), "must be NAME=TEXT"),
+        (("report", "--sessions"), "--sessions needs --html"),
+        (("worker", "--runs-at-once", "0"), "--runs-at-once must be above 0"),
+        (("approve", "--deny", "no"), "--deny needs"),
+    ],
+)
+async def test_a_wrong_argument_is_named(tmp_path, words, message):
+    ran = await Cli(ProviderServer([]), tmp_path)(*words)
+    assert ran.code == 2, ran
+    assert message in ran.err
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("mysql://x", "use sqlite:PATH or postgresql://"),
+        ("sqlite:/proc/no/such/fleet.db", "/proc/no/such/fleet.db"),
+    ],
+)
+async def test_a_database_that_cannot_be_opened_is_named(tmp_path, store, message):
+    cli = Cli(ProviderServer([]), tmp_path)
+    cli.store = store
+    ran = await cli("status")
+    assert ran.code not in (0, None)
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_the_password_of_a_database_is_no_argument_of_a_worker():
+    from treadle.apps.cli.commands.fleet.worker import hide_password
+    from treadle.apps.fleet.worker_process import split_password
+
+    address = "postgresql://me:p%40ss@host:5432/fleet"
+    assert split_password(address) == ("postgresql://me@host:5432/fleet", "p@ss")
+    assert split_password("sqlite:x.db") == ("sqlite:x.db", "")
+    assert hide_password(address) == "postgresql://me:***@host:5432/fleet"

@@ -1,0 +1,152 @@
+"""Runs of a fleet as a user sees them, on both databases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apps.fleet.agents import make_agent, marks, read_marks
+from tests.apps.fleet.conftest import working
+from tests.apps.fleet.processes import POLL, until, until_marked, until_state
+from treadle.apps.fleet.database import open_database
+from treadle.apps.fleet.fleet import Fleet
+from treadle.apps.fleet.run_record import FleetLimits
+from treadle.apps.fleet.task import FleetTask
+from treadle.core.errors import ConfigError, StoreError
+from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript.items import ToolResultItem
+
+
+async def test_each_task_ends_with_its_result(store: str) -> None:
+    tasks = [FleetTask(id=f"t{n}", prompt="look note put") for n in range(5)]
+    async with Fleet(store, agent=make_agent, poll=POLL) as fleet:
+        runs = {run.id: run async for run in fleet.run(tasks)}
+        totals = await fleet.database.totals()
+    assert {run.state for run in runs.values()} == {"done"}
+    result = runs["t3"].result
+    assert result is not None
+    assert (result.text, result.reason, result.usage.requests) == ("done t3", "end_turn", 4)
+    assert result.cost == pytest.approx(0.04)
+    assert totals.states == {"done": 5}
+    assert totals.cost == pytest.approx(0.2)
+    assert len(read_marks("note")) == len(set(read_marks("note"))) == 5
+
+
+async def test_a_run_whose_check_fails_has_failed_and_a_retry_continues_its_session(
+    store: str,
+) -> None:
+    task = FleetTask(id="c", prompt="look", check="test -e fixed || { echo not yet; exit 3; }")
+    database = await open_database(store)
+    await database.submit([task])
+    async with working(database):
+        run = await until_state(database, "c", "failed")
+        assert run.result is not None
+        assert run.result.check is not None
+        assert (run.result.cause, run.result.check.exit_code) == ("check_failed", 3)
+        assert run.result.check.output.strip() == "not yet"
+        assert await database.retry(["c", "unknown"]) == ["c"]
+        again = await until_state(database, "c", "failed")
+        while again.result is not None and again.result.turns == 1:  # still the first end
+            again = await until_state(database, "c", "failed")
+    history = fold_entries(await database.load_session("c")).transcript
+    await database.aclose()
+    assert "The check `test -e fixed" in str(history[-2])
+    assert again.result is not None
+    assert again.result.turns == 2
+
+
+async def test_an_approval_waits_without_a_worker_and_is_carried_out_once(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="yes", prompt="ask"), FleetTask(id="no", prompt="ask")])
+    async with working(database) as worker:
+        await until_state(database, "yes", "waiting")
+        await until_state(database, "no", "waiting")
+        assert worker.active_runs == 0
+    approvals = {approval.run: approval for approval in await database.approvals()}
+    assert approvals["yes"].tool == "ask"
+    assert await database.answer_approval(approvals["yes"].id, allow=True)
+    assert await database.answer_approval(approvals["no"].id, allow=False, reason="Not today.")
+    assert not await database.answer_approval(approvals["no"].id, allow=True)
+    async with working(database):
+        await until_state(database, "yes", "done")
+        await until_state(database, "no", "done")
+    texts = {
+        run: [
+            item.content[0].text  # type: ignore[union-attr]
+            for item in fold_entries(await database.load_session(run)).transcript
+            if isinstance(item, ToolResultItem)
+        ]
+        for run in ("yes", "no")
+    }
+    await database.aclose()
+    assert texts["yes"] == ["approved and done"]
+    assert "Not today." in texts["no"][0]
+    assert len(read_marks("note")) == 1
+
+
+async def test_an_approval_that_is_not_answered_in_time_is_denied(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="late", prompt="ask")])
+    async with working(database, approval_seconds=0.1):
+        await until_state(database, "late", "done")
+    assert await database.approvals() == []
+    assert read_marks("note") == []
+    assert "not approved within" in str(await database.load_session("late"))
+    await database.aclose()
+
+
+async def test_a_cancelled_run_stops_before_its_next_tool_and_can_be_retried(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="c", prompt="wait+note"), FleetTask(id="q", prompt="look")])
+    async with working(database, concurrency=1) as worker:
+        await until_marked("waiting")
+        assert await database.cancel(["c", "q"]) == ["c", "q"]
+        await until(lambda: not worker.active_runs)
+        assert read_marks("note") == []
+        assert (await database.totals()).states == {"cancelled": 2}
+        await database.retry(["c"])
+        await until_state(database, "c", "done")
+    await database.aclose()
+    assert len(read_marks("note")) == 1
+
+
+async def test_a_worker_that_stops_gives_its_runs_back_at_their_next_step(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="s", prompt="wait note")])
+    async with working(database, grace=30.0) as worker:
+        await until_marked("waiting")
+        worker.stop()
+        (marks() / "go").touch()
+    run = await database.run("s")
+    assert run is not None
+    assert (run.state, run.worker, run.attempts) == ("queued", "", 0)
+    assert await database.workers() == []
+    async with working(database):
+        await until_state(database, "s", "done")
+    await database.aclose()
+    assert len(read_marks("note")) == 1
+
+
+async def test_the_money_of_the_fleet_is_a_limit(store: str) -> None:
+    database = await open_database(store)
+    await database.set_limits(FleetLimits(max_cost=0.03))
+    await database.submit([FleetTask(id=f"m{n}", prompt="look look look") for n in range(2)])
+    async with working(database, concurrency=1):
+        first = await until_state(database, "m0", "done", "failed")
+        await until_state(database, "m1", "failed")
+    await database.aclose()
+    assert (first.state, "raise its max_cost" in first.error) == ("failed", True)
+    assert len(read_marks("model")) == 3
+
+
+@pytest.mark.parametrize("address", ["mysql://x", "sqlite:", "fleet.db"])
+async def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="use sqlite:PATH or postgresql://"):
+        await open_database(address)
+
+
+async def test_a_database_that_cannot_be_opened_is_named(own_place) -> None:
+    (own_place / "text.db").write_text("This is not a database, however long it may be." * 50)
+    with pytest.raises(StoreError, match=r"text.db is not a SQLite database"):
+        await open_database(f"sqlite:{own_place / 'text.db'}")
+    with pytest.raises(StoreError, match=r"cannot be reached: .*check that it runs"):
+        await open_database(f"postgresql://treadle@/x?host={own_place}")

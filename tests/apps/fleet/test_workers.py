@@ -1,0 +1,214 @@
+"""Workers that are paused, stopped or kept waiting, and databases that cannot be written."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.apps.fleet.agents import marks, read_marks
+from tests.apps.fleet.conftest import working
+from tests.apps.fleet.processes import until_marked, until_state, worker_process
+from tests.postgres import PostgresServer
+from treadle import Agent
+from treadle.apps.fleet.database import open_database
+from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
+from treadle.apps.fleet.run_record import FleetSchedule
+from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.worker import start_due_schedules
+from treadle.core.contracts.store import Store
+from treadle.core.errors import RateLimited, SessionBusy, StoreError
+from treadle.core.transcript.entries import NoticeShown
+from treadle.models.scripted import Scripted
+from treadle.testing import check_store
+
+
+async def test_a_worker_that_was_only_paused_runs_no_further_tool(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="r", prompt="wait+note put")])
+    with worker_process(store) as paused:
+        await until_marked("waiting")
+        paused.send_signal(signal.SIGSTOP)
+        async with working(database):
+            await until_state(database, "r", "done")
+        effects = read_marks("note"), read_marks("put")
+        (marks() / "go").touch()
+        paused.send_signal(signal.SIGCONT)
+        await database.submit([FleetTask(id="next", prompt="look")])
+        run = await until_state(database, "next", "done")  # by the one that was paused
+        assert (run.result is not None, paused.poll()) == (True, None)
+    await database.aclose()
+    assert (read_marks("note"), read_marks("put")) == effects
+    assert len(effects[0]) == len(effects[1]) == 1
+
+
+async def test_sigterm_lets_a_run_end_its_step_and_puts_it_back(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="r", prompt="wait+note put")])
+    with worker_process(store) as process:
+        await until_marked("waiting")
+        process.send_signal(signal.SIGTERM)
+        (marks() / "go").touch()
+        assert process.wait() == 0
+    run = await database.run("r")
+    assert run is not None
+    assert (run.state, run.attempts, await database.workers()) == ("queued", 0, [])
+    assert (len(read_marks("note")), read_marks("put")) == (1, [])
+    async with working(database):
+        await until_state(database, "r", "done")
+    await database.aclose()
+    assert len(read_marks("note")) == len(read_marks("put")) == 1
+
+
+async def test_a_long_rate_limit_parks_a_run_without_a_worker_and_it_wakes_by_itself(
+    store: str,
+) -> None:
+    replies: list[RateLimited | str] = [
+        RateLimited("too many requests", retry_after=3600.0),
+        "done at last",
+    ]
+
+    def make(task: FleetTask, folder: Path) -> Agent:
+        return Agent(Scripted([replies.pop(0)]))
+
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    await database.submit([FleetTask(id="r", prompt="go")])
+    async with working(database, make_agent=make):
+        run = await until_state(database, "r", "parked")
+        assert run.wake is not None
+        assert 3500 < run.wake - time.time() < 3700
+        await database.connection.execute("UPDATE fleet_runs SET wake = 0 WHERE id = 'r'")
+        run = await until_state(database, "r", "done")
+    await database.aclose()
+    assert run.result is not None
+    assert run.result.text == "done at last"
+
+
+async def test_a_clock_that_jumps_makes_no_worker_dead(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="r", prompt="wait note")])
+    async with working(database) as first, working(database):
+        await until_marked("waiting")
+        for seconds in (86400.0, -86400.0):
+            real = time.time
+            monkeypatch.setattr(time, "time", lambda real=real, by=seconds: real() + by)
+            before = (await database.workers())[0].heartbeat
+            while (await database.workers())[0].heartbeat == before:
+                pass  # the next sign of life
+        (marks() / "go").touch()
+        run = await until_state(database, "r", "done")
+        assert first.identity.id
+    await database.aclose()
+    assert (run.attempts, run.epoch) == (1, 1)
+    assert len(read_marks("note")) == 1
+
+
+async def test_of_two_workers_one_starts_what_is_due(store: str) -> None:
+    database, other = await open_database(store), await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    assert isinstance(other, SqlDatabase)
+    task = FleetTask(prompt="look")
+    await database.set_schedule(FleetSchedule("nightly", "@daily", task, next=1000.0))
+    for one in (database, other):
+        await start_due_schedules(one, now=2000.0)
+    runs = await database.runs(labels={"schedule": "nightly"})
+    (schedule,) = await other.schedules()
+    for one in (database, other):
+        await one.aclose()
+    assert [run.id for run in runs] == ["nightly-19700101T0016Z"]
+    assert schedule.next > 2000.0
+
+
+async def test_the_log_of_a_run_keeps_the_promises_of_a_store_behind_its_fence(store: str) -> None:
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    queue = RunQueue(database.connection, WorkerIdentity("w", "here", 1, "1.0"))
+    await queue.beat()
+    claimed: dict[str, Store] = {}
+
+    async def open_session(session_id: str) -> Store:
+        name = session_id.replace(" ", "-")
+        await database.submit([FleetTask(id=name, prompt="x")])
+        run = await database.run(name)
+        assert run is not None
+        if run.epoch == 0:
+            (run,) = await queue.claim(1, attempts=(0, 9))
+        assert isinstance(database, SqlDatabase)
+        sql = "UPDATE fleet_runs SET session = ? WHERE id = ?"
+        await database.connection.execute(sql, [session_id, name])
+        run = await database.run(name)
+        assert run is not None
+        claimed[session_id] = await queue.open_session(run)
+        return claimed[session_id]
+
+    await check_store(open_session)
+    await database.aclose()
+
+
+async def test_the_earlier_writer_of_a_log_is_refused(store: str) -> None:
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    queue = RunQueue(database.connection, WorkerIdentity("w", "here", 1, "1.0"))
+    await queue.beat()
+    await database.submit([FleetTask(id="r", prompt="x")])
+    (run,) = await queue.claim(1, attempts=(0, 9))
+    early = await queue.open_session(run)
+    early.append(NoticeShown("kept"))
+    await early.flush()
+    await queue.release(run)
+    (again,) = await queue.claim(1, attempts=(0, 9))
+    late = await queue.open_session(again)
+    early.append(NoticeShown("refused"))
+    with pytest.raises(SessionBusy, match="was taken over by another worker"):
+        await early.flush()
+    late.append(NoticeShown("also kept"))
+    await late.aclose()
+    with pytest.raises(SessionBusy):
+        await early.aclose()
+    assert not await queue.finish(run, "done", None)
+    texts = [e.text for e in await database.load_session("r") if isinstance(e, NoticeShown)]
+    await database.aclose()
+    assert texts == ["kept", "also kept"]
+
+
+async def test_a_read_only_database_is_named(
+    shared_postgres: PostgresServer, postgres_url: str
+) -> None:
+    name = postgres_url.partition("?")[0].rpartition("/")[2]
+    shared_postgres.query(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    with pytest.raises(StoreError, match="is read-only; use the primary server"):
+        await open_database(postgres_url)
+
+
+async def test_tables_of_a_newer_version_are_not_touched(store: str) -> None:
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    await database.connection.execute("UPDATE fleet_settings SET value = '99' WHERE name='tables'")
+    await database.aclose()
+    with pytest.raises(StoreError, match=r"tables have version 99; .* install the newer treadle"):
+        await open_database(store)
+
+
+async def test_a_session_in_postgresql_goes_on_in_another_program(postgres_url: str) -> None:
+    pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
+    first = Agent(Scripted(["One."]), store=postgres_url)
+    async with first.session("s") as session:
+        await session.run("Say one")
+        with pytest.raises(SessionBusy, match="is open in another process or run"):
+            async with first.session("s"):
+                pass
+    second = Agent(Scripted(["Two."]), store=postgres_url)
+    async with second.session("s") as session:
+        result = await session.run("Say two")
+        assert len(session.history) == 4
+        fork = await session.fork()
+    async with Agent(Scripted(["Three."]), store=postgres_url).session(fork) as session:
+        await session.run("Say three")
+        assert len(session.history) == 6
+    assert result.text == "Two."
