@@ -309,11 +309,11 @@ class LocalHost:
             await journal.aclose()
         return await self.open(callbacks, resume=session), restored
 
-    async def preview_undo(self) -> list[FileChange]:
-        return _list_file_changes(await self._plan_undo())
+    async def preview_undo(self, include: Collection[str] = ()) -> list[FileChange]:
+        return _list_file_changes(await self._plan_undo(include))
 
     async def undo(self, include: Collection[str] = ()) -> str:
-        return await self._restore_and_describe(await self._plan_undo(), include)
+        return await self._restore_and_describe(await self._plan_undo(include), include)
 
     async def preview_redo(self, include: Collection[str] = ()) -> list[FileChange]:
         return _list_file_changes(await self._plan_redo(include))
@@ -321,15 +321,18 @@ class LocalHost:
     async def redo(self, include: Collection[str] = ()) -> str:
         return await self._restore_and_describe(await self._plan_redo(include), include)
 
-    async def _plan_undo(self) -> PlannedRestore:
+    async def _plan_undo(self, include: Collection[str]) -> PlannedRestore:
         await self._current_session.store.flush()
-        return await undo.plan_undo(self._require_checkpoints(), self._session_dir)
+        try:
+            return await undo.plan_undo(self._require_checkpoints(), self._session_dir, include)
+        except undo.NothingButUsersFiles as error:
+            raise StoreError(f"{error}; /undo PATH restores one") from error
 
     async def _plan_redo(self, include: Collection[str]) -> PlannedRestore:
         await self._current_session.store.flush()
         try:
             return await undo.plan_redo(self._require_checkpoints(), self._session_dir, include)
-        except undo.NothingToRedo as error:
+        except undo.NothingButUsersFiles as error:
             raise StoreError(f"{error}; /redo PATH restores one") from error
 
     async def _plan_rewind(self, turn_id: str) -> PlannedRestore | None:
@@ -339,7 +342,10 @@ class LocalHost:
 
     async def _restore_and_describe(self, planned: PlannedRestore, include: Collection[str]) -> str:
         restored = _format_restored(await self._restore(planned, include))
-        return f"{undo.describe_action(planned)}: {restored}"
+        names = ", ".join(undo.list_earlier_versions(planned))
+        earlier = f"; for the version before yours: /undo {names}" if names else ""
+        is_undo = planned.action == "undo"
+        return f"{undo.describe_action(planned)}: {restored}{earlier if is_undo else ''}"
 
     async def _restore(
         self, planned: PlannedRestore, include: Collection[str] = ()
@@ -403,7 +409,10 @@ class LocalHost:
 
 
 def _list_file_changes(planned: PlannedRestore) -> list[FileChange]:
-    return [FileChange(change.path, change.kind, change.author) for change in planned.plan.changes]
+    return [
+        FileChange(change.path, change.kind, change.author, change.has_earlier)
+        for change in planned.plan.changes
+    ]
 
 
 def _format_restored(restored: RestoreResult) -> str:
