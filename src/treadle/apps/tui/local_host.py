@@ -68,6 +68,7 @@ class LocalHost:
         self._goal = self._options.until
         self._changed_limits: set[str] = set()
         self._removed_limits: set[str] = set()
+        self._shown_warnings: set[str] = set()
         self._checkpoints: Checkpoints | None = None
 
     def list_added_folders(self) -> tuple[Path, ...]:
@@ -121,7 +122,9 @@ class LocalHost:
             self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
         )
         settings, ask, show = self._load_settings(), callbacks.ask_approval, callbacks.show_message
-        session = await build_agent(settings, self.folder, options, approve=ask, notify=show)
+        session = await build_agent(
+            settings, self.folder, options, approve=ask, notify=show, warn=self._warn_once
+        )
         self._session = self._add_ask_service(session, callbacks)
         if self._mode is not None:
             self.change_mode(self._mode)
@@ -129,7 +132,15 @@ class LocalHost:
         self._driver = self._session.start()
         if self._session.view is not None and self._session.view.intents:
             self._driver.watch(CrashReport(self._session.view, callbacks.show_message))
+        if settings.sandbox != "off":
+            self._session.workspace.preload()  # a missing sandbox is shown before the first command
         return self._driver
+
+    def _warn_once(self, text: str) -> None:
+        """Show a warning, unless an earlier session of this process had the same."""
+        if self._callbacks is not None and text not in self._shown_warnings:
+            self._shown_warnings.add(text)
+            self._callbacks.show_message(text)
 
     def _add_ask_service(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
         """The session with the service that the `ask` tool uses."""
