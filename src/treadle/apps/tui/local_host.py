@@ -31,6 +31,8 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.loop.driver import Driver
+from treadle.core.transcript.entries import ItemAdded
+from treadle.core.transcript.items import Item, NoticeItem
 from treadle.policy.modes import PermissionMode
 from treadle.sessions import history
 from treadle.sessions.library import Library
@@ -234,7 +236,23 @@ class LocalHost:
 
     async def change_goal(self, command: str) -> Driver:
         self._goal = command
+        last = self.driver.transcript[-1:]
+        if not command and last and _is_about_goal(last[0]):
+            return await self._end_goal()
         return await self.reopen()
+
+    async def _end_goal(self) -> Driver:
+        """Without its goal, the last turn is finished: nothing is left to continue."""
+        session, callbacks = self.driver.session_id, self._callbacks
+        assert callbacks is not None, "an open session has callbacks"
+        await self.aclose()
+        journal = self._library.resume(session, folder=self.folder).journal
+        try:
+            text = "The user removed the goal: its command is not run any more."
+            journal.append(ItemAdded(NoticeItem(text, kind="goal", next_move="rest")))
+        finally:
+            await journal.aclose()
+        return await self.open(callbacks, resume=session)
 
     def list_limits(self) -> list[LimitLine]:
         settings, usage = self._load_settings(), self.driver.usage
@@ -417,6 +435,10 @@ class LocalHost:
             text = export.render_markdown(summary, export.read_blocks(session_dir))
         target.write_text(text, encoding="utf-8")
         return target
+
+
+def _is_about_goal(item: Item) -> bool:
+    return isinstance(item, NoticeItem) and "goal_command" in (item.data or {})
 
 
 def _list_file_changes(planned: PlannedRestore) -> list[FileChange]:
