@@ -1,6 +1,7 @@
 """The plain mode as a process: lines in, lines out, nothing drawn."""
 
 import asyncio
+import codecs
 import contextlib
 import fcntl
 import os
@@ -8,6 +9,7 @@ import pty
 import select
 import signal
 import termios
+import threading
 import time
 from collections.abc import Callable
 from io import StringIO
@@ -54,6 +56,8 @@ class PlainTerminal:
     def __init__(self) -> None:
         self.master, self.slave = pty.openpty()
         self.shown = ""
+        self._lock = threading.Lock()
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     async def start(
         self, server: ProviderServer, *more: str, preexec_fn: Callable[[], None] | None = None
@@ -87,8 +91,9 @@ class PlainTerminal:
     def read(self) -> None:
         """What is there, if something comes soon; another thread may be faster."""
         if select.select([self.master], [], [], 0.2)[0]:
-            with contextlib.suppress(BlockingIOError):
-                self.shown += os.read(self.master, 65_536).decode().replace("\r", "")
+            with self._lock, contextlib.suppress(BlockingIOError):
+                data = os.read(self.master, 65_536)  # may end inside a character
+                self.shown += self._decoder.decode(data).replace("\r", "")
 
     def read_until(self, text: str) -> None:
         """For a reply of the provider, while a thread of `sees` may read, too."""
