@@ -17,6 +17,7 @@ from treadle.apps.cli.console import UsageError
 from treadle.apps.cli.main import COMMANDS, format_help
 from treadle.apps.cli.options import OPTIONS, parse_command_line
 from treadle.apps.services.attachments import find_mentions
+from treadle.workspace.sandbox.limits import get_default_memory
 
 
 def test_help_fits_a_screen():
@@ -69,6 +70,12 @@ async def test_config_and_doctor_name_an_added_folder_that_does_not_exist():
     ran = await run(None, "doctor")
     assert "! settings" in ran.out
     assert "config.toml:1: there is no folder /nonexist" in ran.out
+
+
+async def test_config_shows_the_limit_of_memory_that_holds_without_a_setting():
+    ran = await run(None, "config", "command_memory")
+    assert ran.out.startswith(f"{get_default_memory() >> 20}")
+    assert "no limit" not in ran.out
 
 
 async def test_config_stores_no_empty_value():

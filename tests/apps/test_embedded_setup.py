@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.apps.program import run
+from tests.apps.program import finish, run, start
 from treadle.apps.services import embedded_setup
 from treadle.apps.settings import Settings
 from treadle.models.embedded import Weights, locate_weights, weights
@@ -84,6 +85,45 @@ def test_who_says_no_is_not_asked_again(better, capsys):
         raise AssertionError("asked twice")
 
     embedded_setup.offer_better(ask)
+
+
+class _SilentIndex(BaseHTTPRequestHandler):
+    """A package index that never answers."""
+
+    def do_GET(self) -> None:
+        self.server.asked.set()  # type: ignore[attr-defined]
+        self.server.over.wait()  # type: ignore[attr-defined]
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+async def test_a_download_that_is_terminated_leaves_no_folder_behind():
+    index = ThreadingHTTPServer(("127.0.0.1", 0), _SilentIndex)
+    index.asked, index.over = threading.Event(), threading.Event()  # type: ignore[attr-defined]
+    thread = threading.Thread(target=index.serve_forever, args=(0.01,))
+    thread.start()
+    refused = "http://127.0.0.1:9"
+    try:
+        process = await start(
+            None,
+            *("models", "get", "qwen2.5-coder-1.5b"),
+            PIP_INDEX_URL=f"http://127.0.0.1:{index.server_port}/simple",
+            HTTPS_PROXY=refused,
+            https_proxy=refused,
+            NO_PROXY="127.0.0.1",
+        )
+        await asyncio.to_thread(index.asked.wait)  # type: ignore[attr-defined]
+        [folder] = weights.get_weights_dir().glob("*.parts-*")
+        process.terminate()
+        ran = await finish(process)
+    finally:
+        index.over.set()  # type: ignore[attr-defined]
+        index.shutdown()
+        thread.join()
+        index.server_close()
+    assert (ran.code, folder.exists()) == (143, False)
+    assert not list(weights.get_weights_dir().glob("*.lock"))
 
 
 async def test_without_a_key_the_tiny_model_answers_and_stderr_names_it_and_the_better_one():

@@ -145,6 +145,25 @@ async def test_an_answer_in_pieces_is_printed_whole():
     assert as_json.lines[0]["text"] == "One, two."
 
 
+def todo(status: str) -> FakeReply:
+    todos = [{"content": "test it", "status": status}]
+    return FakeReply(calls=(FakeCall("todo", {"todos": todos}),))
+
+
+async def test_an_answer_before_a_reminder_of_open_todos_is_printed_too():
+    first, last = FakeReply("The bug is in a.py."), FakeReply("The list is done.")
+    replies = [todo("pending"), first, todo("completed"), last]
+    async with ProviderServer(replies) as server:
+        ran = await run(server, "-p", "go")
+    assert (ran.code, ran.out) == (0, "The bug is in a.py.\n\nThe list is done.\n")
+
+
+async def test_a_refused_todo_list_holds_up_no_answer():
+    async with ProviderServer([todo("perhaps"), FakeReply("That is it.")]) as server:
+        ran = await run(server, "-p", "go")
+    assert (ran.code, ran.out, len(server.requests)) == (0, "That is it.\n", 2)
+
+
 async def test_an_answer_that_stays_cut_off_is_printed_and_told_by_the_exit_code():
     async with ProviderServer([FakeReply(f"{n} ", stop="max_tokens") for n in range(4)]) as server:
         ran = await run(server, "-p", "count")

@@ -336,7 +336,8 @@ async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinkin
     assert "user edit" not in agents
     ran = await run(None, "undo")
     assert (ran.code, agents) == (exit_codes.USAGE_ERROR, Path("base").read_text())
-    assert ("The agent changed these files. Undo will:\n  change base\n" in ran.out) == is_sure
+    assert ("The agent changed these files. Undo will:\n  change base " in ran.out) == is_sure
+    assert "  change base (back to your version)\n" in ran.out
     ran = await run(None, "undo", "--yes")
     assert (ran.code, tree()) == (0, {"base": "base\nuser edit\n"})
     assert (await run(None, "redo")).code == 0
@@ -484,7 +485,7 @@ async def test_undo_asks_only_about_files_that_may_be_the_users():
     agent, doubtful = ran.out.split("changed while a command of the agent ran")
     assert "delete a\n" in agent
     assert "delete b\n" in doubtful
-    assert "change edited\n" in agent  # undo goes back to the user's version
+    assert "change edited (back to your version)\n" in agent
     assert (await run(None, "undo", "--yes")).code == 0
     assert tree() == {"edited": "one\nand mine\n"}
 
@@ -647,3 +648,102 @@ async def test_a_folder_that_was_replaced_by_the_user_is_not_removed_for_a_file(
     assert (await run(None, "redo")).code == 0
     assert (await session.rewind(1, "--files", "--yes")).code == 0
     assert tree() == {"d": "a file\n"}
+
+
+# ------------------------------------------------------------------ edits between two changes
+
+
+READ = FakeReply(calls=(FakeCall("read", {"file_path": "f"}),))
+
+
+async def edit_between(*changes: tuple[FakeReply, ...]) -> str:
+    """The id of a session of one turn: after each change but the last, the user edits `f`."""
+    replies = [*changes[0]]
+    for change in changes[1:]:
+        replies += [READ, *change]
+    edits = {len(changes[0]): "mine 1\n"}
+    if len(changes) > 2:
+        edits[len(changes[0]) + 1 + len(changes[1])] = "mine 2\n"
+    asked = 0
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        nonlocal asked
+        if asked in edits:
+            time.sleep(0.1)  # several ticks of the clock of files
+            Path("f").write_text(edits[asked])
+            time.sleep(0.1)
+        asked += 1
+        return [*replies, LAST][asked - 1]
+
+    async with ProviderServer(reply) as server:
+        ran = await run(server, "-p", "go", "--output-format", "json", *FREELY)
+    assert ran.code == 0, ran.err
+    return str(ran.lines[0]["session_id"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ((READ, write("f", "agent 1\n")), (write("f", "agent 2\n"),)),
+        ((bash("echo agent 1 > f"),), (write("f", "agent 2\n"),)),
+        ((bash("echo agent 1 > f"),), (bash("echo agent 2 > f"),)),
+    ],
+    ids=["file tools", "command, file tool", "commands"],
+)
+async def test_every_version_of_a_file_that_the_user_edited_between_two_changes_can_be_reached(
+    changes: tuple[tuple[FakeReply, ...], ...],
+):
+    Path("f").write_text("original\n")
+    session_id = await edit_between(*changes)
+    assert tree() == {"f": "agent 2\n"}
+    ran = await run(None, "undo", "--yes")
+    assert (ran.code, tree()) == (0, {"f": "mine 1\n"})
+    again = "`treadle undo --include PATH` restores the one before it"
+    assert ran.err == f"your version is back: f; {again}\n"
+    ran = await run(None, "undo", "--yes")
+    assert (ran.code, tree()) == (exit_codes.ERROR, {"f": "mine 1\n"})
+    left = "nothing left to undo but files that you changed: f"
+    assert f"{left}; `treadle undo --include PATH` restores one" in ran.err
+    assert (await run(None, "undo", "--include", "f")).code == 0
+    assert tree() == {"f": "original\n"}
+    assert (await run(None, "undo", "--yes")).err == "treadle undo: nothing left to undo\n"
+    for text in ("mine 1\n", "agent 2\n"):
+        assert (await run(None, "redo")).code == 0
+        assert tree() == {"f": text}
+    words = ("sessions", "rewind", session_id, "1", "--files", "--yes")
+    ran = await run(None, *words)
+    assert (ran.code, tree()) == (0, {"f": "mine 1\n"})
+    assert "change f (back to your version)\n" in ran.out
+    assert "For its version before yours, add --include PATH." in ran.out
+    assert (await run(None, "redo")).code == 0
+    assert (await run(None, *words, "--include", "f")).code == 0
+    assert tree() == {"f": "original\n"}
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"f": "agent 2\n"}
+
+
+async def test_undo_goes_back_over_each_of_several_edits_of_the_user_in_one_turn():
+    Path("f").write_text("original\n")
+    changes = [(write("f", f"agent {number}\n"),) for number in (2, 3)]
+    await edit_between((READ, write("f", "agent 1\n")), *changes)
+    assert (await run(None, "undo")).code == 0
+    for text in ("mine 2\n", "mine 1\n"):
+        assert tree() == {"f": text}
+        assert (await run(None, "undo", "--include", "f")).code == 0
+    assert tree() == {"f": "original\n"}
+    for text in ("mine 1\n", "mine 2\n", "agent 3\n"):
+        assert (await run(None, "redo")).code == 0
+        assert tree() == {"f": text}
+
+
+async def test_undo_reaches_the_version_before_an_edit_at_the_end_of_the_turn():
+    """The agent changed the file, then the user did, while the model wrote its last words."""
+    Path("f").write_text("original\n")
+    await edit_between((READ, write("f", "agent 1\n")), ())
+    ran = await run(None, "undo")
+    assert (ran.code, tree()) == (exit_codes.ERROR, {"f": "mine 1\n"})
+    assert "not restored: f (you changed it since)" in ran.err
+    assert (await run(None, "undo", "--include", "f")).code == 0
+    assert tree() == {"f": "original\n"}
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"f": "mine 1\n"}

@@ -17,6 +17,7 @@ import pytest
 
 from treadle.contracts import Entry, Store, StoreError
 from treadle.core.errors import StoreFull
+from treadle.core.transcript import to_user_item
 from treadle.core.transcript.entries import ItemAdded
 from treadle.sessions import Journal, SqliteStore, resume
 from treadle.testing import FaultyFiles, MemoryStore, check_store
@@ -130,6 +131,21 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+async def test_a_sqlite_store_whose_last_flush_fails_can_be_closed_again(own_place: Path) -> None:
+    path = own_place / "sessions.db"
+    store = SqliteStore(path, "s")
+    store.append(ItemAdded(to_user_item("kept")))
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        store._database.execute("PRAGMA busy_timeout = 0")
+        with pytest.raises(StoreError):
+            await store.aclose()
+    await store.aclose()
+    again = SqliteStore(path, "s")
+    assert await again.load() == [ItemAdded(to_user_item("kept"))]
+    await again.aclose()
 
 
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])

@@ -55,8 +55,9 @@ def test_open_todos_and_edited_files_stay_known_over_compactions():
     first = collect_pins(items)
     assert collect_pins(first) == first
     todos, files = first
-    assert list_open_todos(todos) == ["[ ] b"]
+    assert isinstance(todos, NoticeItem)
     assert isinstance(files, NoticeItem)
+    assert list_open_todos(todos) == ["[ ] b"]
     assert files.data == {"paths": ["x.py"]}
     old = NoticeItem("Files that were changed in this session:\nx.py", "files")
     assert collect_pins([old]) == [files]

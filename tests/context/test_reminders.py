@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import aclosing
 from itertools import pairwise
 from pathlib import Path
 
@@ -239,6 +240,17 @@ async def test_a_model_that_stops_with_open_todos_is_asked_once():
     assert result.text == "Now I am."
     [text] = notices(result.transcript, "stop_hook")
     assert "1 open entry: test it" in text
+
+
+async def test_a_refused_todo_list_is_not_open():
+    refused = ("todo", {"todos": [{"content": "test it", "status": "perhaps"}]})
+    model = Scripted([Say(calls=[refused]), "It was refused. That is all."])
+    reminders = Reminders()
+    async with aclosing(await LocalWorkspace.open(Path.cwd())) as workspace:
+        tools = [builtin_tools(workspace, ["todo"])]
+        agent = Agent(model, tools, mutators=[reminders], hooks=[reminders.stop_hook])
+        assert (await agent.run("go")).text == "It was refused. That is all."
+    assert len(model.requests) == 2
 
 
 async def test_a_model_that_insists_or_asks_the_user_may_stop():

@@ -111,6 +111,17 @@ async def test_modes(mode, tool, given, expected):
     assert isinstance(await subject.decide(make_request(tool, **given)), expected)
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [("git status", Allow), ("ls | head", Allow), ("echo x > a", Allow), ("npm test", Ask)],
+)
+async def test_in_auto_without_a_sandbox_only_commands_that_do_more_than_read_or_edit_ask(
+    command, expected
+):
+    subject = policy(mode="auto", sandboxed=False)
+    assert isinstance(await subject.decide(make_request("bash", command=command)), expected)
+
+
 async def test_in_auto_an_ask_rule_still_asks():
     subject = policy(mode="auto", sandboxed=True, rules=rules(ask=["Bash(git push:*)"]))
     assert isinstance(await subject.decide(make_request("bash", command="git push")), Ask)

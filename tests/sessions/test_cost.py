@@ -78,6 +78,23 @@ async def test_a_price_that_is_not_known_is_never_nothing(own_place: Path):
     assert found["own/model"].usage.input == 150
 
 
+async def test_what_child_agents_without_a_session_spent_is_counted_once(own_place: Path):
+    library = Library()
+    parent = library.create(own_place)
+    child = Journal.create(parent.session_dir / "children" / "call-1", folder=str(own_place))
+    unstored = [ChildUsageRecorded("call-9", "small", PRICED)]  # of the child's child
+    await written(child, [UsageRecorded("small", PRICED), *unstored])
+    spent = [ChildUsageRecorded("call-1", "small", PRICED), *unstored]
+    await written(parent, [ItemAdded(to_user_item("do it")), UsageRecorded("big", PRICED), *spent])
+    for _ in ("read", "from the cache"):
+        costs = read_costs(library)
+        assert [(t.key, t.calls, t.cost) for t in group_costs(costs, "model")] == [
+            ("small", 2, 1.0),
+            ("big", 1, 0.5),
+        ]
+        assert [t.key for t in group_costs(costs, "session")] == [parent.session_id]
+
+
 async def test_what_child_agents_spent_is_their_parents(own_place: Path):
     library = Library()
     parent = await session(library, own_place, ("big", PRICED))

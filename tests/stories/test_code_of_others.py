@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -31,7 +31,16 @@ from treadle.core.loop import interruption
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.session_cache import SessionCache
 from treadle.core.steps import Denial, Finished, PendingApproval
-from treadle.core.transcript import Item, NoticeItem, ToolCall, ToolResultItem
+from treadle.core.transcript import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    Text,
+    ToolCall,
+    ToolResultItem,
+    to_user_item,
+)
+from treadle.core.transcript.entries import View
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.policy.hooks import hook
@@ -511,6 +520,52 @@ async def test_a_task_manager_that_fails_is_told_and_the_call_ends_in_the_foregr
     assert answer.text == "slow is done"
     [warning] = warnings(witness)
     assert warning.startswith("the task manager failed: ")
+
+
+async def test_a_task_manager_that_cannot_close_is_told_and_the_session_ends():
+    class Broken(BackgroundTasks):
+        async def aclose(self) -> None:
+            await super().aclose()
+            raise ValueError("aclose is broken")
+
+    witness, ended = RecordingObserver(), []
+
+    @hook("session_end")
+    async def note_end(hook_input: HookInput) -> None:
+        ended.append(1)
+
+    agent = Agent(Scripted(["fine"]), task_manager=Broken, observers=[witness], hooks=[note_end])
+    assert (await agent.run("go")).text == "fine"
+    assert (warnings(witness), ended) == (
+        ["the task manager failed: ValueError: aclose is broken"],
+        [1],
+    )
+
+
+async def test_a_task_manager_that_cannot_restore_is_told_and_its_tasks_are_lost():
+    class Broken(BackgroundTasks):
+        def restore(self, known: Sequence[str], unfinished: Sequence[str]) -> Sequence[str]:
+            raise ValueError("restore is broken")
+
+    witness = RecordingObserver()
+    started = ToolResultItem("1", "slow", (Text("x"),), data={"task_id": "t1"})
+    earlier = Transcript([to_user_item("go"), _reply_with_call("1"), started, _reply()])
+    driver = Agent(Scripted(["fine"]), task_manager=Broken, observers=[witness]).start(
+        prompt="again", view=View(earlier, turns=1)
+    )
+    await driver.next()
+    await driver.aclose()
+    assert warnings(witness) == ["the task manager failed: ValueError: restore is broken"]
+    [lost] = [item for item in driver.transcript if isinstance(item, NoticeItem)]
+    assert lost.data == {"task_id": "t1"}
+
+
+def _reply_with_call(call_id: str) -> AssistantItem:
+    return AssistantItem((ToolCall(call_id, "slow", "{}"),), model="m")
+
+
+def _reply() -> AssistantItem:
+    return AssistantItem((Text("It runs."),), model="m")
 
 
 async def test_a_call_that_no_task_manager_takes_over_is_stopped_by_an_interruption():

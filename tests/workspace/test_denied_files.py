@@ -169,6 +169,26 @@ async def test_git_works_in_a_fresh_clone_with_a_file_that_may_not_be_read(
     assert git(folder, "status", "--short") == (" M .env\n" if is_changed else "")
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+async def test_git_works_after_git_itself_has_doubted_a_changed_file_that_may_not_be_read(
+    folder: Path, version: str
+) -> None:
+    """The user changed a file of a fresh clone, and ran git: its index has the size 0 for it."""
+    put(folder, _env="KEY=secret", main_py="x\n", sub__other_py="y\n")
+    git(folder, "init", "-q")
+    git(folder, "config", "index.version", version)
+    commit(folder)
+    os.utime(folder / ".git/index", (10**9, 10**9))  # written in the second of the files
+    put(folder, _env="KEY=newer secret", main_py="y\n")
+    git(folder, "add", "main.py")
+    command = "set -e; git status --short; git diff; git stash -q; git stash pop -q; git add -A"
+    who = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=b"
+    done = await run(folder, f"{who}; {command}", read=(".env",))
+    assert (done.exit_code, done.output) == (0, "M  main.py\n")
+    assert git(folder, "status", "--short") == " M .env\nM  main.py\n"
+    assert git(folder, "fsck", "--no-dangling") == ""
+
+
 async def test_git_still_sees_a_change_that_it_can_only_see_by_reading(folder: Path) -> None:
     put(folder, _env="KEY=secret", main_py="x\n")
     git(folder, "init", "-q")
@@ -315,7 +335,7 @@ async def test_what_the_user_made_and_a_command_renames_is_not_moved_away(folder
     async with opened(folder, sandbox=True, denials=rules) as space:
         done = await space.run("mv d2 deploy; mv build dist; mkdir new; mv new deploy/infra/x")
         again = await space.run("echo evil > deploy/infra/m.tf; echo evil > dist/a.txt")
-    assert (done.note, again.note) == ("", "")
+    assert (done.note, "moved" in again.note) == ("", False)
     assert (folder / "deploy/infra/m.tf").read_text() == "ours"
     assert (folder / "dist/a.txt").read_text() == "ours"
 
@@ -399,3 +419,13 @@ async def test_a_folder_with_the_name_of_a_memory_file_keeps_its_denials(folder:
         done = await space.run("cat AGENTS.md/.env; echo x > AGENTS.md/.vscode/tasks.json")
     assert "TOP" not in done.output
     assert (folder / "AGENTS.md/.vscode/tasks.json").read_text() == "ours"
+
+
+@pytest.mark.parametrize("command", ["echo z > infra/main.tf", "echo z > infra/new.tf"])
+async def test_the_note_about_a_file_that_may_not_be_written_names_the_rule_not_the_write_tool(
+    folder: Path, command: str
+) -> None:
+    put(folder, infra__main_tf="ours")
+    done = await run(folder, command, edit=("infra/**",))
+    assert "a deny rule of the user forbids writing" in done.note
+    assert "write tool" not in done.note

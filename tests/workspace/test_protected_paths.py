@@ -1077,3 +1077,29 @@ async def test_what_the_configuration_of_git_reads_or_runs_in_the_folder_is_prot
     git(repository, "config", setting, value)
     await inside(repository, f"echo '[core] fsmonitor = touch pwned' > '{name}'")
     assert (repository / name).read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "make",
+    ["git init -q made", "git clone -q . made", "git init -q made; git -C made worktree list"],
+)
+async def test_a_repository_that_a_command_made_can_be_removed_by_a_later_one(
+    folder: Path, make: str
+) -> None:
+    git(folder, "init", "-q")
+    async with opened(folder, sandbox=True) as workspace:
+        assert (await workspace.run(make)).exit_code == 0
+        assert (folder / "made/.git/config").exists()
+        done = await workspace.run("rm -rf made")
+    assert (done.exit_code, (folder / "made").exists()) == (0, False), done.output
+
+
+async def test_settings_of_a_repository_that_a_command_made_are_looked_at_after_each_command(
+    folder: Path,
+) -> None:
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.run("git init -q made")
+        await workspace.run("git -C made config core.fsmonitor ./run")
+        await workspace.run("echo true > made/.git/hooks/pre-commit; chmod +x made/.git/hooks/*")
+    assert not (folder / "made/.git/config").exists()
+    assert not (folder / "made/.git/hooks/pre-commit").exists()

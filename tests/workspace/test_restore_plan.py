@@ -46,7 +46,10 @@ def change_some(root: Path, chance: random.Random, author: str) -> None:
 
 
 def expected(states: list[tuple[str, State]], now: State) -> tuple[State, set[str]]:
-    """The files after a rewind, and those that the agent and then the user changed."""
+    """The files after a rewind, and those that the agent and then the user changed.
+
+    What the agent changed after the user goes back to the user's version.
+    """
     result, both = dict(now), set()
     for name in NAMES:
         first: tuple[str | None] | None = None
@@ -54,7 +57,8 @@ def expected(states: list[tuple[str, State]], now: State) -> tuple[State, set[st
             if old.get(name) == new.get(name):
                 continue
             if author == "agent":
-                first = first or (old.get(name),)
+                first = (old.get(name),) if first is None or name in both else first
+                both.discard(name)
             elif first is not None:
                 both.add(name)
         if first is None or name in both or first[0] == now.get(name):

@@ -151,6 +151,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         value = getattr(self, name)
         if value is None and name.startswith(("retry_", "connect_", "first_", "idle_", "total_")):
             return "-"
+        if value is None and name == "command_memory":
+            from treadle.workspace.sandbox.limits import get_default_memory
+
+            return str(get_default_memory() >> 20)
         return format_value(value)
 
     def origin(self, name: str) -> str:

@@ -30,7 +30,8 @@ from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError
 from treadle.core.text import plural
-from treadle.core.transcript.items import AssistantItem, Item, NoticeItem
+from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.untrusted_files import read_prefix
 
@@ -132,7 +133,7 @@ class Reminders:
 
     def _todo_notices(self, view: _NoticeIndex, session_id: str) -> list[Item]:
         listed = view.last_position("todos")
-        left = list_open_todos(view.transcript[listed]) if listed is not None else []
+        left = view.list_open_todos(listed) if listed is not None else []
         self.stop_hook.update(session_id, left)
         if listed is None or not left or (view.last_position("open_todos") or -1) > listed:
             return []
@@ -175,7 +176,8 @@ class OpenTodosHook:
         return Block(
             f"The todo list still has {plural(len(left), 'open entry', 'open entries')}: "
             f"{_join_names(left, '; ')}. Finish them. If they are done or no longer wanted, "
-            "correct the list and end; if you are stuck, say why."
+            "correct the list and end; if you are stuck, say why.",
+            data={"open_todos": left},
         )
 
 
@@ -316,11 +318,28 @@ def _file_stamp(path: Path) -> object:
 
 
 class _NoticeIndex:
-    """The positions of notices and todo calls in a transcript, by key."""
+    """The positions of notices and of todo lists in a transcript, by key.
 
-    def __init__(self, transcript: Transcript, positions: dict[str, list[int]]) -> None:
+    A todo list is where its result is: one that was refused is none. `todo_calls` are the calls, by
+    the positions of their results.
+    """
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        positions: dict[str, list[int]],
+        todo_calls: dict[int, ToolCall],
+    ) -> None:
         self.transcript = transcript
         self._positions = positions
+        self._todo_calls = todo_calls
+
+    def list_open_todos(self, position: int) -> list[str]:
+        item = self.transcript[position]
+        call = self._todo_calls.get(position)
+        if call is not None:
+            return list_open_todos(call)
+        return list_open_todos(item) if isinstance(item, NoticeItem) else []
 
     def last_position(self, key: str) -> int | None:
         """The newest one in this transcript; a longer one may share the positions."""
@@ -339,17 +358,22 @@ def _index_notices(transcript: Transcript) -> _NoticeIndex:
     """Reads only the items that are new since the last call."""
     cache = transcript.cache
     positions: dict[str, list[int]] = cache.setdefault("context.reminders", {})
+    requested: dict[str, ToolCall] = cache.setdefault("context.reminders.requested", {})
+    todo_calls: dict[int, ToolCall] = cache.setdefault("context.reminders.todos", {})
     start: int = cache.get("context.reminders.upto", 0)
     for position in range(start, len(transcript)):
         item = transcript[position]
         if isinstance(item, NoticeItem):
             positions.setdefault(_notice_key(item), []).append(position)
-            continue
-        calls = item.calls if isinstance(item, AssistantItem) else ()
-        if any(call.name.lower() in TODO_TOOLS for call in calls):
-            positions.setdefault("todos", []).append(position)
+        elif isinstance(item, AssistantItem):
+            requested |= {call.id: call for call in item.calls if call.name.lower() in TODO_TOOLS}
+        elif isinstance(item, ToolResultItem) and item.call_id in requested:
+            call = requested.pop(item.call_id)
+            if not item.is_error:
+                positions.setdefault("todos", []).append(position)
+                todo_calls[position] = call
     cache["context.reminders.upto"] = max(start, len(transcript))
-    return _NoticeIndex(transcript, positions)
+    return _NoticeIndex(transcript, positions, todo_calls)
 
 
 def _notice_key(notice: NoticeItem) -> str:

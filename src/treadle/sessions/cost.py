@@ -1,7 +1,7 @@
 """The costs of past sessions, read from their logs.
 
     read_costs    calls by quarter of an hour, model, session and folder; those of child agents
-                  count for their session
+                  count for their session, also of those that have no log of their own
     group_costs   the same by model, session, day or folder
 
 Only the lines about usage are decoded. log_cache.py keeps the results; the costs of a session are
@@ -29,7 +29,7 @@ from treadle.sessions.log_cache import LogCache, ReadPosition
 CACHE_NAME = "spending.jsonl"
 BUCKET_SECONDS = 900  # a day begins with a new bucket in every time zone
 _CHUNK = 4 << 20
-_KIND = b'"kind":"usage"'
+_KINDS = (b'"kind":"usage"', b'"kind":"child_usage"')
 
 GroupBy = Literal["model", "session", "day", "project"]
 
@@ -74,16 +74,22 @@ def read_costs(
     buckets: list[CostBucket] = []
     wanted_folder = str(folder.resolve()) if folder is not None else None
     for session in library.list_session_dirs():
-        for session_dir in (session, *list_descendants(session)):
+        session_dirs = (session, *list_descendants(session))
+        counted = {session_dir.name for session_dir in session_dirs}
+        for session_dir in session_dirs:
             costs = cache.get(session_dir, since)
             if costs is None:
                 continue
             current.append(costs)
+            # Of a child with a log, that log counts; without one, the topmost log that names it.
+            children = costs.children or {}
+            new = [row for name, rows in children.items() if name not in counted for row in rows]
+            counted.update(children)
             if wanted_folder in (None, costs.folder):
                 name, at = session.name, costs.folder
                 buckets += [
                     CostBucket(row.start, row.model, name, at, row.calls, row.usage)
-                    for row in costs.rows
+                    for row in (*costs.rows, *new)
                     if since is None or row.start + BUCKET_SECONDS > since
                 ]
     cache.save(current)
@@ -146,6 +152,8 @@ class _CachedCosts(msgspec.Struct, frozen=True):
     # By epoch, the last entry counted: a line may exist twice.
     last_seqs: dict[int, int] = msgspec.field(name="newest")
     rows: list[_CacheRow]
+    # What child agents used, by their session ids; None: written by a version that left it out.
+    children: dict[str, list[_CacheRow]] | None = None
 
     @property
     def read_position(self) -> ReadPosition:
@@ -160,6 +168,7 @@ class _CostCache(LogCache[_CachedCosts]):
         """The costs of a log; None if there is none, or all of it is older than `since`."""
         key = self.key(session_dir)
         known = self.records.get(key)
+        known = known if known is not None and known.children is not None else None
         try:
             files = list_segments(session_dir)
             status = files[-1].stat()
@@ -178,9 +187,11 @@ def _read_log(
     status = files[-1].stat()
     if previous is None or not previous.read_position.is_valid(len(files), status):
         header = read_header(session_dir)
-        previous = _CachedCosts(key, header.folder if header else "", 1, 0, 0, 0, {}, [])
+        previous = _CachedCosts(key, header.folder if header else "", 1, 0, 0, 0, {}, [], {})
     last_seqs = dict(previous.last_seqs)
-    rows = {(row.start, row.model, row.usage.cost is None): row for row in previous.rows}
+    rows: _Rows = {}
+    for child, known in {"": previous.rows, **(previous.children or {})}.items():
+        rows |= {(child, row.start, row.model, row.usage.cost is None): row for row in known}
     offset = previous.offset
     for path, offset in previous.read_position.unread_files(files):
         for chunk in _read_chunks(path, offset):
@@ -188,26 +199,32 @@ def _read_log(
             for raw in _find_usage_lines(chunk):
                 _add_record(raw, last_seqs, rows)
     read = (len(files), offset, status.st_size, status.st_mtime_ns)
-    return _CachedCosts(key, previous.folder, *read, last_seqs, list(rows.values()))
+    own = [row for (child, *_), row in rows.items() if not child]
+    children: dict[str, list[_CacheRow]] = {}
+    for (child, *_), row in rows.items():
+        if child:
+            children.setdefault(child, []).append(row)
+    return _CachedCosts(key, previous.folder, *read, last_seqs, own, children)
 
 
 class _UsageRecord(msgspec.Struct, frozen=True, gc=False):
-    """The fields of a `usage` line that count here."""
+    """The fields of a `usage` or `child_usage` line that count here."""
 
     n: int
     e: int
     t: float
-    kind: Literal["usage"]
+    kind: Literal["usage", "child_usage"]
     model: str
     usage: Usage
+    session_id: str = ""
 
 
 _decoder = msgspec.json.Decoder(_UsageRecord)
+# By the session id of a child or "", the quarter of an hour, the model, and whether unpriced.
+_Rows = dict[tuple[str, int, str, bool], _CacheRow]
 
 
-def _add_record(
-    raw: bytes, last_seqs: dict[int, int], rows: dict[tuple[int, str, bool], _CacheRow]
-) -> None:
+def _add_record(raw: bytes, last_seqs: dict[int, int], rows: _Rows) -> None:
     try:
         line = _decoder.decode(raw)
     except msgspec.DecodeError:
@@ -215,8 +232,10 @@ def _add_record(
     if line.n <= last_seqs.get(line.e, -1) or not has_valid_checksum(raw):
         return
     last_seqs[line.e] = line.n
+    if line.kind == "child_usage" and not line.session_id:
+        return  # a sum, in a copy of a session: the original has the calls
     start, is_unpriced = int(line.t) // BUCKET_SECONDS * BUCKET_SECONDS, line.usage.cost is None
-    key = (start, line.model, is_unpriced)
+    key = (line.session_id, start, line.model, is_unpriced)
     before = rows.get(key, _CacheRow(start, line.model, 0, Usage()))
     rows[key] = _CacheRow(start, line.model, before.calls + 1, before.usage + line.usage)
 
@@ -234,7 +253,11 @@ def _read_chunks(path: Path, offset: int) -> Iterator[bytes]:
 
 
 def _find_usage_lines(data: bytes) -> Iterator[bytes]:
-    position = 0
-    while (hit := data.find(_KIND, position)) >= 0:
-        position = data.find(b"\n", hit) + 1
-        yield data[data.rfind(b"\n", 0, hit) + 1 : position]
+    hits = []
+    for kind in _KINDS:
+        position = 0
+        while (hit := data.find(kind, position)) >= 0:
+            position = data.find(b"\n", hit) + 1
+            hits.append(hit)
+    for hit in sorted(hits):
+        yield data[data.rfind(b"\n", 0, hit) + 1 : data.find(b"\n", hit) + 1]

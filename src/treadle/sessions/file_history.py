@@ -17,8 +17,9 @@ class WorkSpan(msgspec.Struct, frozen=True):
     """The files before and after the work of a turn; `seq` is the first entry of the turn.
 
     If the program was killed, the end is the next state that is known, or "" for the current one.
-    `agent_files` are the files that only the agent can have changed. `is_redo`: it is the redo
-    of the turn; before it, the files may be the user's.
+    `agent_files` are the files that only the agent can have changed, `user_files` those that the
+    user changed last, after the agent or alone. `is_redo`: it is the redo of the turn; before it,
+    the files may be the user's.
     """
 
     seq: int
@@ -27,6 +28,7 @@ class WorkSpan(msgspec.Struct, frozen=True):
     is_interrupted: bool = False
     agent_files: frozenset[str] = frozenset()
     is_redo: bool = False
+    user_files: frozenset[str] = frozenset()
 
 
 class PastRestore(msgspec.Struct, frozen=True):
@@ -62,6 +64,14 @@ class FileHistory(msgspec.Struct, frozen=True):
             and (last_seq is None or span.seq <= last_seq)
             and span.seq not in undone
         ]
+
+    def list_spans_of(self, turn_seq: int) -> list[WorkSpan]:
+        """The spans of a turn, also if it is undone."""
+        return [span for span in self.spans if span.seq == turn_seq]
+
+    def list_restores_of(self, turn_seq: int) -> list[PastRestore]:
+        """The undos and rewinds that took back changes of this turn."""
+        return [past for past in self.restores if turn_seq in past.turn_seqs]
 
 
 def read_file_history(session_dir: Path) -> FileHistory:
@@ -101,8 +111,12 @@ def _add_checkpoint(spans: list[WorkSpan], seq: int, entry: Checkpoint) -> None:
     # Earlier versions do not say which side it is: the first of a turn is before it.
     if entry.side == "after" or (not entry.side and is_same_turn):
         if last is not None and is_same_turn:
-            files = frozenset(entry.agent_files)
-            spans[-1] = msgspec.structs.replace(last, after=entry.tree, agent_files=files)
+            spans[-1] = msgspec.structs.replace(
+                last,
+                after=entry.tree,
+                agent_files=frozenset(entry.agent_files),
+                user_files=frozenset(entry.user_files),
+            )
         return
     _append_span(spans, WorkSpan(seq, entry.tree))
 

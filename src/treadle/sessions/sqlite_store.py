@@ -115,16 +115,24 @@ class SqliteStore:
         return _decode_entries(bodies, self._path, self.session_id)
 
     async def aclose(self) -> None:
+        """If the last flush fails, the store stays open: it can be flushed and closed again."""
         if self._is_closed:
             return
-        self._is_closed = True
         try:
             await self.flush()
-        finally:
-            with self._thread_lock:
-                self._database.close()
-                if self._lock is not None:
-                    os.close(self._lock)
+        except StoreError:
+            raise
+        except BaseException:
+            self._release()
+            raise
+        self._release()
+
+    def _release(self) -> None:
+        self._is_closed = True
+        with self._thread_lock:
+            self._database.close()
+            if self._lock is not None:
+                os.close(self._lock)
 
     # --- in a thread -----------------------------------------------------------------------
 

@@ -30,7 +30,8 @@ class ToolOptions(TypedDict, total=False):
                       find out whether it happened · irreversible: at most once (the default)
     approval          the user decides on every call, even if the policy allows it
     concurrent        may run beside other calls; the default for a pure tool
-    timeout           seconds; the default is `tool_timeout` of the agent
+    timeout           seconds; the default is `tool_timeout` of the agent. Then the call is
+                      cancelled (`context.is_cancelled`), and has 5 seconds to end
     max_result_chars  a longer result is truncated
     detachable        the call may continue in the background: `context.detach()`
     detach_after      seconds after which it continues there

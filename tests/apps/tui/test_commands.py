@@ -244,6 +244,25 @@ async def test_a_goal_holds_the_turn_open(monkeypatch):
         assert exists("ready")
 
 
+async def test_enter_does_nothing_after_a_goal_that_was_not_met_is_removed(monkeypatch):
+    model = scripted(["I tried.", "again", "unwanted", "Hello."])
+    async with running_app(monkeypatch, model, flags={"goal_attempts": 2}, size=(110, 40)) as on:
+        await on.send("/goal false")
+        await on.sees("goal set")
+        await on.send("go")
+        await on.sees("the goal is not met")
+        await on.idle()
+        count = len(model.requests)
+        await on.send("/goal off")
+        await on.sees("there is no goal any more")
+        assert "not finished" not in on.screen()
+        await on.press("enter")
+        await on.idle()
+        assert len(model.requests) == count
+        await on.send("hello")
+        await on.until(lambda: len(model.requests) == count + 1, "the next turn")
+
+
 async def test_a_goal_shows_each_attempt_and_a_missing_command_stops_at_once(monkeypatch):
     model = scripted(["I stop.", "One.", "Two."])
     async with running_app(monkeypatch, model, flags={"goal_attempts": 2}, size=(110, 40)) as on:

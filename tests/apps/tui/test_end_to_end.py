@@ -1,6 +1,7 @@
 """The real program in a real terminal: keys are typed, screens are read."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import time
@@ -244,6 +245,43 @@ async def test_fault_86_resized_suspended_and_continued(terminal):
     async with ProviderServer(
         [FakeReply("Hello."), FakeReply("Still here.")], strict=False
     ) as server:
+        await asyncio.to_thread(story, server)
+
+
+@pytest.fixture
+def path_without_bubblewrap(tmp_path: Path) -> str:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for place in reversed(os.get_exec_path()):
+        for program in Path(place).glob("*"):
+            (folder / program.name).unlink(missing_ok=True)
+            (folder / program.name).symlink_to(program)
+    (folder / "bwrap").unlink(missing_ok=True)
+    return str(folder)
+
+
+@pytest.mark.parametrize("how", ["drawn", "plain"])
+async def test_a_missing_sandbox_is_shown_at_the_start_once(terminal, how, path_without_bubblewrap):
+    def story(server: ProviderServer) -> None:
+        given = ("--model=claude-sonnet-4-5", "--theme=dark", "--permission-mode=auto")
+        plain = ("--plain",) if how == "plain" else ()
+        terminal.run(*given, *plain, env={**environment(server), "PATH": path_without_bubblewrap})
+        asked = terminal.sees("Do you trust the files in this folder?")
+        assert "Where there is no sandbox" in " ".join(asked.split())
+        if plain:
+            terminal.type("1")
+            terminal.press("Enter")
+        else:
+            terminal.answer("y")
+        terminal.sees("commands run without a sandbox: bubblewrap is not installed")
+        if not plain:
+            terminal.sees("auto · no sandbox")
+        terminal.type("/goal true")
+        terminal.press("Enter")
+        screen = terminal.sees("goal set")
+        assert screen.count("commands run without a sandbox") == 1
+
+    async with ProviderServer([], strict=False) as server:
         await asyncio.to_thread(story, server)
 
 

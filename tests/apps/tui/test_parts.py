@@ -144,6 +144,15 @@ def test_the_history_is_kept_across_sessions():
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_key_that_was_typed_is_not_kept_in_the_history_file():
+    file, key = Path("h/history.jsonl"), "sk-ant-api03-" + "a1B2" * 23 + "-AA"
+    history = PromptHistory(file)
+    history.add(f"my key is {key}")
+    assert key not in file.read_text()
+    assert "my key is" in file.read_text()
+    assert history.previous("") == f"my key is {key}"
+
+
 def test_a_home_that_cannot_be_written_costs_only_the_memory():
     Path("file").write_text("in the way")
     history = PromptHistory(Path("file/history.jsonl"))

@@ -1,13 +1,16 @@
 """The plain mode as a process: lines in, lines out, nothing drawn."""
 
 import asyncio
+import codecs
 import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import termios
+import threading
 import time
 from collections.abc import Callable
 from io import StringIO
@@ -25,6 +28,7 @@ from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.state.view_state import ViewState, close_stream
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend
+from treadle.apps.tui.render.word_wrap import WordWrap, wrap_words
 from treadle.core.events import TextDelta
 from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.http import ReceivedRequest
@@ -54,6 +58,8 @@ class PlainTerminal:
     def __init__(self) -> None:
         self.master, self.slave = pty.openpty()
         self.shown = ""
+        self._lock = threading.Lock()
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     async def start(
         self, server: ProviderServer, *more: str, preexec_fn: Callable[[], None] | None = None
@@ -87,8 +93,9 @@ class PlainTerminal:
     def read(self) -> None:
         """What is there, if something comes soon; another thread may be faster."""
         if select.select([self.master], [], [], 0.2)[0]:
-            with contextlib.suppress(BlockingIOError):
-                self.shown += os.read(self.master, 65_536).decode().replace("\r", "")
+            with self._lock, contextlib.suppress(BlockingIOError):
+                data = os.read(self.master, 65_536)  # may end inside a character
+                self.shown += self._decoder.decode(data).replace("\r", "")
 
     def read_until(self, text: str) -> None:
         """For a reply of the provider, while a thread of `sees` may read, too."""
@@ -291,6 +298,36 @@ async def test_a_reply_with_code_is_printed_as_it_is_however_it_arrives():
             state.view = close_stream(state.view)
             plain._on_change()
             assert out.getvalue() == text
+
+
+def test_lines_are_broken_between_words_however_a_text_arrives():
+    text = "  A list of words,\nand one-that-is-longer-than-the-line end.\n"
+    wanted = "  A list\n  of\n  words,\nand\none-that-is-longer-than-the-line\nend.\n"
+    assert wrap_words(text, 9) == wanted
+    assert wrap_words(text, 0) == text
+    wrap = WordWrap()
+    pieces = [wrap.feed(piece, 9) for piece in re.split(r"(?<=\s)", text)]
+    assert "".join(pieces) == wanted
+
+
+async def test_at_a_narrow_terminal_a_reply_is_broken_between_words_and_its_code_is_not():
+    on = PlainTerminal()
+    termios.tcsetwinsize(on.slave, (24, 40))
+    code = "x = 'a line of code that is longer than forty columns'"
+    reply = FakeReply(f"These are some words that do not fit.\n\n```\n{code}\n```\n")
+    async with ProviderServer([reply], strict=False) as server:
+        await on.start(server)
+        await on.sees("1 to 4: ")
+        on.type("1")
+        await on.sees("[ask] > ")
+        on.type("go")
+        shown = await on.sees("```\n[ask] > ")
+        assert "These are some words that do not fit.\n" in shown
+        assert f"\n{code}\n" in shown
+        question = shown[shown.index("If you trust it") : shown.index("  1 Trust")]
+        assert all(len(line) <= 40 for line in question.splitlines())
+        assert "AGENTS.md and CLAUDE.md, settings, commands" in " ".join(question.split())
+        await on.close()
 
 
 async def test_the_prompt_and_the_message_are_shown_once():

@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+import msgspec
 import pytest
 
 from tests.testing.provider.exchanges import HEADERS, PATHS, ask, request, said
@@ -26,6 +27,7 @@ from treadle.testing.provider import (
     ServerLimits,
     make_retry_after,
 )
+from treadle.testing.provider.__main__ import ScriptFile
 
 DIALECTS = list(PATHS)
 CALLING = FakeReply("Let me add.", calls=(FakeCall("add", {"a": 1, "b": 2}),))
@@ -394,3 +396,12 @@ def test_the_provider_runs_as_a_process_of_its_own(tmp_path):
         run.send_signal(signal.SIGTERM)
     assert run.returncode == 0
     assert len(log.read_text().splitlines()) == 2
+
+
+def test_the_help_of_the_process_shows_a_script_that_it_can_read() -> None:
+    command = [sys.executable, "-m", "treadle.testing.provider", "--help"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    example = shown[shown.index('{"replies"') : shown.index("\n\n  replies")]
+    script = msgspec.json.decode(example, type=ScriptFile)
+    assert [reply.stop_reason() for reply in script.replies] == ["tool_use", "end_turn"]
+    assert script.faults == (ProviderFault("rate_limited", at=1),)

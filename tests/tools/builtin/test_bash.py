@@ -418,7 +418,7 @@ async def test_an_interrupted_command_keeps_what_it_printed(
         [item] = [item for item in driver.transcript if isinstance(item, ToolResultItem)]
         await driver.aclose()
     assert item.text.startswith("1\n2\n3\nlast\n[interrupted")
-    assert item.is_error
+    assert (item.is_error, item.outcome) == (True, "interrupted")
 
 
 async def test_fault_78_a_workspace_that_breaks_is_an_error_result(folder: Path) -> None:

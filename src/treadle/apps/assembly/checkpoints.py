@@ -41,6 +41,7 @@ from treadle.core.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints import CheckpointRecorder
+    from treadle.workspace.checkpoints.recorder import AgentWork
 
 _CLOCK_TICK_NS = 20_000_000
 
@@ -79,8 +80,8 @@ class TurnCheckpoints(BaseObserver):
             self._idle_times.note_effect()
 
     async def _record_user_changes(self) -> None:
-        periods, files = self._idle_times.list_until_now(), self._tool_writes.list_unchanged()
-        if await self._recorder.get().record_user_changes(self._turn_id, periods, files):
+        periods, work = self._idle_times.list_until_now(), self._tool_writes.sum_up()
+        if await self._recorder.get().record_user_changes(self._turn_id, periods, work):
             self._begin_span()
 
     def _begin_span(self) -> None:
@@ -91,8 +92,8 @@ class TurnCheckpoints(BaseObserver):
         is_ours = context.session_id == self._store.session_id
         if is_ours and self._recorded_turn_id == context.turn_id:
             self._idle_times.end_period()  # a request that was interrupted
-            periods, files = self._idle_times.periods, self._tool_writes.list_unchanged()
-            await self._recorder.get().record(context.turn_id, "after", periods, files)
+            periods, work = self._idle_times.periods, self._tool_writes.sum_up()
+            await self._recorder.get().record(context.turn_id, "after", periods, work)
         return None
 
     def on_event(self, event: Event) -> None:
@@ -185,11 +186,13 @@ class ToolWrites:
         self._since = 0
         self._written: dict[str, _FileStamp] = {}
         self._changed_by_others: set[str] = set()
+        self._has_command = False  # or another call that does not name the files it writes
 
     def begin(self) -> None:
         self._since = self._clock()
         self._written.clear()
         self._changed_by_others.clear()
+        self._has_command = False
 
     def is_sure_of(self, access: Access) -> bool:
         """Whether the call names the files that it writes, and only tools have changed these."""
@@ -199,6 +202,7 @@ class ToolWrites:
     def before_call(self, access: Access) -> None:
         paths = self._list_paths(access)
         self._changed_by_others.update(filter(self._is_changed_by_others, paths))
+        self._has_command = self._has_command or not paths
 
     def _is_changed_by_others(self, path: str) -> bool:
         stamp = _read_stamp(path)
@@ -210,13 +214,17 @@ class ToolWrites:
         for path in self._list_paths(access):
             self._written[path] = _read_stamp(path)
 
-    def list_unchanged(self) -> list[str]:
-        """The paths of the files that are as the tools left them, from the folder."""
-        return [
+    def sum_up(self) -> AgentWork:
+        """What the tools did since `begin`; the paths are from the folder."""
+        from treadle.workspace.checkpoints.recorder import AgentWork
+
+        unchanged = tuple(
             os.path.relpath(path, self._folder)
             for path, stamp in sorted(self._written.items())
             if path not in self._changed_by_others and _read_stamp(path) == stamp
-        ]
+        )
+        written = frozenset(os.path.relpath(path, self._folder) for path in self._written)
+        return AgentWork(unchanged, written, self._has_command)
 
     def _list_paths(self, access: Access) -> list[str]:
         if access.command is not None:

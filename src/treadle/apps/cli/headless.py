@@ -45,7 +45,17 @@ from treadle.core.errors import LoopError, NothingToAnswer, TreadleError
 from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
-from treadle.core.transcript import Rest, RunTools, Text, UserContent, pending
+from treadle.core.transcript import (
+    AssistantItem,
+    NoticeItem,
+    Rest,
+    RunTools,
+    Text,
+    Transcript,
+    UserContent,
+    UserItem,
+    pending,
+)
 from treadle.core.transcript.entries import View, WakeCondition
 from treadle.observe.totals import Totals
 
@@ -182,7 +192,8 @@ class HeadlessRun:
         finally:
             self._driver = None
             await session.aclose()
-        return self._report_turn(turn, output)
+        text = turn.text if output is not None else _join_answers(driver.history, turn.text)
+        return self._report_turn(turn, output, text)
 
     def _make_stream_json(self) -> StreamJsonWriter | None:
         if self._format != "stream-json":
@@ -344,7 +355,7 @@ class HeadlessRun:
 
     # --- result ----------------------------------------------------------------------------
 
-    def _report_turn(self, turn: TurnResult, output: object) -> RunReport:
+    def _report_turn(self, turn: TurnResult, output: object, text: str) -> RunReport:
         reason, detail = str(turn.reason), get_turn_detail(turn)
         if turn.reason == "aborted" and self._is_time_limit_reached:
             reason = "budget_exceeded"
@@ -364,7 +375,7 @@ class HeadlessRun:
         return RunReport(
             reason=reason,
             exit_code=code,
-            text=turn.text,
+            text=text,
             output=output,
             error=error,
             detail=detail,
@@ -424,6 +435,20 @@ class HeadlessRun:
         problem = os.strerror(error.errno or 0) if error is not None else "it is closed"
         print_error(f"treadle: cannot write the answer to stdout: {problem}")
         return exit_codes.IO_ERROR
+
+
+def _join_answers(history: Transcript, last: str) -> str:
+    """The last answer, after those of the turn that a reminder of open todos followed."""
+    answers = [last]
+    for position in range(len(history) - 1, 0, -1):
+        item, reply = history[position], history[position - 1]
+        if isinstance(item, UserItem):
+            break
+        is_reminder = isinstance(item, NoticeItem) and "open_todos" in (item.data or {})
+        text = reply.text.strip() if isinstance(reply, AssistantItem) else ""
+        if is_reminder and text and text not in last:
+            answers.append(text)
+    return "\n\n".join(reversed(answers))
 
 
 def _find_unwritten_answer(old: View | None, driver: Driver | None) -> str:

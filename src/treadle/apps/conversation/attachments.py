@@ -43,9 +43,17 @@ class Attachments:
         files = self._parse_dropped_paths(text)
         if files:
             return " ".join(self._add_file(file) for file in files) + " "
-        if text.count("\n") < LONG_PASTE_LINES and len(text) <= LONG_PASTE_CHARS:
+        return self.shorten(text)
+
+    def shorten(
+        self, text: str, max_lines: int = LONG_PASTE_LINES, max_chars: int = LONG_PASTE_CHARS
+    ) -> str:
+        """The text, or a placeholder if it is longer."""
+        if text.count("\n") < max_lines and len(text) <= max_chars:
             return text
-        number = self._store(text[:MAX_PASTE_CHARS])
+        kept = text[:MAX_PASTE_CHARS]
+        known = (number for number, content in self._contents.items() if content == kept)
+        number = next(known, None) or self._store(kept)
         lines = len(text.splitlines())
         size = plural(lines, "line") if lines > 1 else plural(len(text), "character")
         return f"[paste {number}: {size}]"

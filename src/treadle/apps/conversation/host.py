@@ -47,12 +47,13 @@ class FileChange(msgspec.Struct, frozen=True):
 
     It leaves alone what the user changed: alone, or (`both`) after the agent unless included. The
     agent or the user changed it: `command` (a command of the agent ran), `unknown` (the program was
-    killed).
+    killed). `has_earlier`: there is an earlier version, before a change of the user.
     """
 
     path: str
     kind: Literal["added", "removed", "changed"]
     author: Literal["agent", "both", "command", "unknown", "user"] = "agent"
+    has_earlier: bool = False
 
     @property
     def is_doubtful(self) -> bool:
@@ -67,7 +68,7 @@ class FileChange(msgspec.Struct, frozen=True):
             "unknown": "  (changed after the program was killed: may be your change)",
             "user": f"  (you {self.kind} it: left alone)",
         }
-        return notes.get(self.author, "")
+        return notes.get(self.author, "  (back to your version)" if self.has_earlier else "")
 
     @property
     def sign(self) -> str:
@@ -226,7 +227,7 @@ class Host(Protocol):
         `include` are files that are restored although the user changed them, too, or may have.
         """
 
-    async def preview_undo(self) -> list[FileChange]:
+    async def preview_undo(self, include: Collection[str] = ()) -> list[FileChange]:
         """What `undo` would do to files."""
 
     async def undo(self, include: Collection[str] = ()) -> str:

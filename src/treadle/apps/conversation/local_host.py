@@ -31,6 +31,8 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.loop.driver import Driver
+from treadle.core.transcript.entries import ItemAdded
+from treadle.core.transcript.items import Item, NoticeItem
 from treadle.policy.modes import PermissionMode
 from treadle.sessions import history
 from treadle.sessions.library import Library
@@ -68,6 +70,7 @@ class LocalHost:
         self._goal = self._options.until
         self._changed_limits: set[str] = set()
         self._removed_limits: set[str] = set()
+        self._shown_warnings: set[str] = set()
         self._checkpoints: Checkpoints | None = None
 
     def list_added_folders(self) -> tuple[Path, ...]:
@@ -121,7 +124,9 @@ class LocalHost:
             self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
         )
         settings, ask, show = self._load_settings(), callbacks.ask_approval, callbacks.show_message
-        session = await build_agent(settings, self.folder, options, approve=ask, notify=show)
+        session = await build_agent(
+            settings, self.folder, options, approve=ask, notify=show, warn=self._warn_once
+        )
         self._session = self._add_ask_service(session, callbacks)
         if self._mode is not None:
             self.change_mode(self._mode)
@@ -129,7 +134,15 @@ class LocalHost:
         self._driver = self._session.start()
         if self._session.view is not None and self._session.view.intents:
             self._driver.watch(CrashReport(self._session.view, callbacks.show_message))
+        if settings.sandbox != "off":
+            self._session.workspace.preload()  # a missing sandbox is shown before the first command
         return self._driver
+
+    def _warn_once(self, text: str) -> None:
+        """Show a warning, unless an earlier session of this process had the same."""
+        if self._callbacks is not None and text not in self._shown_warnings:
+            self._shown_warnings.add(text)
+            self._callbacks.show_message(text)
 
     def _add_ask_service(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
         """The session with the service that the `ask` tool uses."""
@@ -223,7 +236,23 @@ class LocalHost:
 
     async def change_goal(self, command: str) -> Driver:
         self._goal = command
+        last = self.driver.transcript[-1:]
+        if not command and last and _is_about_goal(last[0]):
+            return await self._end_goal()
         return await self.reopen()
+
+    async def _end_goal(self) -> Driver:
+        """Without its goal, the last turn is finished: nothing is left to continue."""
+        session, callbacks = self.driver.session_id, self._callbacks
+        assert callbacks is not None, "an open session has callbacks"
+        await self.aclose()
+        journal = self._library.resume(session, folder=self.folder).journal
+        try:
+            text = "The user removed the goal: its command is not run any more."
+            journal.append(ItemAdded(NoticeItem(text, kind="goal", next_move="rest")))
+        finally:
+            await journal.aclose()
+        return await self.open(callbacks, resume=session)
 
     def list_limits(self) -> list[LimitLine]:
         settings, usage = self._load_settings(), self.driver.usage
@@ -309,11 +338,11 @@ class LocalHost:
             await journal.aclose()
         return await self.open(callbacks, resume=session), restored
 
-    async def preview_undo(self) -> list[FileChange]:
-        return _list_file_changes(await self._plan_undo())
+    async def preview_undo(self, include: Collection[str] = ()) -> list[FileChange]:
+        return _list_file_changes(await self._plan_undo(include))
 
     async def undo(self, include: Collection[str] = ()) -> str:
-        return await self._restore_and_describe(await self._plan_undo(), include)
+        return await self._restore_and_describe(await self._plan_undo(include), include)
 
     async def preview_redo(self, include: Collection[str] = ()) -> list[FileChange]:
         return _list_file_changes(await self._plan_redo(include))
@@ -321,15 +350,18 @@ class LocalHost:
     async def redo(self, include: Collection[str] = ()) -> str:
         return await self._restore_and_describe(await self._plan_redo(include), include)
 
-    async def _plan_undo(self) -> PlannedRestore:
+    async def _plan_undo(self, include: Collection[str]) -> PlannedRestore:
         await self._current_session.store.flush()
-        return await undo.plan_undo(self._require_checkpoints(), self._session_dir)
+        try:
+            return await undo.plan_undo(self._require_checkpoints(), self._session_dir, include)
+        except undo.NothingButUsersFiles as error:
+            raise StoreError(f"{error}; /undo PATH restores one") from error
 
     async def _plan_redo(self, include: Collection[str]) -> PlannedRestore:
         await self._current_session.store.flush()
         try:
             return await undo.plan_redo(self._require_checkpoints(), self._session_dir, include)
-        except undo.NothingToRedo as error:
+        except undo.NothingButUsersFiles as error:
             raise StoreError(f"{error}; /redo PATH restores one") from error
 
     async def _plan_rewind(self, turn_id: str) -> PlannedRestore | None:
@@ -339,7 +371,10 @@ class LocalHost:
 
     async def _restore_and_describe(self, planned: PlannedRestore, include: Collection[str]) -> str:
         restored = _format_restored(await self._restore(planned, include))
-        return f"{undo.describe_action(planned)}: {restored}"
+        names = ", ".join(undo.list_earlier_versions(planned))
+        earlier = f"; for the version before yours: /undo {names}" if names else ""
+        is_undo = planned.action == "undo"
+        return f"{undo.describe_action(planned)}: {restored}{earlier if is_undo else ''}"
 
     async def _restore(
         self, planned: PlannedRestore, include: Collection[str] = ()
@@ -402,8 +437,15 @@ class LocalHost:
         return target
 
 
+def _is_about_goal(item: Item) -> bool:
+    return isinstance(item, NoticeItem) and "goal_command" in (item.data or {})
+
+
 def _list_file_changes(planned: PlannedRestore) -> list[FileChange]:
-    return [FileChange(change.path, change.kind, change.author) for change in planned.plan.changes]
+    return [
+        FileChange(change.path, change.kind, change.author, change.has_earlier)
+        for change in planned.plan.changes
+    ]
 
 
 def _format_restored(restored: RestoreResult) -> str:

@@ -10,8 +10,11 @@ Both run before the session is built. Used by the hosts; uses models/embedded.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from treadle.apps.settings import Settings
@@ -22,12 +25,14 @@ if TYPE_CHECKING:
     from treadle.models.embedded import Weights
     from treadle.models.registry.default_model import DefaultModel
 
+CLEANUP_SECONDS = 1.5  # after SIGTERM
+_TERMINATED = 128 + signal.SIGTERM
+
 
 def is_maybe_needed(settings: Settings) -> bool:
     """Whether an embedded model may answer; without loading anything."""
     if settings.model:
         return "embedded" in settings.model
-    import os
 
     from treadle.models.registry import KNOWN_PROVIDERS, find_key
 
@@ -71,9 +76,36 @@ async def download_with_progress(weights: Weights) -> None:
     )
     bar = ProgressBar(sys.stderr)
     try:
-        await download_weights(weights.name, bar.update)
+        with _cancel_on_sigterm():
+            await download_weights(weights.name, bar.update)
     finally:
         bar.finish()
+
+
+@contextlib.contextmanager
+def _cancel_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends the program as before, but what is half done is cleaned up first."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is None or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield  # the caller has a handler of its own
+        return
+    is_terminated = False
+
+    def stop() -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        task.cancel()
+        loop.call_later(CLEANUP_SECONDS, os._exit, _TERMINATED)
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_terminated:
+            raise SystemExit(_TERMINATED) from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def offer_better(ask: Callable[[str], str] = input) -> None:

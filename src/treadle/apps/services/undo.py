@@ -42,12 +42,13 @@ _VERBS = {"added": "bring back", "removed": "delete", "changed": "change"}
 MAX_LISTED_PATHS = 20
 
 
-class NothingToRedo(StoreError):
-    """Only files are left to redo that the user changed."""
+class NothingButUsersFiles(StoreError):
+    """Only files are left to undo or redo that the user changed."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.paths = tuple(paths)
-        super().__init__(f"nothing left to redo but files that you changed: {_join_paths(paths)}")
+    def __init__(self, action: str, paths: Sequence[str]) -> None:
+        self.paths = tuple(dict.fromkeys(paths))
+        files = _join_paths(self.paths)
+        super().__init__(f"nothing left to {action} but files that you changed: {files}")
 
 
 class PathChange(Protocol):
@@ -77,21 +78,40 @@ class PlannedRestore(msgspec.Struct, frozen=True):
 # --- plan ----------------------------------------------------------------------------------
 
 
-async def plan_undo(checkpoints: Checkpoints, session_dir: Path) -> PlannedRestore:
-    """Undo of the last turn that changed files and is not undone, or of the redo of a rewind."""
+async def plan_undo(
+    checkpoints: Checkpoints, session_dir: Path, include: Collection[str] = ()
+) -> PlannedRestore:
+    """Undo of the last turn that changed files and is not undone, or of the redo of a rewind.
+
+    An undo leaves files alone that the user changed since, and goes back to the user's version of
+    those that the user changed during the turn. Their earlier versions come next if `include`
+    names such a file.
+    """
     history, has_changes = read_file_history(session_dir), False
     if history.last_redo is not None:
         plan = await _plan_spans(checkpoints, [history.last_redo])
         if plan is not None and plan.by(*_RESTORABLE):
             return PlannedRestore("rewind", history.last_redo.seq, None, plan)
+    left_alone: list[str] = []
     for turn in reversed(list_turns(session_dir)):
-        has_changes = has_changes or any(span.seq == turn.seq for span in history.spans)
-        spans = history.list_spans(turn.seq, turn.seq)
-        if all(span.before == span.after for span in spans):
+        spans, undone = history.list_spans_of(turn.seq), history.list_restores_of(turn.seq)
+        has_changes = has_changes or bool(spans)
+        has_user_files = any(span.user_files for span in spans)
+        if all(span.before == span.after for span in spans) and not has_user_files:
             continue
-        plan = await _plan_spans(checkpoints, spans)
-        if plan is not None and (plan.by(*_RESTORABLE) or plan.skipped):
+        is_rewound = any(past.restore.action == "rewind" for past in undone)
+        if is_rewound or (undone and not has_user_files and not include):
+            continue
+        steps = [(past.tree_before, past.restore.tree) for past in undone]
+        plan = await _plan_spans(checkpoints, spans, steps)
+        assert plan is not None, "there are spans"
+        users = [one.path for one in plan.changes if one.author == "both" or one.has_earlier]
+        is_first = not undone and (plan.by(*_RESTORABLE) or plan.skipped)
+        if is_first or any(path in include for path in users):
             return PlannedRestore("undo", turn.seq, turn, plan)
+        left_alone += users
+    if left_alone:
+        raise NothingButUsersFiles("undo", left_alone)
     if not has_changes:
         raise StoreError(f"nothing to undo: session {session_dir.name} has no saved file changes")
     raise StoreError("nothing left to undo")
@@ -114,7 +134,7 @@ async def plan_redo(
             return planned
         left_alone += changed
     if left_alone:
-        raise NothingToRedo(tuple(left_alone))
+        raise NothingButUsersFiles("redo", left_alone)
     raise StoreError("nothing to redo")
 
 
@@ -137,7 +157,11 @@ async def plan_rewind(
     return None if plan is None else PlannedRestore("rewind", turn.seq, turn, plan)
 
 
-async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> RestorePlan | None:
+async def _plan_spans(
+    checkpoints: Checkpoints,
+    spans: Sequence[WorkSpan],
+    undone: Sequence[tuple[str, str]] | None = None,
+) -> RestorePlan | None:
     if not spans:
         return None
     from treadle.workspace.checkpoints import Span
@@ -150,9 +174,11 @@ async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> Re
                 _span_author(span),
                 span.agent_files,
                 span.is_redo,
+                span.user_files,
             )
             for span in spans
-        ]
+        ],
+        undone,
     )
 
 
@@ -167,13 +193,21 @@ def _span_author(span: WorkSpan) -> SpanAuthor:
 
 
 async def run_restore(
-    checkpoints: Checkpoints, store: Store, planned: PlannedRestore, include: Collection[str] = ()
+    checkpoints: Checkpoints,
+    store: Store,
+    planned: PlannedRestore,
+    include: Collection[str] = (),
+    named: Collection[str] = (),
 ) -> RestoreResult:
-    """Restore the files as planned; `include` are files that the user changed, too, or may have."""
+    """Restore the files as planned; `include` are files that the user changed, too, or may have.
+
+    A rewind takes those that are also `named` back to before the user's version; an undo goes there
+    step by step.
+    """
     from treadle.workspace.checkpoints import RestoreResult, SkippedPath
 
     plan = planned.plan
-    goal = await checkpoints.make_goal(plan, include)
+    goal = await checkpoints.make_goal(plan, include, named if planned.action == "rewind" else ())
     left_alone = list_left_alone(plan, include)
     skipped = [SkippedPath(one.path, _LEFT_ALONE[one.author]) for one in left_alone]
     skipped += [*plan.skipped, *goal.skipped]
@@ -222,14 +256,31 @@ def describe_plan(planned: PlannedRestore) -> list[str]:
     lines = []
     for heading, changes in groups:
         if changes:
-            lines += [heading, *(f"  {_VERBS[one.kind]} {one.path}" for one in changes)]
+            lines += [heading, *map(_describe_change, changes)]
     if others := plan.by("user"):
         lines.append("You or another program changed these files. They are left alone:")
-        lines += [f"  {one.path} ({one.kind})" for one in others]
+        earlier = "; --include PATH goes back to before the turn"
+        lines += [f"  {one.path} ({one.kind}{earlier * one.has_earlier})" for one in others]
+    if any(one.has_earlier and one.author != "user" for one in plan.changes):
+        again = "undo again with" if planned.action == "undo" else "add"
+        lines.append(
+            f"You changed a file between two changes of the agent. For its version before "
+            f"yours, {again} --include PATH."
+        )
     if plan.skipped:
         lines.append("These files cannot be restored:")
         lines += [f"  {one.path} ({one.reason})" for one in plan.skipped]
     return lines
+
+
+def _describe_change(change: RestoreChange) -> str:
+    version = " (back to your version)" if change.has_earlier else ""
+    return f"  {_VERBS[change.kind]} {change.path}{version}"
+
+
+def list_earlier_versions(planned: PlannedRestore) -> list[str]:
+    """The files of an undo that have an earlier version, before a change of the user."""
+    return [one.path for one in planned.plan.changes if one.has_earlier]
 
 
 def describe_changes(changes: Sequence[PathChange], max_named: int = 4) -> str:

@@ -139,7 +139,7 @@ async def _rewind(ui: Frontend, arguments: str) -> None:
 
 
 async def _undo(ui: Frontend, arguments: str) -> None:
-    await _unless_new(ui, "undo", ui.undo())
+    await _unless_new(ui, "undo", ui.undo(arguments.strip()))
 
 
 async def _redo(ui: Frontend, arguments: str) -> None:
@@ -420,7 +420,13 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("resume", "resume another session", _resume, "sessions", False),
     SlashCommand("fork", "continue in a copy of this session", _fork, "sessions", False),
     SlashCommand("rewind", "rewind to before a message", _rewind, "rewind", False),
-    SlashCommand("undo", "undo the file changes of the last turn", _undo, "files", False),
+    SlashCommand(
+        "undo",
+        "undo the file changes of the last turn; PATH: also this file, which you changed",
+        _undo,
+        "files",
+        False,
+    ),
     SlashCommand(
         "redo",
         "redo what /undo undid; PATH: also this file, which you changed",

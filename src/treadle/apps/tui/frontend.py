@@ -332,10 +332,13 @@ class Frontend:
 
     # --- undo, redo, rewind --------------------------------------------------------------
 
-    async def undo(self) -> None:
-        include = await self._choose_files("Undo", await self.host.preview_undo())
+    async def undo(self, path: str = "") -> None:
+        named = [path] if path else []
+        changes = await self.host.preview_undo(named)
+        unnamed = [change for change in changes if change.path != path]
+        include = await self._choose_files("Undo", unnamed)
         if include is not None:
-            self.show_message(await self.host.undo(include))
+            self.show_message(await self.host.undo([*named, *include]))
 
     async def redo(self, path: str = "") -> None:
         named = [path] if path else []

@@ -44,6 +44,7 @@ from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.questions import ApprovalAnswer
 from treadle.apps.tui.render import plain_reply
+from treadle.apps.tui.render.word_wrap import WordWrap, wrap_words
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 from treadle.core.text import plural
@@ -75,6 +76,7 @@ class PlainFrontend(Frontend):
         self._printed_blocks = 0  # complete ones
         self._printed_chars = 0  # of the first block that is not complete
         self._is_block_begun = False
+        self._reply_wrap = WordWrap()
         self._open_blocks: list[int] = []  # calls that are printed when they are finished
         self._is_started = False
         self._has_prompt = False  # the last line of the output is the prompt
@@ -228,6 +230,16 @@ class PlainFrontend(Frontend):
         except (BrokenPipeError, ValueError):
             self._exit_with(141)
 
+    def _write_wrapped(self, text: str) -> None:
+        self._write(wrap_words(replace_controls(text), self._width()))
+
+    def _width(self) -> int:
+        """Of the terminal; 0 if there is none."""
+        try:
+            return os.get_terminal_size(self._out.fileno()).columns
+        except (OSError, ValueError):
+            return 0
+
     def _print_prompt_if_idle(self) -> None:
         """Print the prompt, unless it is there, or the agent works, or a question is open."""
         conversation = self._conversation
@@ -259,6 +271,7 @@ class PlainFrontend(Frontend):
         if self._printed_blocks > count or (self._printed_blocks == count and self._printed_chars):
             self._write("\n" if self._printed_chars else "")
             self._printed_blocks, self._printed_chars, self._is_block_begun = count, 0, False
+            self._reply_wrap = WordWrap()
             self._open_blocks = [index for index in self._open_blocks if index < count]
 
     def _print_finished_calls(self) -> None:
@@ -280,6 +293,8 @@ class PlainFrontend(Frontend):
             return True
         if isinstance(block, MarkdownBlock | CodeBlock):
             self._print_reply(block, is_growing)
+        elif isinstance(block, NoteBlock) and not is_growing:
+            self._write_wrapped(self._format_block(block))
         elif not is_growing:
             self._write(replace_controls(self._format_block(block)))
         if is_growing:
@@ -290,17 +305,22 @@ class PlainFrontend(Frontend):
     def _print_reply(self, block: MarkdownBlock | CodeBlock, is_growing: bool) -> None:
         blocks, index = self.conversation.view.blocks, self._printed_blocks
         end = plain_reply.safe_length(block) if is_growing else len(block.text)
+        if is_growing and isinstance(block, MarkdownBlock):  # a word is printed when it is complete
+            end = max(block.text.rfind(" ", 0, end), block.text.rfind("\n", 0, end)) + 1
         if not self._is_block_begun and (not is_growing or end > 0):
             self._is_block_begun = True
             previous = blocks[index - 1] if index else None
             self._write(replace_controls(plain_reply.format_start(block, previous)))
         if end > self._printed_chars:
-            self._write(replace_controls(block.text[self._printed_chars : end]))
+            text = replace_controls(block.text[self._printed_chars : end])
+            is_code = isinstance(block, CodeBlock)
+            self._write(text if is_code else self._reply_wrap.feed(text, self._width()))
             self._printed_chars = end
         if is_growing:
             return
         following = blocks[index + 1] if index + 1 < len(blocks) else None
-        self._write(plain_reply.format_end(block, following))
+        if end_text := plain_reply.format_end(block, following):
+            self._write(self._reply_wrap.flush() + end_text)
         # A very long paragraph is cut into blocks after it was printed.
         self._printed_chars -= len(block.text)
         self._is_block_begun = False
@@ -332,7 +352,7 @@ class PlainFrontend(Frontend):
         return f"{line}. {_cut(first)}{more}\n"
 
     def show_message(self, text: str, tone: Tone = "plain") -> None:
-        self._write(replace_controls(redact_for_display(text)) + "\n")
+        self._write_wrapped(redact_for_display(text) + "\n")
 
     def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
         self.show_message(f"your message was: {text}")
@@ -420,7 +440,7 @@ class PlainFrontend(Frontend):
     ) -> str | None:
         async with self.dialog_lock.dialog():
             if message:
-                self._write(replace_controls(f"{message}\n\n"))
+                self._write_wrapped(f"{message}\n\n")
             return await self._choose_line(title, options, by_user)
 
     def _print_options(self, options: Sequence[ChoiceOption]) -> None:

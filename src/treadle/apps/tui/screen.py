@@ -387,7 +387,7 @@ class FullScreen(Frontend, App[int]):
             self.status_area.hint = "typing replaces the message, → keeps it to edit"
 
     def edit_messages(self, items: Sequence[UserItem]) -> None:
-        draft = self.prompt.prompt_history.find_draft(self.prompt.text)
+        draft = self.prompt.find_draft()
         self.prompt.prompt_history.stop_browsing()
         super().edit_messages(items)
         if draft.strip():

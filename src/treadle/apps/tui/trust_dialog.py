@@ -16,6 +16,9 @@ from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 
 DECLINED_NOTE = "this folder is not trusted: its own files are ignored; /trust changes that"
+_NO_SANDBOX = (
+    " Where there is no sandbox, it asks before commands that do more than read or edit files."
+)
 _YES = ChoiceOption("yes", "Trust this folder", key="y")
 _NO = ChoiceOption("no", "Not now: work without its settings files", key="n")
 _NEVER = ChoiceOption("never", "Do not trust it, and do not ask again", key="d")
@@ -60,7 +63,7 @@ async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption
         "If you trust it, its own files take effect: AGENTS.md and CLAUDE.md, settings, commands, "
         "agents, skills and allow rules. Trust it only if you know who wrote them.\n\n"
         "In either case the permission mode decides what needs your approval. It is now "
-        f"{mode}, which {description}."
+        f"{mode}, which {description}.{_NO_SANDBOX if mode == 'auto' else ''}"
     )
     title = "Do you trust the files in this folder?"
     answer = await choose(title, options, message=message, by_user=False)

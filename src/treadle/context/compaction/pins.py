@@ -74,15 +74,12 @@ def make_user_messages_notice(messages: Sequence[str]) -> NoticeItem:
     return NoticeItem(text, "said", next_move="ask", data={"messages": list(messages)})
 
 
-def list_open_todos(item: Item) -> list[str]:
-    """The open todos of a pinned list, or of the last todo call in a reply."""
-    if isinstance(item, NoticeItem):
-        pinned = _pinned_list(item, "open")
-        return _todos_of_old_notice(item.text) if pinned is None else pinned
-    if not isinstance(item, AssistantItem):
-        return []
-    calls = [call for call in item.calls if call.name.lower() in TODO_TOOLS]
-    return _open_todos_of_call(calls[-1]) if calls else []
+def list_open_todos(source: NoticeItem | ToolCall) -> list[str]:
+    """The open todos of a pinned list, or of a todo call."""
+    if isinstance(source, ToolCall):
+        return _open_todos_of_call(source)
+    pinned = _pinned_list(source, "open")
+    return _todos_of_old_notice(source.text) if pinned is None else pinned
 
 
 def _pinned_list(notice: NoticeItem, key: str) -> list[str] | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from treadle.core.contracts.task_manager import ReportTaskEnd, TaskInfo, TaskManager, TaskState
 from treadle.core.errors import error_text
-from treadle.core.events import TaskFinished, preview
+from treadle.core.events import TaskFinished, WarningRaised, preview
 from treadle.core.loop.emitter import Emitter
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
@@ -139,8 +139,24 @@ class TaskReports:
                 ids[task_id] = isinstance(item, ToolResultItem)
         if ids:
             unfinished = [task_id for task_id, is_running in ids.items() if is_running]
-            for task_id in manager.restore(list(ids), unfinished):
+            try:
+                lost = list(manager.restore(list(ids), unfinished))
+            except Exception as error:  # noqa: BLE001 - a task manager may raise anything
+                self._warn(error)
+                lost = unfinished  # nothing is known of them any more
+            for task_id in lost:
                 self._notify(task_id, LOST_NOTICE.format(id=task_id))
+
+    async def close(self, manager: TaskManager) -> None:
+        """Close the manager. It may be code of others: if it fails, that is told, and the rest is
+        closed."""
+        try:
+            await manager.aclose()
+        except Exception as error:  # noqa: BLE001 - the same
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        self._emitter.emit(WarningRaised, f"the task manager failed: {error_text(error)}")
 
     def _notify(self, task_id: str, text: str) -> None:
         self._on_notice(NoticeItem(text, kind="task", data={"task_id": task_id}))

@@ -67,7 +67,9 @@ class ToolRunner:
         except asyncio.CancelledError:
             await self._stop(work, tool, context, INTERRUPT_GRACE_SECONDS)
             if work.done() and not work.cancelled():
-                self._late_results[context.call_id] = RunResult(work.result())
+                output = work.result()
+                outcome: CallOutcome = "interrupted" if output.is_error else "finished"
+                self._late_results[context.call_id] = RunResult(output, outcome)
             raise
         finally:
             if timeout is not None:

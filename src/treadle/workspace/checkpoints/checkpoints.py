@@ -7,6 +7,7 @@ one at a time.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -59,8 +60,9 @@ CHANGED_SINCE = "it was changed since"
 class Span(msgspec.Struct, frozen=True):
     """The trees before and after a work ("": the files now), and who changed files meanwhile.
 
-    `agent_files` are surely the agent's, whatever the `author` of the others. `is_redo`: the user
-    asked for these changes, so their files go back to before them, not to before an earlier span.
+    `agent_files` are surely the agent's, whatever the `author` of the others. `user_files`: the
+    user changed them last, the agent may have changed them before. `is_redo`: the user asked for
+    these changes, so their files go back to before them, not to before an earlier span.
     """
 
     before: str
@@ -68,12 +70,14 @@ class Span(msgspec.Struct, frozen=True):
     author: SpanAuthor = "agent"
     agent_files: frozenset[str] = frozenset()
     is_redo: bool = False
+    user_files: frozenset[str] = frozenset()
 
 
 class FileSnapshot(msgspec.Struct, frozen=True):
     """A folder at one time. `read_count` is the number of files that had to be read.
 
-    `user_tree`, if the user changed files: the folder with these changes, which `tree` is without.
+    `user_tree`, if the user changed files: the folder with these changes, which `tree` is without;
+    `user_files` are these files.
     """
 
     tree: str
@@ -81,6 +85,7 @@ class FileSnapshot(msgspec.Struct, frozen=True):
     read_count: int
     skipped: tuple[SkippedPath, ...] = ()
     user_tree: str = ""
+    user_files: tuple[str, ...] = ()
 
 
 class Checkpoints:
@@ -110,16 +115,26 @@ class Checkpoints:
         stored as they were before."""
         return await self._run_in_thread(lambda: self._take_own(before, idle_periods))
 
-    async def plan(self, spans: Sequence[Span]) -> RestorePlan:
-        """What going back to before these spans would do; stores the files as they are now."""
-        return await self._run_in_thread(lambda: self._plan(spans))
+    async def plan(
+        self, spans: Sequence[Span], undone: Sequence[tuple[str, str]] | None = None
+    ) -> RestorePlan:
+        """What going back to before these spans would do; stores the files as they are now.
 
-    async def make_goal(self, plan: RestorePlan, include: Collection[str] = ()) -> RestoreGoal:
+        With `undone`, it is a step back: a file that the user changed between two spans goes to
+        the user's version, and with each further step to the version before it. `undone` are the
+        trees before and after each earlier step.
+        """
+        return await self._run_in_thread(lambda: self._plan(spans, undone))
+
+    async def make_goal(
+        self, plan: RestorePlan, include: Collection[str] = (), named: Collection[str] = ()
+    ) -> RestoreGoal:
         """The tree that this plan leads to; `apply` goes there.
 
-        `include` are files that go back although the user changed them, too, or may have.
+        `include` are files that go back although the user changed them, too, or may have; those
+        that are also `named` go back to before all the spans, not only to the user's version.
         """
-        return await self._run_in_thread(lambda: self._make_goal(plan, include))
+        return await self._run_in_thread(lambda: self._make_goal(plan, include, named))
 
     async def diff(self, old: str, new: str) -> list[TreeChange]:
         """What differs between two trees."""
@@ -163,27 +178,36 @@ class Checkpoints:
 
     def _take_own(self, before: str, idle_periods: Sequence[Period]) -> FileSnapshot:
         scan, tree = self._scan(idle_periods)
-        user_tree = ""
+        user_tree, user_files = "", list[str]()
         if scan.changed_in_periods:
             old, new = self._flatten(before), self._flatten(tree)
             own = without_changes(old, new, scan.changed_in_periods)
-            if changed_paths(own, new):
+            user_files = changed_paths(own, new)
+            if user_files:
                 tree, user_tree = store_tree(self._objects, own), tree
         counts = len(scan.files), scan.read_count
-        return FileSnapshot(tree, *counts, tuple(scan.skipped), user_tree)
+        return FileSnapshot(tree, *counts, tuple(scan.skipped), user_tree, tuple(user_files))
 
-    def _plan(self, spans: Sequence[Span]) -> RestorePlan:
+    def _plan(self, spans: Sequence[Span], undone: Sequence[tuple[str, str]] | None) -> RestorePlan:
         _, tree = self._scan()
         now = self._flatten(tree)
         flat = [self._flatten_span(span, now) for span in spans]
-        return make_plan(tree, now, flat)
+        if undone is None:
+            return make_plan(tree, now, flat)
+        steps = Counter[str]()
+        for old, new in undone:
+            steps.update(changed_paths(self._flatten(old), self._flatten(new)))
+        return make_plan(tree, now, flat, steps)
 
     def _flatten_span(self, span: Span, now: FlatTree) -> FlatSpan:
         before, after = self._flatten(span.before), self._flatten(span.after) if span.after else now
-        return FlatSpan(before, after, span.author, span.agent_files, span.is_redo)
+        files = span.agent_files, span.user_files
+        return FlatSpan(before, after, span.author, *files, span.is_redo)
 
-    def _make_goal(self, plan: RestorePlan, include: Collection[str]) -> RestoreGoal:
-        goal, skipped = make_goal(self._objects, plan, self._flatten(plan.current), include)
+    def _make_goal(
+        self, plan: RestorePlan, include: Collection[str], named: Collection[str]
+    ) -> RestoreGoal:
+        goal, skipped = make_goal(self._objects, plan, self._flatten(plan.current), include, named)
         return RestoreGoal(plan.current, store_tree(self._objects, goal), skipped)
 
     def _apply(self, old: str, new: str) -> RestoreResult:

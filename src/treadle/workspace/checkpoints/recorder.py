@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import msgspec
+
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import WorkspaceError
@@ -16,6 +18,25 @@ from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.core.transcript.transcript import Transcript
 from treadle.workspace.checkpoints.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.scanner import Period, SkippedPath
+
+
+class AgentWork(msgspec.Struct, frozen=True):
+    """What is known of the changes since the last checkpoint.
+
+    `unchanged_files` are as the file tools left them, `written_files` all that these tools wrote.
+    `has_command`: a command ran, which may have changed any file.
+    """
+
+    unchanged_files: tuple[str, ...] = ()
+    written_files: frozenset[str] = frozenset()
+    has_command: bool = False
+
+    def make_checkpoint(self, turn_id: str, tree: str, user_files: Sequence[str]) -> Checkpoint:
+        """The end of the work; `user_files` are files that the user changed last."""
+        shared = [path for path in user_files if self.has_command or path in self.written_files]
+        written = {path for path in shared if path in self.written_files}
+        own = (*self.unchanged_files, *sorted(written.difference(self.unchanged_files)))
+        return Checkpoint(turn_id, tree, "after", agent_files=own, user_files=tuple(shared))
 
 
 class CheckpointRecorder:
@@ -47,10 +68,9 @@ class CheckpointRecorder:
         turn_id: str,
         side: Literal["before", "after"],
         idle_periods: Sequence[Period] = (),
-        agent_files: Sequence[str] = (),
+        work: AgentWork = AgentWork(),  # noqa: B008 (frozen)
     ) -> None:
-        """Take a checkpoint. What changed in `idle_periods` is not a change of the turn;
-        `agent_files` are files that only the agent changed."""
+        """Take a checkpoint. What changed in `idle_periods` is not a change of the turn."""
         if side == "after" and turn_id == self._failed_turn:
             return  # there is no state before the turn to go back to
         try:
@@ -62,17 +82,22 @@ class CheckpointRecorder:
             self._failed_turn = turn_id
             self._warn(f"the files of this turn cannot be restored: {error}")
             return
-        self._append(Checkpoint(turn_id, snapshot.tree, side, agent_files=tuple(agent_files)))
-        if side == "before":
+        if side == "after":
+            self._append(work.make_checkpoint(turn_id, snapshot.tree, snapshot.user_files))
+        else:
+            self._append(Checkpoint(turn_id, snapshot.tree, side))
             self._tree_before = snapshot.tree
         self._warn_of_skipped(snapshot.skipped)
 
     async def record_user_changes(
-        self, turn_id: str, idle_periods: Sequence[Period], agent_files: Sequence[str] = ()
+        self,
+        turn_id: str,
+        idle_periods: Sequence[Period],
+        work: AgentWork = AgentWork(),  # noqa: B008 (frozen)
     ) -> bool:
         """Between two calls of a turn: end the work so far and begin the next one, if the user
         changed files meanwhile. Undo goes back to the user's version of a file that the agent
-        changes next."""
+        changes next, then to the one before it."""
         if turn_id == self._failed_turn:
             return False
         try:
@@ -82,8 +107,7 @@ class CheckpointRecorder:
             return False
         if not snapshot.user_tree:
             return False
-        files = tuple(agent_files)
-        self._append(Checkpoint(turn_id, snapshot.tree, "after", agent_files=files))
+        self._append(work.make_checkpoint(turn_id, snapshot.tree, snapshot.user_files))
         self._append(Checkpoint(turn_id, snapshot.user_tree, "before"))
         self._tree_before = snapshot.user_tree
         self._warn_of_skipped(snapshot.skipped)

@@ -3,12 +3,13 @@
 The history is a list of spans: the files before the agent worked and after it. Within a span the
 agent changes files, between two spans the user does; while a command of the agent ran, and in a
 span that was interrupted, it may be either. A file goes back to what it was before the agent's
-first change. Functions on trees; used by `checkpoints`.
+first change, or, if the user changed it between two changes of the agent, to the user's version.
+Functions on trees; used by `checkpoints`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -31,6 +32,8 @@ SpanAuthor = Literal["agent", "command", "unknown"]
 class FlatSpan(msgspec.Struct, frozen=True):
     """Two trees, and who changed the files between them; `agent_files` are surely the agent's.
 
+    `user_files` are as before in both trees: the user changed them last, and the agent before, if
+    they are among `agent_files`, or maybe.
     `is_redo`: the user asked for these changes, so their files go back to before them.
     """
 
@@ -38,24 +41,31 @@ class FlatSpan(msgspec.Struct, frozen=True):
     after: FlatTree
     author: SpanAuthor
     agent_files: frozenset[str] = frozenset()
+    user_files: frozenset[str] = frozenset()
     is_redo: bool = False
 
 
 class RestoreChange(msgspec.Struct, frozen=True):
-    """What would happen to a file. A change by the user alone is only listed."""
+    """What would happen to a file. A change by the user alone is only listed.
+
+    `has_earlier`: there is an earlier version, before a change of the user.
+    """
 
     path: str
     kind: ChangeKind
     author: Author
+    has_earlier: bool = False
 
 
 class RestorePlan(msgspec.Struct, frozen=True):
-    """`current` is the stored tree of the files now; `targets` are the files to go back to."""
+    """`current` is the stored tree of the files now; `targets` are the files to go back to, and
+    `earliest` their versions before a change of the user, where there is one."""
 
     current: str
     changes: tuple[RestoreChange, ...] = ()
     skipped: tuple[SkippedPath, ...] = ()
     targets: dict[str, TreeNode | None] = {}
+    earliest: dict[str, TreeNode | None] = {}
     folder_targets: dict[str, int | None] = {}
 
     def by(self, *authors: Author) -> list[RestoreChange]:
@@ -70,38 +80,121 @@ class RestoreGoal(msgspec.Struct, frozen=True):
     skipped: tuple[SkippedPath, ...] = ()
 
 
-def make_plan(current_tree: str, now: FlatTree, spans: Sequence[FlatSpan]) -> RestorePlan:
-    targets: dict[str, TreeNode | None] = {}
-    folders: dict[str, int | None] = {}
-    authors: dict[str, set[Author]] = {}
-    skipped: dict[str, SkippedPath] = {}
-    for old, new, step_author, agent_files, is_redo in _list_steps(now, spans):
-        for path in changed_paths(old, new):
-            author: Author = "agent" if path in agent_files else step_author
-            if author != "user" and (is_redo or path not in targets):
-                targets[path] = old.files.get(path)
-                authors[path] = set()
-                if is_within(path, old.not_stored):
-                    skipped[path] = SkippedPath(path, TARGET_NOT_STORED)
-            authors.setdefault(path, set()).add(author)
-        if step_author != "user":
-            for path in old.folders.keys() ^ new.folders.keys():
-                folders.setdefault(path, old.folders.get(path))
-    changes = []
-    for path, found in sorted(authors.items()):
+def make_plan(
+    current_tree: str,
+    now: FlatTree,
+    spans: Sequence[FlatSpan],
+    steps: Mapping[str, int] | None = None,
+) -> RestorePlan:
+    """`steps`: by how many versions each file went back already, if it goes back step by step."""
+    found = _VersionFinder(now, spans)
+    plan = RestorePlan(current_tree, folder_targets=found.folders)
+    changes, skipped = [], []
+    for path in sorted(found.versions.keys() | found.users):
         current, first = now.files.get(path), spans[0].before.files.get(path)
-        if path not in targets:
+        step = None if steps is None else steps.get(path, 0)
+        choice = _choose_version(found.versions.get(path, []), step)
+        if choice is None or choice.author == "user":
+            if choice is not None:
+                plan.targets[path] = choice.node
             if current != first:
-                changes.append(RestoreChange(path, _kind(first, current), "user"))
-        elif is_within(path, now.not_stored) or now.ignores(path):
-            skipped[path] = SkippedPath(path, CURRENT_NOT_STORED)
-        elif path not in skipped and current != targets[path]:
-            changes.append(RestoreChange(path, _kind(current, targets[path]), _sum_up(found)))
-    return RestorePlan(current_tree, tuple(changes), tuple(skipped.values()), targets, folders)
+                has_earlier = choice is not None and current != choice.node
+                changes.append(RestoreChange(path, _kind(first, current), "user", has_earlier))
+            continue
+        plan.targets[path] = choice.node
+        if choice.earliest != choice.node:
+            plan.earliest[path] = choice.earliest
+        if is_within(path, now.not_stored) or now.ignores(path):
+            skipped.append(SkippedPath(path, CURRENT_NOT_STORED))
+        elif not choice.is_stored:
+            skipped.append(SkippedPath(path, TARGET_NOT_STORED))
+        elif current != choice.node:
+            kind, has_earlier = _kind(current, choice.node), path in plan.earliest
+            changes.append(RestoreChange(path, kind, choice.author, has_earlier))
+    return msgspec.structs.replace(plan, changes=tuple(changes), skipped=tuple(skipped))
+
+
+class _Version(msgspec.Struct):
+    """A file before the agent changed it, and who changed it from then on, until the user did."""
+
+    node: TreeNode | None
+    authors: set[Author]
+    is_stored: bool = True
+
+
+class _VersionFinder:
+    """The versions of each file that is not the user's alone, oldest first."""
+
+    def __init__(self, now: FlatTree, spans: Sequence[FlatSpan]) -> None:
+        self.versions: dict[str, list[_Version]] = {}
+        self.users: set[str] = set()
+        self.folders: dict[str, int | None] = {}
+        following = [*(span.before for span in spans[1:]), now]
+        for span, then in zip(spans, following, strict=True):
+            self._add_work(span)
+            self._add_users_changes(changed_paths(span.after, then))
+
+    def _add_work(self, span: FlatSpan) -> None:
+        old = span.before
+        for path in changed_paths(old, span.after):
+            author: Author = "agent" if path in span.agent_files else span.author
+            self._add_version(path, old, {author}, is_redo=span.is_redo)
+        for path in span.user_files:
+            if path in span.agent_files:
+                self._add_version(path, old, {"agent", "user"})
+            elif path in old.files:  # a command may have changed it, or only the user
+                self._add_version(path, old, {"user"})
+        for path in old.folders.keys() ^ span.after.folders.keys():
+            self.folders.setdefault(path, old.folders.get(path))
+
+    def _add_version(
+        self, path: str, tree: FlatTree, authors: set[Author], *, is_redo: bool = False
+    ) -> None:
+        known = self.versions.setdefault(path, [])
+        if known and "user" not in known[-1].authors and not is_redo:
+            known[-1].authors |= authors
+            return
+        is_stored = not is_within(path, tree.not_stored)
+        version = _Version(tree.files.get(path), authors, is_stored)
+        known[-1 if is_redo else len(known) :] = [version]
+
+    def _add_users_changes(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            if known := self.versions.get(path):
+                known[-1].authors.add("user")
+            else:
+                self.users.add(path)
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    """The version that a file goes back to; `earliest`: the one if the user names the file."""
+
+    node: TreeNode | None
+    author: Author
+    is_stored: bool
+    earliest: TreeNode | None
+
+
+def _choose_version(versions: Sequence[_Version], step: int | None) -> _Choice | None:
+    """None: there is no version (any more)."""
+    if step is not None:
+        position = len(versions) - 1 - step
+    else:  # all the way, but the user's own version is kept unless the user names the file
+        is_the_agents = bool(versions) and "user" not in versions[-1].authors
+        position = len(versions) - 1 if is_the_agents else 0
+    if not 0 <= position < len(versions):
+        return None
+    chosen = versions[position]
+    author = _sum_up({one for version in versions[position:] for one in version.authors})
+    return _Choice(chosen.node, author, chosen.is_stored, versions[0].node)
 
 
 def make_goal(
-    objects: ObjectStore, plan: RestorePlan, now: FlatTree, include: Collection[str]
+    objects: ObjectStore,
+    plan: RestorePlan,
+    now: FlatTree,
+    include: Collection[str],
+    named: Collection[str] = (),
 ) -> tuple[FlatTree, tuple[SkippedPath, ...]]:
     """The files after the restore: those of now, with what the agent changed taken back.
 
@@ -110,14 +203,15 @@ def make_goal(
     chosen = {
         change.path
         for change in plan.changes
-        if change.author == "agent" or (change.author != "user" and change.path in include)
+        if change.author == "agent" or (change.path in include and change.path in plan.targets)
     }
     files = {path: node for path, node in now.files.items() if path not in chosen}
     kept = files.keys() | now.not_stored | now.ignored
     occupied = {folder for path in kept for folder in parent_folders(path)}
     skipped = []
     for path in sorted(chosen):
-        target = plan.targets[path]
+        source = plan.earliest if path in named and path in plan.earliest else plan.targets
+        target = source[path]
         if target is None:
             continue
         if path in occupied or any(folder in kept for folder in parent_folders(path)):
@@ -161,19 +255,9 @@ def _goal_folders(
     return {**dict.fromkeys(needed, 0), **goal}
 
 
-def _list_steps(
-    now: FlatTree, spans: Sequence[FlatSpan]
-) -> Iterator[tuple[FlatTree, FlatTree, Author, frozenset[str], bool]]:
-    """From each known state of the files to the next one, and who changed them."""
-    following = [*(span.before for span in spans[1:]), now]
-    for span, then in zip(spans, following, strict=True):
-        yield span.before, span.after, span.author, span.agent_files, span.is_redo
-        yield span.after, then, "user", frozenset(), False
-
-
 def _sum_up(authors: set[Author]) -> Author:
     if "user" in authors:
-        return "both"
+        return "both" if len(authors) > 1 else "user"
     if "unknown" in authors:
         return "unknown"
     return "command" if "command" in authors else "agent"

@@ -36,6 +36,7 @@ from treadle.workspace.sandbox.found_entry import (
     GIT,
     HIDDEN,
     PROTECTED,
+    READ_ONLY,
     SOCKET,
     FoundEntry,
 )
@@ -124,6 +125,7 @@ class Bubblewrap:
         self._active_count = 0
         self._notes: list[str] = []
         self._hidden: list[str] = []
+        self._denied: list[str] = []  # by rules about writing
         self._read_only: list[str] = []
 
     def scan(self) -> None:
@@ -224,18 +226,20 @@ class Bubblewrap:
         return notes
 
     def _describe_refused(self, output: bytes) -> list[str]:
-        """A line about the protected paths that a program names in an error about writing."""
+        """Lines about the read-only paths that a program names in an error about writing."""
         lines = [line for line in output.splitlines() if line.rstrip(b"'\".").endswith(REFUSALS)]
-        refused = [path for path in self._read_only if any(os.fsencode(path) in x for x in lines)]
-        refused = [
-            path for path in refused if not any(path in other for other in {*refused} - {path})
-        ]
-        if not refused:
-            return []
-        return [
-            f"the sandbox keeps {', '.join(map(format_path, refused[:5]))} as it is, because "
-            "programs outside of it use it: ask the user to run a command that has to change it"
-        ]
+        notes = []
+        if denied := _find_named(self._denied, lines):
+            notes.append(
+                f"a deny rule of the user forbids writing {denied}, with any tool: do the task "
+                "without it, or tell the user"
+            )
+        if refused := _find_named(self._read_only, lines):
+            notes.append(
+                f"the sandbox keeps {refused} as it is, because programs outside of it use it: ask "
+                "the user to run a command that has to change it"
+            )
+        return notes
 
     def _mount_options(self, command: CommandSpec, network: bool) -> list[str]:
         """In order: later mounts cover earlier ones."""
@@ -273,6 +277,7 @@ class Bubblewrap:
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
         options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
         self._hidden = self._list_names(entries, HIDDEN)
+        self._denied = self._list_names(entries, READ_ONLY)
         self._read_only = self._list_names(entries, GIT, PROTECTED)
         if self._stand_ins.has_tracked:
             for name, value in make_git_environment(command.env).items():
@@ -374,6 +379,13 @@ def _refuse_root_around_home(root: Path, homes: Sequence[Path]) -> None:
                 f"the sandbox cannot be built around {root}: it contains the home folder; "
                 "work in a folder below it"
             )
+
+
+def _find_named(paths: Sequence[str], lines: Sequence[bytes]) -> str:
+    """The first of these paths that the lines name, without the folders above others."""
+    named = [path for path in paths if any(os.fsencode(path) in line for line in lines)]
+    last = [path for path in named if not any(path in other for other in {*named} - {path})]
+    return ", ".join(map(format_path, last[:5]))
 
 
 def _shorten(path: str, roots: Sequence[Path]) -> str:

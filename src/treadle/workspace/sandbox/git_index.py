@@ -37,6 +37,8 @@ MAX_INDEX_BYTES = 128 << 20
 FIXED_BYTES = STATUS_BYTES + SHA1_BYTES + 2
 MAX_CHECKED_BYTES = 256 << 20
 SECOND = 1_000_000_000
+SIZE_OFFSET = 36  # in an entry
+EMPTY_BLOB = hash_object(b"blob", b"")
 
 
 class IndexedFile(NamedTuple):
@@ -90,6 +92,51 @@ class GitIndex:
                     return _read_fixed(fixed)
             at = index.find(name + b"\0", at + 1)
         return None
+
+    def name_size(self, file: IndexedFile, real_size: int) -> IndexedFile:
+        """Replace the size of an entry that git marked as unsure by 0, so that a file can have it.
+
+        git marks a changed file so if it was committed in the second in which the index was
+        written; it then reads the file whatever its size and time are. The new size is not that of
+        the real file: outside, git goes on comparing the content.
+        """
+        if file.size or file.digest == EMPTY_BLOB or not _uses_sha1(self._path.parent):
+            return file
+        named = file._replace(size=real_size + 1)
+        at = self._find_fixed(file)
+        if at < 0:
+            return file
+        size_at = at + SIZE_OFFSET
+        data = self._data[:size_at] + named.size.to_bytes(4) + self._data[size_at + 4 : -SHA1_BYTES]
+        return named if self._replace(data) else file
+
+    def _find_fixed(self, file: IndexedFile) -> int:
+        """Where the only entry with these values begins; -1 if there is none, or several."""
+        found = [entry.fixed for entry in self._list_entries() if _read_fixed(entry.fixed) == file]
+        return self._data.find(found[0]) if len(found) == 1 else -1
+
+    def _replace(self, data: bytes) -> bool:
+        """Write the index as git does, with its time of before: git doubts the same files."""
+        lock = self._path.with_name(f"{self._path.name}.lock")
+        state = self._state
+        try:
+            mode = self._path.stat().st_mode
+            fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode & 0o777)
+        except OSError:
+            return False
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data + hashlib.sha1(data, usedforsecurity=False).digest())
+            if state is None or _read_state(self._path.stat()) != state:
+                lock.unlink()
+                return False
+            os.utime(lock, ns=(state[2], state[2]))
+            lock.replace(self._path)
+        except OSError:
+            lock.unlink(missing_ok=True)
+            return False
+        self.read()
+        return True
 
     def settle(self, worktree: Path, file: IndexedFile) -> None:
         """Make git trust what the index says of a file that it does not see.

@@ -6,14 +6,14 @@ agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_pat
 git_control_files and protected_symlinks.
 """
 
-# ruff: noqa: PTH113, PTH116 - pathlib would slow down every command
+# ruff: noqa: PTH116 - pathlib would slow down every command
 
 from __future__ import annotations
 
 import os
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
@@ -170,7 +170,8 @@ class ProtectedPaths:
             found = self._mark_made(found)
             self._changed_files.begin(found)
         found += self._hard_links.find(found)
-        mounted = [entry for entry in found if self._has_to_be_mounted(entry)]
+        own = {entry.path for entry in found if entry.kind == GIT and entry.is_made}
+        mounted = [e for e in found if self._has_to_be_mounted(e) and not _is_of_own(e, own)]
         if sum(entry.kind == HIDDEN for entry in mounted) > MAX_DENIED:  # of what commands made
             mounted = [entry for entry in mounted if (entry.path, entry.inode) not in self._own]
         pins = [] if self.is_read_only else self._list_pins(mounted)
@@ -248,7 +249,9 @@ class ProtectedPaths:
             and e.path not in self._baseline
             and e.identity not in self._known
         }
-        moved = [path for entry in self._list_made(found) for path in self._move_untrusted(entry)]
+        made = self._list_made(found)
+        denied = [p for e in made if e.kind == READ_ONLY for p in self._move_untrusted(e)]
+        moved = [p for e in made if e.kind != READ_ONLY for p in self._move_untrusted(e)]
         gits = [entry.path for entry in found if entry.kind == GIT]
         for path in self._symlinks.list_changed():
             moved.append(self._move(path))
@@ -256,7 +259,8 @@ class ProtectedPaths:
         for path in self._git_files.list_harmful(gits):
             moved.append(self._move(path))
             self._git_files.restore(path)
-        notes = [*self._describe_moved(moved), *self._describe_opened_up()]
+        notes = [*self._describe_denied(denied), *self._describe_moved(moved)]
+        notes += self._describe_opened_up()
         changed = self._changed_files.take_changed(
             entry for entry in found if self._is_known(entry)
         )
@@ -369,8 +373,6 @@ class ProtectedPaths:
             return may_be_entered(entry.path)
         if self.is_read_only:
             return entry.kind == HIDDEN
-        if entry.kind == GIT and entry.is_made and os.path.isfile(entry.path):
-            return False  # of a linked worktree, which a command may remove
         return entry.kind in MOUNT_ORDER
 
     def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
@@ -424,6 +426,15 @@ class ProtectedPaths:
             return f"{self._shorten(path)} (it is still there: {error.strerror})"
         return self._shorten(path)
 
+    def _describe_denied(self, moved: Iterable[str]) -> list[str]:
+        names = ", ".join(dict.fromkeys(filter(None, moved)))
+        if not names:
+            return []
+        return [
+            f"{names} was moved to {self._set_aside_dir}: a deny rule of the user forbids writing "
+            "it, with any tool. Do the task without it, or tell the user"
+        ]
+
     def _describe_moved(self, moved: Iterable[str]) -> list[str]:
         names = ", ".join(dict.fromkeys(filter(None, moved)))
         if not names:
@@ -448,6 +459,14 @@ class ProtectedPaths:
 
     def _shorten(self, path: str) -> str:
         return format_path(path.removeprefix(self.root + "/"))
+
+
+def _is_of_own(entry: FoundEntry, own: Collection[str]) -> bool:
+    """Whether it is a git folder that commands made (or the file of a linked worktree), or a part
+    of one: they may remove it. It is looked at again when a command has ended."""
+    if not own or not entry.is_made or entry.kind not in (GIT, PROTECTED):
+        return False
+    return any(f"{entry.path}/".startswith(f"{git}/") for git in own)
 
 
 def format_path(path: str) -> str:

@@ -67,6 +67,7 @@ class StandIns:
             index = self._indexes.setdefault(git, GitIndex(git / "index"))
             file = index.find(str(path.relative_to(folder)))
             if file is not None:
+                file = index.name_size(file, path.stat().st_size)
                 index.settle(folder, file)
             return file
         return None

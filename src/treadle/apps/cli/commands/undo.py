@@ -22,7 +22,7 @@ from treadle.sessions.library import Library
 if TYPE_CHECKING:
     from treadle.apps.services.undo import PlannedRestore
     from treadle.sessions.log.journal import ResumedSession
-    from treadle.workspace.checkpoints import Checkpoints, RestoreResult
+    from treadle.workspace.checkpoints import RestoreResult
 
 UNDO = "undo the file changes of the last turn; again: of the turn before it"
 REDO = "bring back what the last undo or rewind changed; again: the one before it"
@@ -82,6 +82,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
     from treadle.apps.services import undo
 
     folder = Path.cwd()
+    options.include = _normalize(options.include)
     if options.id:
         session_dir = library.find(options.id, folder=folder)
     elif (latest := library.find_latest(folder)) is not None:
@@ -91,10 +92,12 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
 
     async def work(resumed: ResumedSession) -> int:
         checkpoints = undo.open_checkpoints(library, folder)
-        if options.action == "undo":
-            planned = await undo.plan_undo(checkpoints, session_dir)
-        else:
-            planned = await _plan_redo(checkpoints, session_dir, options.include)
+        plan = undo.plan_undo if options.action == "undo" else undo.plan_redo
+        try:
+            planned = await plan(checkpoints, session_dir, options.include)
+        except undo.NothingButUsersFiles as error:
+            again = f"`treadle {options.action} --include PATH` restores one"
+            raise StoreError(f"{error}; {again}") from error
         _check_included(options, planned)
         include = _agree_on_doubtful(options, planned)
         restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
@@ -105,25 +108,17 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
         elif not restored.skipped:
             print_line(escape_invisible(f"{undo.describe_action(planned)}: no files changed"))
         code = _report_skipped(restored)
+        if options.action == "undo" and (earlier := undo.list_earlier_versions(planned)):
+            names = escape_invisible(", ".join(earlier))
+            print_error(
+                f"your version is back: {names}; "
+                "`treadle undo --include PATH` restores the one before it"
+            )
         if undo.list_left_alone(planned.plan, include):
-            is_undone = options.action == "undo" and (restored.written or restored.removed)
-            first = "`treadle redo`, then " if is_undone else ""
-            again = f"`treadle {options.action} --include PATH`"
-            print_error(f"to restore such a file, too: {first}{again}")
+            print_error(f"to restore such a file, too: `treadle {options.action} --include PATH`")
         return code
 
     return _with_session(library, session_dir, work)
-
-
-async def _plan_redo(
-    checkpoints: Checkpoints, session_dir: Path, include: list[str]
-) -> PlannedRestore:
-    from treadle.apps.services import undo
-
-    try:
-        return await undo.plan_redo(checkpoints, session_dir, include)
-    except undo.NothingToRedo as error:
-        raise StoreError(f"{error}; `treadle redo --include PATH` restores one") from error
 
 
 # --- rewind --------------------------------------------------------------------------------
@@ -135,6 +130,7 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
 
     with_files = options.only != "conversation"
     folder = Path.cwd()
+    options.include = _normalize(options.include)
     session_dir = library.find(options.id, folder=folder if with_files else None)
     turn = history.find_turn(session_dir, options.turn)
 
@@ -162,7 +158,8 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
                 include += filter(_ask_to_include, left_alone)
         else:
             _print_lines(lines)
-        restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
+        store, named = resumed.journal, options.include
+        restored = await undo.run_restore(checkpoints, store, planned, include, named)
         if restored.written or restored.removed:
             _append_notice(resumed, undo.describe_action(planned))
         print_line(escape_invisible(undo.list_restored(restored)))
@@ -174,10 +171,15 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
 # --- questions and reports -----------------------------------------------------------------
 
 
+def _normalize(paths: list[str]) -> list[str]:
+    """`./a` is `a`."""
+    return [os.path.normpath(path) for path in paths]
+
+
 def _check_included(options: argparse.Namespace, planned: PlannedRestore) -> None:
-    """Refuse a path that this action would not change in any case; `./a` is `a`."""
-    options.include = [os.path.normpath(path) for path in options.include]
-    known = {change.path for change in planned.plan.changes if change.author != "user"}
+    """Refuse a path that this action would not change in any case."""
+    changes = planned.plan.changes
+    known = {one.path for one in changes if one.author != "user" or one.has_earlier}
     known.update(one.path for one in planned.plan.skipped)
     for path in options.include:
         if path not in known:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.apps.assembly.redaction import redact_for_display
+
 MAX_LINES = 500
 
 
@@ -66,14 +68,19 @@ class PromptHistory:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             if len(self._lines) > 2 * MAX_LINES:
                 self._lines = self._lines[-MAX_LINES:]
-                data = b"".join(msgspec.json.encode(line) + b"\n" for line in self._lines)
+                data = b"".join(map(_encode_line, self._lines))
                 self._file.write_bytes(data)
             else:
                 with self._file.open("ab") as file:
-                    file.write(msgspec.json.encode(text) + b"\n")
+                    file.write(_encode_line(text))
             self._file.chmod(0o600)
         except OSError:
             self._file = None
+
+
+def _encode_line(text: str) -> bytes:
+    """A line of the file; a key that the user typed is not in it."""
+    return msgspec.json.encode(redact_for_display(text)) + b"\n"
 
 
 def _read_lines(file: Path | None) -> list[str]:

@@ -21,6 +21,7 @@ from treadle.apps.tui.input.clipboard import read_clipboard
 from treadle.apps.tui.input.prompt_history import PromptHistory
 
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter"})
+MAX_EDITED_LINES, MAX_EDITED_CHARS = 50, 10_000  # of an earlier message
 
 
 class PromptWidget(TextArea):
@@ -135,8 +136,15 @@ class PromptWidget(TextArea):
     def _show_from_history(self, text: str | None) -> bool:
         if text is None:
             return False
-        self.set_text(text)
+        # One that fits on a screen can be edited.
+        self.set_text(self.attachments.shorten(text, MAX_EDITED_LINES, MAX_EDITED_CHARS))
         return True
+
+    def find_draft(self) -> str:
+        """What the user has typed and not sent; "" for an entry of the history."""
+        history, expanded = self.prompt_history, self.attachments.expand_pastes(self.text)
+        draft = history.find_draft(expanded)
+        return self.text if draft == expanded else draft
 
     def set_text(self, text: str) -> None:
         """Replace the text; the cursor is at its end."""
