@@ -22,7 +22,16 @@ from treadle import (
 )
 from treadle.agents.agent_settings import AgentChanges, AgentSettings
 from treadle.budgets import CostBudget
-from treadle.contracts import Allow, Ask, BasePolicy, PermissionRequest, Verdict
+from treadle.contracts import (
+    Admit,
+    Allow,
+    Ask,
+    BaseGate,
+    BasePolicy,
+    PermissionRequest,
+    RequestEstimate,
+    Verdict,
+)
 from treadle.models import Say, Scripted
 from treadle.testing import ManualClock, MemoryStore, RecordingTool
 
@@ -35,6 +44,21 @@ class Shop:
 class Asks(BasePolicy):
     async def decide(self, request: PermissionRequest) -> Verdict:
         return Ask("sure?")
+
+
+class OnlyAdmits:
+    def admit(self, estimate: RequestEstimate) -> Admit:
+        return Admit()
+
+
+class AsyncGate(BaseGate):
+    async def admit(self, estimate: RequestEstimate) -> Admit:  # type: ignore[override]
+        return Admit()
+
+
+class OnlyEvents:
+    def on_event(self, event: object) -> None:
+        return None
 
 
 @pytest.mark.parametrize(
@@ -51,13 +75,27 @@ class Asks(BasePolicy):
         ({"max_parallel": 0}, "max_parallel is 0; expected a whole number of 1 or more"),
         ({"tool_timeout": -1}, "tool_timeout is -1; expected a number above 0"),
         ({"tool_timeout": float("nan")}, "tool_timeout is nan; expected a number above 0"),
-        ({"hooks": [3]}, r"hooks is 3; expected objects with the method run\(\)"),
+        ({"hooks": [3]}, r"hooks\[0\] is 3; expected an object with the method run\(\)"),
         ({"hooks": RecordingTool()}, r"expected a list of objects with the method run\(\)"),
-        ({"gates": [Asks()]}, r"expected objects with the method admit\(\)"),
-        ({"observers": [ManualClock()]}, r"expected objects with the method on_event\(\)"),
-        ({"mutators": ["x"]}, r"mutators is 'x'; expected objects with the method mutate\(\)"),
-        ({"policy": Asks}, r"expected an object with the method decide\(\)"),
-        ({"policy": Allow()}, r"expected an object with the method decide\(\)"),
+        ({"gates": [Asks()]}, r"expected an object with the methods admit\(\) and settle\(\)"),
+        ({"gates": [OnlyAdmits()]}, r"gates\[0\] is .*; expected .* settle\(\).* \(see BaseGate\)"),
+        ({"gates": [AsyncGate()]}, r"admit\(\) and settle\(\), without async"),
+        ({"observers": [ManualClock()]}, r"with the methods on_event\(\) and on_item\(\)"),
+        ({"observers": [OnlyEvents()]}, r"with the methods on_event\(\) and on_item\(\)"),
+        ({"mutators": ["x"]}, r"mutators\[0\] is 'x'; expected an object with the method mutate"),
+        ({"policy": Asks}, r"expected an object with the methods decide\(\) and save_rules\(\)"),
+        ({"policy": Allow()}, r"expected an object with the methods decide\(\)"),
+        ({"subagents": ["x"]}, r"subagents\[0\] is 'x'; expected an AgentDefinition"),
+        ({"caller": "x"}, "caller is 'x'; expected library, terminal, headless or child"),
+        ({"deps_type": 3}, "deps_type is 3; expected a type: the class of `deps`"),
+        ({"deps_type": Shop("a")}, "expected a type: the class of `deps`, not an object of it"),
+        ({"store": 3}, 'store is 3; expected a folder, a database file such as "sessions.db"'),
+        ({"store": ""}, "store is ''; expected a folder"),
+        ({"services": 3}, "services is 3; expected a dict"),
+        ({"depth": "x"}, "depth is 'x'; expected a whole number"),
+        ({"role": 3}, "role is 3; expected a text"),
+        ({"instructions": lambda a, b: ""}, r"the parameters \(a, b\); expected one without"),
+        ({"instructions": lambda *, a: ""}, r"the parameters \(\*, a\); expected one without"),
         ({"workspace": "/tmp"}, r"workspace is '/tmp'; expected an object"),
         ({"options": {"thinking": 1}}, "expected a ModelOptions"),
         ({"cache": True}, "cache is True; expected a CacheRequest"),

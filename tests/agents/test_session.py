@@ -242,7 +242,7 @@ async def test_wrong_use_says_what_to_do(tmp_path: Path):
     with pytest.raises(LoopError, match="is closed: open it again"):
         await session.run("x")
     with pytest.raises(ConfigError, match="is not a Store"):
-        await agent.session("a", store=3).__aenter__()  # type: ignore[arg-type]
+        await agent.session("a", store=lambda name: None).__aenter__()  # type: ignore[arg-type,return-value]
     (tmp_path / "text.db").write_text("this is not a database, but it is long enough" * 50)
     with pytest.raises(StoreError, match="is not a SQLite database"):
         async with agent.session("a", store=tmp_path / "text.db"):

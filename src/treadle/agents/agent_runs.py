@@ -15,6 +15,7 @@ import msgspec
 
 from treadle.agents.result import Result, StructuredAnswer, make_result
 from treadle.agents.stream import DecideApprovals, Stream
+from treadle.core.argument_checks import check, is_list, whole_number
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
@@ -22,7 +23,7 @@ from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import DriverSnapshot, UserInput
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.items import Item, Metadata
+from treadle.core.transcript.items import Item, Metadata, check_items
 from treadle.core.transcript.repair import repair_view
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT, OutputT
@@ -38,6 +39,7 @@ _T = TypeVar("_T")
 History = Transcript | Sequence[Item]
 
 OUTPUT_RETRIES = 2
+_RETRIES_EXPECTED = whole_number(0)
 
 
 class RunOptions(TypedDict, total=False):
@@ -107,6 +109,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         reads it.
         """
         self._check_open()
+        check_retries(output_retries)
         if session is not None:
             async with self._use_session(session, deps, history) as opened:
                 return await opened.run(
@@ -197,6 +200,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         `events.approve(...)` or `events.deny(...)`.
         """
         self._check_open()
+        check_retries(output_retries)
         agent = self.for_output(output)
         opened = None if session is None else self._use_session(session, deps, history)
 
@@ -261,7 +265,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
             view = repair_view(snapshot.view)
             session_id = session_id or (None if store is not None else snapshot.session_id)
         elif history is not None:
-            view = repair_view(View(transcript=Transcript(history)))
+            view = repair_view(View(transcript=make_history(history)))
         config = self.config
         if deps is not None:
             config = msgspec.structs.replace(config, deps=deps)
@@ -367,6 +371,24 @@ class AgentRuns(Generic[DepsT, OutputT]):
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
         raise NotImplementedError
+
+
+def check_retries(output_retries: object) -> None:
+    check("output_retries", output_retries, _RETRIES_EXPECTED)
+
+
+def make_history(history: object) -> Transcript:
+    """ConfigError if these are not the items of a transcript."""
+    if isinstance(history, Result):
+        raise ConfigError("history is a Result; expected its transcript: history=result.transcript")
+    if not is_list(history):
+        given = f"{history!r:.80}"
+        raise ConfigError(f"history is {given}; expected a Transcript, or a list of items")
+    try:
+        check_items(cast(Sequence[object], history))
+    except TypeError as error:
+        raise ConfigError(f"history{error}") from None
+    return Transcript(cast(Sequence[Item], history))
 
 
 def _is_loop_running() -> bool:

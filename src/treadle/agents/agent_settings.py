@@ -8,10 +8,34 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NewType,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.subagents import OpenStore
+from treadle.core.argument_checks import (
+    DICT,
+    FUNCTION,
+    PATH,
+    TEXT,
+    Expected,
+    check_all,
+    has_methods,
+    instance_of,
+    list_of,
+    number,
+    one_of,
+    optional,
+    whole_number,
+)
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook, HookPoint
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -89,48 +113,84 @@ class AgentChanges(AgentSettings, total=False):
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """ConfigError for the first setting that is wrong."""
-    model = settings["model"]
-    if not isinstance(model, str) and not (hasattr(model, "stream") and hasattr(model, "card")):
-        raise _wrong("model", model, 'a name such as "anthropic/claude-sonnet-4-5" or a Model')
-    tools = settings["tools"]
-    if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise _wrong("tools", tools, "a list of tools, functions and sources of tools")
-    for name, method in _LISTS.items():
-        _check_list(name, settings[name], method)
+    check_all(settings, _EXPECTED)
     for hook in settings["hooks"]:
         points = getattr(hook, "points", None)
         if not isinstance(points, (set, frozenset)) or not points <= _POINTS:
             known = ", ".join(get_args(HookPoint))
             raise ConfigError(f"hooks: the points of {hook!r} are {points!r}; expected of {known}")
-    for name, least in _NUMBERS.items():
-        _check_number(name, settings[name], least)
-    timeout = settings["tool_timeout"]
-    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and timeout > 0):
-        raise _wrong("tool_timeout", timeout, "a number above 0, or None for no limit")
-    for name, method in _OBJECTS.items():
-        given = settings[name]
-        if given is not None and (isinstance(given, type) or not hasattr(given, method)):
-            raise _wrong(name, given, f"an object with the method {method}()")
-    if not isinstance(settings["name"], str):
-        raise _wrong("name", settings["name"], "a text")
-    kinds = (("options", ModelOptions), ("cache", CacheRequest), ("retry", Retry))
-    for name, kind in kinds:
-        if settings[name] is not None and not isinstance(settings[name], kind):
-            raise _wrong(name, settings[name], f"a {kind.__name__}")
-    for name in ("approve", "keep_output", "open_store", "task_manager", "on_start"):
-        if settings[name] is not None and not callable(settings[name]):
-            raise _wrong(name, settings[name], "a function")
-    instructions = settings["instructions"]
-    if not isinstance(instructions, str) and not callable(instructions):
-        raise _wrong("instructions", instructions, "a text, or a function that returns one")
+
+
+def _is_type(value: object) -> bool:
+    is_form = get_origin(value) is not None or isinstance(value, (TypeVar, NewType))
+    return isinstance(value, type) or is_form or value is Any
+
+
+def _is_store(value: object) -> bool:
+    return PATH.fits(value) or (not isinstance(value, type) and hasattr(value, "append"))
 
 
 # An object may be a hook and a mutator.
 _POINTS = frozenset((*get_args(HookPoint), *get_args(MutationPoint)))
-_LISTS = {"hooks": "run", "mutators": "mutate", "gates": "admit", "observers": "on_event"}
-_NUMBERS = {"max_turns": 0, "max_parallel": 1, "max_result_chars": 1}
-_OBJECTS = {"policy": "decide", "workspace": "resolve", "clock": "now"}
+_OPTIONAL_FUNCTION = optional(FUNCTION)
+STORE_EXPECTED = optional(
+    Expected(
+        lambda value: _is_store(value) or callable(value),
+        'a folder, a database file such as "sessions.db", a Store, or a function that makes one',
+    )
+)
+_EXPECTED: Mapping[str, Expected] = {
+    "model": Expected(
+        lambda value: (
+            isinstance(value, str)
+            or (hasattr(value, "stream") and hasattr(value, "card") and not isinstance(value, type))
+        ),
+        'a name such as "anthropic/claude-sonnet-4-5" or a Model',
+    ),
+    "tools": Expected(
+        lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes)),
+        "a list of tools, functions and sources of tools",
+    ),
+    "deps_type": Expected(_is_type, "a type: the class of `deps`, not an object of it"),
+    "name": TEXT,
+    "instructions": Expected(
+        lambda value: isinstance(value, str) or callable(value),
+        "a text, or a function that returns one",
+    ),
+    "max_turns": whole_number(0),
+    "policy": optional(has_methods("decide", "save_rules", base="BasePolicy")),
+    "approve": _OPTIONAL_FUNCTION,
+    "hooks": list_of(has_methods("run"), "objects with the method run()"),
+    "mutators": list_of(has_methods("mutate"), "objects with the method mutate()"),
+    "gates": list_of(
+        has_methods("admit", "settle", base="BaseGate", must_be_plain=True),
+        "objects with the methods admit() and settle()",
+    ),
+    "observers": list_of(
+        has_methods("on_event", "on_item", base="BaseObserver", must_be_plain=True),
+        "objects with the methods on_event() and on_item()",
+    ),
+    "workspace": optional(has_methods("resolve")),
+    "options": optional(instance_of(ModelOptions, "a ModelOptions")),
+    "cache": optional(instance_of(CacheRequest, "a CacheRequest")),
+    "retry": optional(instance_of(Retry, "a Retry")),
+    "store": STORE_EXPECTED,
+    "services": optional(DICT),
+    "max_result_chars": whole_number(1),
+    "max_parallel": whole_number(1),
+    "tool_timeout": optional(number("a number above 0", lambda value: value > 0)),
+    "keep_output": _OPTIONAL_FUNCTION,
+    "clock": optional(has_methods("now", "random", "sleep")),
+    "subagents": optional(
+        list_of(instance_of(AgentDefinition, "an AgentDefinition"), "AgentDefinitions")
+    ),
+    "open_store": _OPTIONAL_FUNCTION,
+    "depth": whole_number(0),
+    "role": TEXT,
+    "caller": one_of(*get_args(Caller)),
+    "task_manager": _OPTIONAL_FUNCTION,
+    "on_start": _OPTIONAL_FUNCTION,
+}
 
 
 def reject_unknown(changes: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -147,10 +207,19 @@ def normalize_instructions(given: InstructionsLike) -> str | MakeInstructions:
     if isinstance(given, str):
         return given
     try:
-        parameters = inspect.signature(given).parameters.values()
+        signature = inspect.signature(given)
     except ValueError:
         return cast(MakeInstructions, given)
-    if any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters):
+    parameters = signature.parameters.values()
+    takes_context = any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters)
+    try:
+        signature.bind(*[None] if takes_context else [])
+    except TypeError:
+        raise ConfigError(
+            f"instructions is a function with the parameters {signature}; expected one without "
+            "parameters, or with one, which gets the RunContext"
+        ) from None
+    if takes_context:
         return cast(MakeInstructions, given)
     without_context = cast(Callable[[], str | Awaitable[str]], given)
     return lambda context: without_context()
@@ -188,20 +257,3 @@ def resolve_model(model: str | Model) -> Model:
     from treadle.models.registry import model as get_model
 
     return get_model(model)
-
-
-def _check_list(name: str, given: object, method: str) -> None:
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise _wrong(name, given, f"a list of objects with the method {method}()")
-    for one in given:
-        if isinstance(one, type) or not hasattr(one, method):
-            raise _wrong(name, one, f"objects with the method {method}()")
-
-
-def _check_number(name: str, given: object, least: int) -> None:
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise _wrong(name, given, f"a whole number of {least} or more")
-
-
-def _wrong(name: str, given: object, expected: str) -> ConfigError:
-    return ConfigError(f"{name} is {given!r}; expected {expected}")

@@ -14,9 +14,11 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from treadle.agents.agent_runs import OUTPUT_RETRIES, AgentRuns, History
+from treadle.agents.agent_runs import OUTPUT_RETRIES, AgentRuns, History, check_retries
+from treadle.agents.agent_settings import STORE_EXPECTED
 from treadle.agents.result import Result
 from treadle.agents.stream import Stream
+from treadle.core.argument_checks import check
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.errors import ConfigError, DriverBusy, LoopError, StoreError
@@ -65,6 +67,7 @@ class Session(Generic[DepsT, OutputT]):
         history: History | None,
     ) -> None:
         self.id = make_session_id() if session_id is None else check_session_id(session_id)
+        check("store", location, STORE_EXPECTED)
         self.warnings: tuple[str, ...] = ()
         self._agent = agent
         self._location = location
@@ -144,6 +147,7 @@ class Session(Generic[DepsT, OutputT]):
         metadata: Metadata | None = None,
     ) -> Result[Any]:
         """Answer a prompt. Without one, continue what an interruption or a crash left."""
+        check_retries(output_retries)
         agent = self._agent.for_output(output)
         driver = await self.begin_run(agent, prompt, metadata)
         try:
@@ -187,6 +191,7 @@ class Session(Generic[DepsT, OutputT]):
         metadata: Metadata | None = None,
     ) -> Stream[Any]:
         """`async with session.stream(prompt) as events`: the events of a run."""
+        check_retries(output_retries)
         agent = self._agent.for_output(output)
 
         async def open_driver() -> Driver:

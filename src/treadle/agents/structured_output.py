@@ -17,7 +17,7 @@ from treadle.agents.result import StructuredAnswer
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import ConfigError, OutputMismatch, OutputMissing
+from treadle.core.errors import OutputMismatch, OutputMissing
 from treadle.core.events import TurnResult, preview
 from treadle.core.json_types.schema import Mismatch
 from treadle.core.loop.driver import Driver
@@ -147,8 +147,6 @@ class StructuredOutput:
     ) -> StructuredAnswer:
         """Drive turns until an answer fits. OutputMismatch after the last attempt; a turn that
         does not end with `end_turn` is returned without an answer, see `make_missing_error`."""
-        if max_attempts < 1:
-            raise ConfigError(f"output_retries is {max_attempts - 1}; it must be 0 or more")
         attempts = Attempts(max_attempts)
         if self.final_answer is not None:
             self.final_answer.attempts[driver.session_id] = attempts

@@ -153,7 +153,8 @@ class TaskTool(BaseTool):
 
     def __init__(self, runner: SubagentRunner, definitions: Sequence[AgentDefinition] = ()) -> None:
         self._runner = runner
-        self._definitions = {one.name: one for one in (*definitions, GENERAL_AGENT)}
+        self._definitions = {one.name: one for one in definitions}
+        self._definitions.setdefault(GENERAL_AGENT.name, GENERAL_AGENT)
         kinds = "\n".join(f"- {one.name}: {one.description}" for one in self._definitions.values())
         self._spec = ToolSpec(
             "task",

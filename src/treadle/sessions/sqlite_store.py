@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
@@ -41,10 +42,12 @@ CREATE TABLE IF NOT EXISTS entries (
 class SqliteStore:
     """One session, open for writing."""
 
-    def __init__(self, path: Path, session_id: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], session_id: str) -> None:
         """Raises SessionBusy if the session is open elsewhere, StoreError if the file is not a
         database of sessions."""
-        self._path = path
+        check("path", path, PATH)
+        check("session_id", session_id, TEXT)
+        self._path = path = Path(path).expanduser()
         self._session_id = session_id
         self._queue: list[tuple[int, float, bytes]] = []
         self._thread_lock = threading.Lock()

@@ -38,7 +38,7 @@ from treadle.core.contracts.tool import (
 from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.tools.function_thread import make_thread_context, run_in_thread
-from treadle.tools.tool_options import ToolOptions, check_name, check_options
+from treadle.tools.tool_options import ToolOptions, check_effect, check_name, check_options
 
 if TYPE_CHECKING:
     import typing_extensions
@@ -79,6 +79,7 @@ class FunctionTool(BaseTool, Generic[P, R]):
         if isinstance(function, FunctionTool):  # the same function with other options
             options = _merge_options(function.options, options)
             function = function.function
+        check_effect(options)
         self.function: Callable[P, R] = function
         self.options: ToolOptions = options
         inner = _check_function(function)
