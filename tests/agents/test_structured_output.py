@@ -144,6 +144,8 @@ async def test_runs_of_one_agent_count_their_attempts_apart():
 
 async def test_an_output_that_is_no_type_is_refused_before_the_model_is_asked():
     model = Scripted(["never asked for"])
+    with pytest.raises(ConfigError, match=r"For one of several types write Weather \| str"):
+        Agent(Scripted([]), output_type=[Weather, str])
     with pytest.raises(ConfigError, match="the output cannot be"):
         await Agent(model).run("Weather?", output=object())
     assert model.requests == []

@@ -7,13 +7,14 @@ which has the settings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast, overload
 
 import msgspec
 
-from treadle.agents.result import Result, StructuredAnswer, make_result
+from treadle.agents.agent_settings import is_checkable
+from treadle.agents.result import Result, RunAnswer, make_result
 from treadle.agents.stream import DecideApprovals, Stream
 from treadle.core.argument_checks import check, is_list, whole_number
 from treadle.core.contracts.store import Store
@@ -49,6 +50,9 @@ class RunOptions(TypedDict, total=False):
     history: History | None
     session: str | Store | None
     metadata: Metadata | None
+
+
+RUN_ARGUMENTS = ("prompt", "deps", "output", *RunOptions.__annotations__)
 
 
 class AgentRuns(Generic[DepsT, OutputT]):
@@ -98,6 +102,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         history: History | None = None,
         session: str | Store | None = None,
         metadata: Metadata | None = None,
+        **unknown: object,
     ) -> Result[Any]:
         """One prompt, one result. A provider's failure is raised as its error.
 
@@ -109,7 +114,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         reads it.
         """
         self._check_open()
-        check_retries(output_retries)
+        check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries)
         if session is not None:
             async with self._use_session(session, deps, history) as opened:
                 return await opened.run(
@@ -192,6 +197,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         history: History | None = None,
         session: str | Store | None = None,
         metadata: Metadata | None = None,
+        **unknown: object,
     ) -> Stream[Any]:
         """`async with agent.stream(prompt) as events`: the events of a run.
 
@@ -200,7 +206,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         `events.approve(...)` or `events.deny(...)`.
         """
         self._check_open()
-        check_retries(output_retries)
+        check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries)
         agent = self.for_output(output)
         opened = None if session is None else self._use_session(session, deps, history)
 
@@ -298,10 +304,10 @@ class AgentRuns(Generic[DepsT, OutputT]):
         driver: Driver,
         output_retries: int = OUTPUT_RETRIES,
         decide: DecideApprovals | None = None,
-    ) -> StructuredAnswer:
+    ) -> RunAnswer:
         """Drive a turn to its end, or several until the answer fits the output type."""
         if self._structured_output is None:
-            return StructuredAnswer(await self.finish_turn(driver, decide))
+            return RunAnswer(await self.finish_turn(driver, decide))
         return await self._structured_output.run(
             driver, lambda one: self.finish_turn(one, decide), output_retries + 1
         )
@@ -316,7 +322,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         close_driver: Callable[[Driver], Awaitable[None]],
         output_retries: int,
     ) -> Stream[Any]:
-        async def drive(driver: Driver, wait: DecideApprovals) -> StructuredAnswer:
+        async def drive(driver: Driver, wait: DecideApprovals) -> RunAnswer:
             return await self.finish_run(driver, output_retries, wait)
 
         return Stream(open_driver, drive, close_driver, self._structured_output)
@@ -338,9 +344,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
     def _check_deps(self, deps: object) -> None:
         wanted = self._deps_type
-        if not isinstance(wanted, type) or getattr(wanted, "_is_protocol", False):
-            return
-        if not isinstance(deps, wanted):
+        if is_checkable(wanted) and not isinstance(deps, wanted):
             expected, given = (
                 "nothing" if kind is NoneType else kind.__name__ for kind in (wanted, type(deps))
             )
@@ -360,6 +364,13 @@ class AgentRuns(Generic[DepsT, OutputT]):
         finally:
             await self.disconnect()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            from treadle.agents.foreign_names import unknown_attribute
+
+            raise unknown_attribute("Agent", name, self)
+
     # --- of the agent --------------------------------------------------------------------
 
     def for_output(self, output: object | None) -> AgentRuns[Any, Any]:
@@ -373,8 +384,13 @@ class AgentRuns(Generic[DepsT, OutputT]):
         raise NotImplementedError
 
 
-def check_retries(output_retries: object) -> None:
-    check("output_retries", output_retries, _RETRIES_EXPECTED)
+def check_run(function: str, known: Iterable[str], unknown: Iterable[str], retries: object) -> None:
+    """TypeError for an argument that does not exist, ConfigError for a wrong `output_retries`."""
+    for name in unknown:
+        from treadle.agents.foreign_names import unknown_argument
+
+        raise unknown_argument(function, name, known)
+    check("output_retries", retries, _RETRIES_EXPECTED)
 
 
 def make_history(history: object) -> Transcript:

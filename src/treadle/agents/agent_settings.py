@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Any,
     NewType,
     TypedDict,
+    TypeGuard,
     TypeVar,
     cast,
     get_args,
@@ -51,7 +53,6 @@ from treadle.core.events import Caller
 from treadle.core.loop.config import Clock, MakeInstructions, RunContext
 from treadle.core.loop.recovery import Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
-from treadle.core.text import suggest
 from treadle.tools.federation import CollisionPolicy, StaticSource
 from treadle.tools.function import FunctionTool
 
@@ -193,13 +194,33 @@ _EXPECTED: Mapping[str, Expected] = {
 }
 
 
-def reject_unknown(changes: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def reject_unknown(changes: Iterable[str], known: Iterable[str]) -> None:
     """TypeError for a setting that does not exist."""
     for name in changes:
         if name not in known:
-            close = suggest(name, known)
-            hint = f"; did you mean {close!r}?" if close else f"; it has {', '.join(sorted(known))}"
-            raise TypeError(f"Agent has no setting {name!r}{hint}")
+            from treadle.agents.foreign_names import unknown_argument
+
+            raise unknown_argument("Agent", name, known)
+
+
+def check_tool_deps(sources: Iterable[ToolSource], deps_type: object) -> None:
+    """ConfigError if a function wants deps of another type than the agent has."""
+    own = [source for source in sources if type(source) is StaticSource]
+    for tool in [tool for source in own for tool in source.tools()]:
+        wanted = getattr(tool, "deps_type", None)
+        if not (is_checkable(wanted) and is_checkable(deps_type)) or issubclass(deps_type, wanted):
+            continue
+        given = "is not set" if deps_type is NoneType else f"is {deps_type.__name__}"
+        raise ConfigError(
+            f"tool {tool.spec.name!r} takes a ToolContext[{wanted.__name__}], and deps_type of the "
+            f"agent {given}; give Agent(deps_type={wanted.__name__})"
+        )
+
+
+def is_checkable(kind: object) -> TypeGuard[type]:
+    """Whether `isinstance` can tell: a class, and no Protocol. `Any` is a class, too."""
+    is_class = isinstance(kind, type) and kind is not Any
+    return is_class and not getattr(kind, "_is_protocol", False)
 
 
 def normalize_instructions(given: InstructionsLike) -> str | MakeInstructions:

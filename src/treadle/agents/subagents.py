@@ -133,8 +133,7 @@ class SubagentRunner:
             raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
         text = turn.text.strip() or "(the agent ended without an answer)"
         if turn.reason != "end_turn":
-            detail = turn.metadata.get("detail", "")
-            text = f"[ended early: {turn.reason} {detail}]\n{text}"
+            text = f"[ended early: {turn.reason} {turn.detail}]\n{text}"
         if len(text) > MAX_ANSWER_CHARS:
             note = f"... [truncated, {len(text)} chars total; session {driver.session_id}]"
             text = text[:MAX_ANSWER_CHARS] + note

@@ -28,6 +28,8 @@ from treadle.sessions.log.entry_redaction import EntryRedactor
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
 
+_HOLDER = struct.Struct("<qd")  # pid and time, in the file DATABASE-lock
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, created REAL NOT NULL
@@ -196,11 +198,24 @@ def _lock_session(path: Path, number: int, session_id: str) -> int:
     try:
         fcntl.fcntl(lock, fcntl.F_OFD_SETLK, one_byte)  # also between two runs of one process
     except OSError as error:
+        holder = _read_holder(lock, number)
         os.close(lock)
         raise SessionBusy(
-            f"session {session_id} in {path} is open in another process or run; close it there"
+            f"session {session_id} in {path} is open in {holder}; close it there"
         ) from error
+    os.pwrite(lock, _HOLDER.pack(os.getpid(), time.time()), number * _HOLDER.size)
     return lock
+
+
+def _read_holder(lock: int, number: int) -> str:
+    """Who has the session open. The kernel does not tell it: its holder wrote it into the file."""
+    record = os.pread(lock, _HOLDER.size, number * _HOLDER.size)
+    pid, since = _HOLDER.unpack(record) if len(record) == _HOLDER.size else (0, 0.0)
+    if not pid:
+        return "another process or run"
+    if pid == os.getpid():
+        return f"another run of this process (pid {pid})"
+    return f"another process (pid {pid} since {time.strftime('%H:%M:%S', time.localtime(since))})"
 
 
 def _to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
