@@ -20,7 +20,8 @@ from treadle import (
     ToolContext,
     tool,
 )
-from treadle.agents.agent_settings import AgentChanges, AgentSettings
+from treadle.agents.agent_runs import RUN_ARGUMENTS
+from treadle.agents.argument_types import AgentChanges, AgentSettings, RunOptions
 from treadle.budgets import CostBudget
 from treadle.contracts import (
     Admit,
@@ -159,6 +160,8 @@ def test_the_typed_settings_are_those_of_the_constructor():
     assert set(AgentChanges.__annotations__) == parameters
     first = {"model", "tools", "deps_type", "output_type"}
     assert set(AgentSettings.__annotations__) == parameters - first
+    own = set(inspect.signature(Agent.stream).parameters) - {"self", "unknown"}
+    assert set(RUN_ARGUMENTS) == own == {"prompt", "deps", "output", *RunOptions.__annotations__}
 
 
 async def test_deps_reach_async_and_plain_functions_and_children():

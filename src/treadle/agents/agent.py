@@ -60,7 +60,7 @@ from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from treadle.agents.agent_settings import AgentChanges, AgentSettings
+    from treadle.agents.argument_types import AgentChanges, AgentSettings
     from treadle.agents.structured_output import StructuredOutput
     from treadle.sessions.open_store import StoreLocation
 

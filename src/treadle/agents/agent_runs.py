@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 import msgspec
 
@@ -32,6 +32,7 @@ from treadle.core.type_variables import DepsT, OutputT
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from treadle.agents.argument_types import RunOptions
     from treadle.agents.session import Session
     from treadle.agents.structured_output import StructuredOutput
     from treadle.sessions.open_store import StoreLocation
@@ -43,16 +44,7 @@ OUTPUT_RETRIES = 2
 _RETRIES_EXPECTED = whole_number(0)
 
 
-class RunOptions(TypedDict, total=False):
-    """The arguments of a run besides the prompt, `deps` and `output`."""
-
-    output_retries: int
-    history: History | None
-    session: str | Store | None
-    metadata: Metadata | None
-
-
-RUN_ARGUMENTS = ("prompt", "deps", "output", *RunOptions.__annotations__)
+RUN_ARGUMENTS = (*("prompt", "deps", "output", "output_retries", "history", "session", "metadata"),)
 
 
 class AgentRuns(Generic[DepsT, OutputT]):

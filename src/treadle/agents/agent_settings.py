@@ -1,19 +1,18 @@
-"""The settings of an agent: their types, and what is checked when an agent is made.
+"""The settings of an agent: what is checked when an agent is made.
 
 A wrong setting is an error at construction that names the setting, what was given and what is
-expected. Used by agent.py.
+expected. argument_types.py has their types. Used by agent.py.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Any,
     NewType,
-    TypedDict,
     TypeGuard,
     TypeVar,
     cast,
@@ -22,7 +21,6 @@ from typing import (
 )
 
 from treadle.agents.agent_files import AgentDefinition
-from treadle.agents.subagents import OpenStore
 from treadle.core.argument_checks import (
     DICT,
     FUNCTION,
@@ -38,28 +36,21 @@ from treadle.core.argument_checks import (
     optional,
     whole_number,
 )
-from treadle.core.contracts.gate import Gate
-from treadle.core.contracts.hook import Hook, HookPoint
+from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
-from treadle.core.contracts.mutator import MutationPoint, Mutator
-from treadle.core.contracts.observer import Observer
-from treadle.core.contracts.policy import Policy
+from treadle.core.contracts.mutator import MutationPoint
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.tool import Tool
-from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
-from treadle.core.loop.config import Clock, MakeInstructions, RunContext
+from treadle.core.loop.config import MakeInstructions, RunContext
 from treadle.core.loop.recovery import Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
-from treadle.tools.federation import CollisionPolicy, StaticSource
+from treadle.tools.federation import StaticSource
 from treadle.tools.function import FunctionTool
 
 if TYPE_CHECKING:
-    from treadle.agents.structured_output import StructuredOutput
-    from treadle.core.loop.driver import Driver
-    from treadle.sessions.open_store import StoreLocation
+    pass
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
 InstructionsLike = (
@@ -67,49 +58,6 @@ InstructionsLike = (
 )
 ApproverAnswer = bool | Approval | Denial | None
 Approver = Callable[[PendingApproval], ApproverAnswer | Awaitable[ApproverAnswer]]
-
-
-class AgentSettings(TypedDict, total=False):
-    """The settings of an agent that are given by name; docs/library.md describes each."""
-
-    name: str
-    instructions: InstructionsLike
-    max_turns: int
-    policy: Policy | None
-    approve: Approver | None
-    hooks: Sequence[Hook]
-    mutators: Sequence[Mutator]
-    gates: Sequence[Gate]
-    observers: Sequence[Observer]
-    workspace: Workspace | None
-    options: ModelOptions | None
-    cache: CacheRequest | None
-    retry: Retry | None
-    collision: CollisionPolicy
-    store: StoreLocation | None
-    services: dict[str, Any] | None
-    max_result_chars: int
-    max_parallel: int
-    tool_timeout: float | None
-    keep_output: Callable[[str, str], str] | None
-    clock: Clock | None
-    subagents: Sequence[AgentDefinition] | None
-    open_store: OpenStore | None
-    depth: int
-    role: str
-    caller: Caller
-    task_manager: MakeTaskManager | None
-    structured_output: StructuredOutput | None
-    on_start: Callable[[Driver], None] | None  # called with each driver that the agent starts
-
-
-class AgentChanges(AgentSettings, total=False):
-    """What `replace` can change: the settings, and what is given first."""
-
-    model: str | Model
-    tools: Sequence[ToolLike]
-    deps_type: object
-    output_type: object
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:

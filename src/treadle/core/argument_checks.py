@@ -12,18 +12,21 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from treadle.core.errors import ConfigError
 
 
-class Expected(NamedTuple):
+class Expected:
     """`fits` says whether a value is what `words` describe. With `element`, the value is a list,
     and each of its elements is checked."""
 
-    fits: Callable[[Any], bool]
-    words: str
-    element: Expected | None = None
+    def __init__(
+        self, fits: Callable[[Any], bool], words: str, element: Expected | None = None
+    ) -> None:
+        self.fits = fits
+        self.words = words
+        self.element = element
 
 
 def check(name: str, value: object, expected: Expected) -> None:
@@ -55,9 +58,10 @@ def instance_of(kind: type | tuple[type, ...], words: str) -> Expected:
 
 
 def optional(expected: Expected) -> Expected:
-    return expected._replace(
-        fits=lambda value: value is None or expected.fits(value), words=f"{expected.words}, or None"
-    )
+    def fits(value: object) -> bool:
+        return value is None or expected.fits(value)
+
+    return Expected(fits, f"{expected.words}, or None", expected.element)
 
 
 def list_of(element: Expected, words: str) -> Expected:

@@ -6,7 +6,6 @@ are checked and converted before the call. The decorated function can be called 
 
 from __future__ import annotations
 
-import copy
 import inspect
 import threading
 from collections.abc import Callable
@@ -112,7 +111,9 @@ class FunctionTool(BaseTool, Generic[P, R]):
         target = owner if self._binds_class else instance
         if target is None or not self._is_unbound:
             return self
-        bound: FunctionTool[Any, R] = copy.copy(self)
+        from copy import copy
+
+        bound: FunctionTool[Any, R] = copy(self)
         bound.function = self.function.__get__(target, owner)
         bound.__wrapped__ = bound.function
         bound._is_unbound = False
