@@ -221,7 +221,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         self,
         session_id: str | None = None,
         *,
-        deps: DepsT = cast(DepsT, None),  # noqa: B008 - None, for any type
+        deps: DepsT = cast(Any, None),  # noqa: B008 - None, for any type
         history: History | None = None,
         store: StoreLocation | None = None,
     ) -> Session[DepsT, OutputT]:
