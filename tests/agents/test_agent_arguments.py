@@ -20,11 +20,21 @@ from treadle import (
     ToolContext,
     tool,
 )
-from treadle.agents.agent_settings import AgentChanges, AgentSettings
+from treadle.agents.agent_runs import RUN_ARGUMENTS
+from treadle.agents.argument_types import AgentChanges, AgentSettings, RunOptions
 from treadle.budgets import CostBudget
-from treadle.contracts import Allow, Ask, BasePolicy, PermissionRequest, Verdict
+from treadle.contracts import (
+    Admit,
+    Allow,
+    Ask,
+    BaseGate,
+    BasePolicy,
+    PermissionRequest,
+    RequestEstimate,
+    Verdict,
+)
 from treadle.models import Say, Scripted
-from treadle.testing import ManualClock, MemoryStore, RecordingTool
+from treadle.testing import ChangingSource, ManualClock, MemoryStore, RecordingTool
 
 
 @dataclass
@@ -35,6 +45,21 @@ class Shop:
 class Asks(BasePolicy):
     async def decide(self, request: PermissionRequest) -> Verdict:
         return Ask("sure?")
+
+
+class OnlyAdmits:
+    def admit(self, estimate: RequestEstimate) -> Admit:
+        return Admit()
+
+
+class AsyncGate(BaseGate):
+    async def admit(self, estimate: RequestEstimate) -> Admit:  # type: ignore[override]
+        return Admit()
+
+
+class OnlyEvents:
+    def on_event(self, event: object) -> None:
+        return None
 
 
 @pytest.mark.parametrize(
@@ -51,13 +76,27 @@ class Asks(BasePolicy):
         ({"max_parallel": 0}, "max_parallel is 0; expected a whole number of 1 or more"),
         ({"tool_timeout": -1}, "tool_timeout is -1; expected a number above 0"),
         ({"tool_timeout": float("nan")}, "tool_timeout is nan; expected a number above 0"),
-        ({"hooks": [3]}, r"hooks is 3; expected objects with the method run\(\)"),
+        ({"hooks": [3]}, r"hooks\[0\] is 3; expected an object with the method run\(\)"),
         ({"hooks": RecordingTool()}, r"expected a list of objects with the method run\(\)"),
-        ({"gates": [Asks()]}, r"expected objects with the method admit\(\)"),
-        ({"observers": [ManualClock()]}, r"expected objects with the method on_event\(\)"),
-        ({"mutators": ["x"]}, r"mutators is 'x'; expected objects with the method mutate\(\)"),
-        ({"policy": Asks}, r"expected an object with the method decide\(\)"),
-        ({"policy": Allow()}, r"expected an object with the method decide\(\)"),
+        ({"gates": [Asks()]}, r"expected an object with the methods admit\(\) and settle\(\)"),
+        ({"gates": [OnlyAdmits()]}, r"gates\[0\] is .*; expected .* settle\(\).* \(see BaseGate\)"),
+        ({"gates": [AsyncGate()]}, r"admit\(\) and settle\(\), without async"),
+        ({"observers": [ManualClock()]}, r"with the methods on_event\(\) and on_item\(\)"),
+        ({"observers": [OnlyEvents()]}, r"with the methods on_event\(\) and on_item\(\)"),
+        ({"mutators": ["x"]}, r"mutators\[0\] is 'x'; expected an object with the method mutate"),
+        ({"policy": Asks}, r"expected an object with the methods decide\(\) and save_rules\(\)"),
+        ({"policy": Allow()}, r"expected an object with the methods decide\(\)"),
+        ({"subagents": ["x"]}, r"subagents\[0\] is 'x'; expected an AgentDefinition"),
+        ({"caller": "x"}, "caller is 'x'; expected library, terminal, headless or child"),
+        ({"deps_type": 3}, "deps_type is 3; expected a type: the class of `deps`"),
+        ({"deps_type": Shop("a")}, "expected a type: the class of `deps`, not an object of it"),
+        ({"store": 3}, 'store is 3; expected a folder, a database file such as "sessions.db"'),
+        ({"store": ""}, "store is ''; expected a folder"),
+        ({"services": 3}, "services is 3; expected a dict"),
+        ({"depth": "x"}, "depth is 'x'; expected a whole number"),
+        ({"role": 3}, "role is 3; expected a text"),
+        ({"instructions": lambda a, b: ""}, r"the parameters \(a, b\); expected one without"),
+        ({"instructions": lambda *, a: ""}, r"the parameters \(\*, a\); expected one without"),
         ({"workspace": "/tmp"}, r"workspace is '/tmp'; expected an object"),
         ({"options": {"thinking": 1}}, "expected a ModelOptions"),
         ({"cache": True}, "cache is True; expected a CacheRequest"),
@@ -72,17 +111,57 @@ def test_a_wrong_setting_is_an_error_that_says_what_is_expected(settings: dict[s
 
 
 def test_a_misspelt_setting_is_an_error():
-    with pytest.raises(TypeError, match="instruction"):
+    with pytest.raises(TypeError, match="no argument 'instruction'; did you mean 'instructions'"):
         Agent(Scripted([]), instruction="x")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="no setting 'max_turn'; did you mean 'max_turns'"):
+    with pytest.raises(TypeError, match="no argument 'max_turn'; did you mean 'max_turns'"):
         Agent(Scripted([])).replace(max_turn=3)  # type: ignore[call-arg]
 
 
+async def test_a_name_of_another_library_gets_the_name_that_it_has_here():
+    make: Any = Agent
+    agent: Any = Agent(Scripted(["ok"]), store=MemoryStore)
+    with pytest.raises(TypeError, match="argument 'system_prompt'; here it is instructions"):
+        make(Scripted([]), system_prompt="x")
+    with pytest.raises(TypeError, match="'result_type'; here it is output_type"):
+        make(Scripted([]), result_type=int)
+    with pytest.raises(TypeError, match=r"agent\.run has no .*; here it is history"):
+        await agent.run("x", message_history=[])
+    with pytest.raises(TypeError, match="'message_history'; here it is history"):
+        agent.stream("x", message_history=[])
+    async with agent.session("a") as session:
+        with pytest.raises(TypeError, match=r"session\.run has no argument 'deps'; .* agent\.s"):
+            await session.run("x", deps=3)
+    with pytest.raises(AttributeError, match="no attribute 'run_stream'; here it is stream"):
+        agent.run_stream("x")
+    with pytest.raises(AttributeError, match="no attribute 'data'; here it is output"):
+        _ = (await agent.run("x")).data
+    assert not hasattr(agent, "nothing")
+
+
+def test_tools_may_come_from_a_generator():
+    tools: Any = (one for one in [RecordingTool()])
+    agent = Agent(Scripted([]), tools)
+    assert [one.spec.name for one in agent.replace(max_turns=3).config.source.tools()] == ["record"]
+
+
+async def test_a_tool_that_comes_later_under_a_taken_name_is_reported_in_the_log(caplog: Any):
+    source = ChangingSource()
+    agent = Agent(Scripted(["ok", "ok"]), [RecordingTool(), source])
+    source.set_tools([RecordingTool()])
+    with caplog.at_level("WARNING", "treadle"):
+        await agent.run("x")
+        await agent.run("x")
+    [record] = caplog.records
+    assert record.getMessage().startswith("tool 'record' of 'changing' is not offered: there is")
+
+
 def test_the_typed_settings_are_those_of_the_constructor():
-    parameters = set(inspect.signature(Agent.__init__).parameters) - {"self"}
+    parameters = set(inspect.signature(Agent.__init__).parameters) - {"self", "unknown"}
     assert set(AgentChanges.__annotations__) == parameters
     first = {"model", "tools", "deps_type", "output_type"}
     assert set(AgentSettings.__annotations__) == parameters - first
+    own = set(inspect.signature(Agent.stream).parameters) - {"self", "unknown"}
+    assert set(RUN_ARGUMENTS) == own == {"prompt", "deps", "output", *RunOptions.__annotations__}
 
 
 async def test_deps_reach_async_and_plain_functions_and_children():
@@ -114,6 +193,31 @@ async def test_deps_of_another_type_or_none_are_refused():
         await agent.run("x")
     with pytest.raises(ConfigError, match="deps: expected nothing, got int"):
         await Agent(Scripted([])).run("x", deps=3)  # type: ignore[call-overload]
+
+
+def test_a_tool_that_wants_other_deps_is_refused_when_the_agent_is_made():
+    @tool
+    def sell(context: ToolContext[Shop]) -> str:
+        return context.deps.name
+
+    def sell_plain(context: ToolContext[Shop]) -> str:
+        return context.deps.name
+
+    @dataclass
+    class Kiosk(Shop):
+        pass
+
+    for function in (sell, sell_plain):
+        with pytest.raises(
+            ConfigError, match=r"ToolContext\[Shop\], and .* is not set; give Agent"
+        ):
+            Agent(Scripted([]), [function])
+        with pytest.raises(
+            ConfigError, match=r"deps_type of the agent is int; give Agent\(deps_ty"
+        ):
+            Agent(Scripted([]), [function], deps_type=int)
+        Agent(Scripted([]), [function], deps_type=Kiosk)
+        Agent(Scripted([]), [function], deps_type=Any)
 
 
 async def test_instructions_get_the_context_and_are_called_once_a_turn():
@@ -162,6 +266,25 @@ async def test_an_approver_may_edit_the_arguments():
     result = await agent.run("go")
     assert record.calls == [{"n": 2}]
     assert "The user changed the arguments" in result.transcript[2].text
+
+
+async def test_an_approval_with_the_same_arguments_is_no_edit():
+    agent = Agent(
+        Scripted([Say(calls=[("record", {"n": 1})]), "done"]),
+        [RecordingTool()],
+        policy=Asks(),
+        approve=lambda approval: Approval(arguments={"n": 1}),
+    )
+    result = await agent.run("go")
+    assert "changed the arguments" not in result.transcript[2].text
+
+
+async def test_a_result_says_why_the_run_stopped():
+    model = Scripted([Say(calls=[("record", {})]), Say(calls=[("record", {})])])
+    result = await Agent(model, [RecordingTool()], max_turns=1).run("go")
+    assert (result.reason, result.detail) == ("max_turns", result.turn.metadata["detail"])
+    assert result.detail
+    assert (await Agent(Scripted(["ok"])).run("go")).detail == ""
 
 
 async def test_a_run_that_stops_before_its_answer_raises_and_keeps_what_there_is():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -198,8 +199,9 @@ async def test_a_call_in_doubt_after_a_crash_is_settled_by_the_host(
         assert (doubt.tool, doubt.arguments) == ("pay", {"amount": 5})
         assert doubt.idempotency_key == f"order-42/turn-1/{doubt.call.id}"
         if is_settled:
-            assert session.settle(doubt.call.id, "The bank says that it was paid.")
-            assert not session.settle(doubt.call.id, "twice")
+            session.settle(doubt.call.id, "The bank says that it was paid.")
+            with pytest.raises(LoopError, match=rf"no call '{doubt.call.id}' is in doubt; .*none"):
+                session.settle(doubt.call.id, "twice")
             assert session.doubts == ()
         result = await session.run()
     assert result.text == "All is well."
@@ -242,7 +244,7 @@ async def test_wrong_use_says_what_to_do(tmp_path: Path):
     with pytest.raises(LoopError, match="is closed: open it again"):
         await session.run("x")
     with pytest.raises(ConfigError, match="is not a Store"):
-        await agent.session("a", store=3).__aenter__()  # type: ignore[arg-type]
+        await agent.session("a", store=lambda name: None).__aenter__()  # type: ignore[arg-type,return-value]
     (tmp_path / "text.db").write_text("this is not a database, but it is long enough" * 50)
     with pytest.raises(StoreError, match="is not a SQLite database"):
         async with agent.session("a", store=tmp_path / "text.db"):
@@ -386,3 +388,30 @@ async def test_a_stream_that_cannot_begin_leaves_its_session_free(tmp_path: Path
     with pytest.raises(TypeError, match="a prompt is a text"):
         await agent.stream(3, session="a").__aenter__()  # type: ignore[call-overload]
     assert (await agent.run("go", session="a")).text == "one"
+
+
+HOLDING = """
+import sys
+from treadle.sessions import SqliteStore
+
+store = SqliteStore(sys.argv[1], "a")
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_session_that_another_process_has_open_names_that_process(tmp_path: Path):
+    place = tmp_path / "sessions.db"
+    words = [sys.executable, "-c", HOLDING, str(place)]
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()
+    agent = Agent(Scripted(["one"]), store=place)
+    with pytest.raises(SessionBusy, match=rf"is open in another process \(pid {process.pid} since"):
+        await agent.run("x", session="a")
+    await process.communicate(b"")  # closes its input
+    async with agent.session("a"):
+        with pytest.raises(SessionBusy, match=rf"run of this process \(pid {os.getpid()}\)"):
+            await agent.run("x", session="a")

@@ -94,8 +94,6 @@ async def test_without_retries_the_first_wrong_answer_is_the_last():
         model = Scripted(["no idea", "never asked for"], card=card)
         with pytest.raises(OutputMismatch, match="1 attempt:"):
             await Agent(model).run("Weather?", output=Weather, output_retries=0)
-    with pytest.raises(ConfigError, match="output_retries is -1; it must be 0 or more"):
-        await Agent(Scripted([])).run("Weather?", output=Weather, output_retries=-1)
 
 
 async def test_json_text_is_an_answer_even_if_the_tool_was_offered():
@@ -146,6 +144,8 @@ async def test_runs_of_one_agent_count_their_attempts_apart():
 
 async def test_an_output_that_is_no_type_is_refused_before_the_model_is_asked():
     model = Scripted(["never asked for"])
+    with pytest.raises(ConfigError, match=r"For one of several types write Weather \| str"):
+        Agent(Scripted([]), output_type=[Weather, str])
     with pytest.raises(ConfigError, match="the output cannot be"):
         await Agent(model).run("Weather?", output=object())
     assert model.requests == []

@@ -37,6 +37,12 @@ def open_journal(folder: Path, files: FaultyFiles | None = None) -> Callable[[st
     return open_session
 
 
+async def test_a_store_can_be_checked_again_in_the_same_place(own_place: Path) -> None:
+    place = own_place / "sessions.db"
+    for _ in range(2):
+        await check_store(lambda session_id: SqliteStore(place, session_id))
+
+
 async def test_the_journal_keeps_the_promises_of_a_store(own_place: Path) -> None:
     is_full = False
 

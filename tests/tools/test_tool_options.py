@@ -36,14 +36,15 @@ async def run_call(agent_tool: Any, name: str, arguments: dict[str, Any], **sett
         ({"name": ""}, "'' cannot be the name of a tool"),
         ({"name": "two words"}, "expected 1 to 64 letters, digits, _ or -"),
         ({"name": "x" * 65}, "cannot be the name of a tool"),
-        ({"name": 3}, "name of a tool is 3; expected text"),
+        ({"name": 3}, "name of a tool is 3; expected a text"),
         ({"timeout": -1}, "timeout of a tool is -1; expected a number of seconds above 0"),
         ({"timeout": 0}, "timeout of a tool is 0"),
         ({"timeout": True}, "timeout of a tool is True"),
         ({"detach_after": -1}, "detach_after of a tool is -1; expected a number of seconds"),
-        ({"max_result_chars": 0}, "max_result_chars of a tool is 0; expected an integer above 0"),
+        ({"max_result_chars": 0}, "max_result_chars of a tool is 0; expected a whole number of 1"),
         ({"approval": "yes"}, "approval of a tool is 'yes'; expected True or False"),
         ({"probe": print}, "probe of a tool is never called for the effect irreversible; expected"),
+        ({"effect": "verifiable"}, "is 'verifiable', and it has no `probe`; give the function"),
         ({"access": "files"}, "access of a tool is 'files'; expected a function"),
     ],
 )
@@ -194,7 +195,7 @@ async def test_the_context_is_recognised_in_every_spelling():
         made: FunctionTool[..., Any] = tool(function)
         assert "context" not in made.spec.schema["properties"]
         assert made.deps_type is deps
-    assert await run_call(tool(optional), "optional", {}) == "call_1"
+    assert await run_call(tool(optional), "optional", {}, deps_type=Any) == "call_1"
     assert await run_call(tool(as_text), "as_text", {}) == "call_1"
 
 

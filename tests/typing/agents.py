@@ -93,3 +93,8 @@ async def session() -> None:
 def replace() -> None:
     assert_type(typed.replace(max_turns=3), Agent[Shop, Order])
     typed.replace(max_turn=3)  # type: ignore[call-arg]
+
+
+async def session_without_deps() -> None:
+    async with Agent("sonnet").session("order-42") as session:
+        assert_type(await session.run("x"), Result[str])

@@ -22,6 +22,7 @@ from treadle.agents.agent_settings import (
     InstructionsLike,
     ToolLike,
     check_settings,
+    check_tool_deps,
     collect_sources,
     normalize_instructions,
     reject_unknown,
@@ -59,7 +60,7 @@ from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from treadle.agents.agent_settings import AgentChanges, AgentSettings
+    from treadle.agents.argument_types import AgentChanges, AgentSettings
     from treadle.agents.structured_output import StructuredOutput
     from treadle.sessions.open_store import StoreLocation
 
@@ -146,16 +147,22 @@ class Agent(AgentRuns[DepsT, OutputT]):
         task_manager: MakeTaskManager | None = None,
         structured_output: StructuredOutput | None = None,
         on_start: Callable[[Driver], None] | None = None,
+        **unknown: object,
     ) -> None:
-        self._settings = {key: value for key, value in locals().items() if key != "self"}
+        hidden = ("self", "unknown")
+        self._settings = {key: value for key, value in locals().items() if key not in hidden}
+        reject_unknown(unknown, self._settings)
         check_settings(self._settings)
+        self._settings["tools"] = tools = tuple(tools)
         self._approve = approve
         self._on_start = on_start
         self._owns_model = isinstance(model, str)
         self._is_closed = False
         self._deps_type = deps_type
         self.store = store
-        self._own_tools = Federation(collect_sources(tools), collision)
+        own_sources = collect_sources(tools)
+        check_tool_deps(own_sources, deps_type)
+        self._own_tools = Federation(own_sources, collision)
         sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
         if subagents is not None:
             runner = SubagentRunner(self._make_child, depth=depth, open_store=open_store)

@@ -15,11 +15,20 @@ A definition may narrow what its agent can do, never widen it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from treadle.core.argument_checks import (
+    TEXT,
+    Expected,
+    check_fields,
+    filled_text,
+    list_of,
+    optional,
+    whole_number,
+)
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.tools.frontmatter import FrontmatterError, parse_frontmatter, parse_list
@@ -39,6 +48,21 @@ class AgentDefinition(msgspec.Struct, frozen=True):
     mode: str = ""
     max_turns: int = 50
     origin: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self, _EXPECTED)
+
+
+_EXPECTED: Mapping[str, Expected] = {
+    "name": filled_text("a name"),
+    "description": filled_text("a text that says when to use the agent"),
+    "prompt": TEXT,
+    "tools": optional(list_of(TEXT, "names of tools")),
+    "model": TEXT,
+    "mode": TEXT,
+    "max_turns": whole_number(0),
+    "origin": TEXT,
+}
 
 
 GENERAL_AGENT = AgentDefinition(

@@ -7,14 +7,16 @@ which has the settings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 import msgspec
 
-from treadle.agents.result import Result, StructuredAnswer, make_result
+from treadle.agents.agent_settings import is_checkable
+from treadle.agents.result import Result, RunAnswer, make_result
 from treadle.agents.stream import DecideApprovals, Stream
+from treadle.core.argument_checks import check, is_list, whole_number
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
@@ -22,7 +24,7 @@ from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import DriverSnapshot, UserInput
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.items import Item, Metadata
+from treadle.core.transcript.items import Item, Metadata, check_items
 from treadle.core.transcript.repair import repair_view
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT, OutputT
@@ -30,6 +32,7 @@ from treadle.core.type_variables import DepsT, OutputT
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from treadle.agents.argument_types import RunOptions
     from treadle.agents.session import Session
     from treadle.agents.structured_output import StructuredOutput
     from treadle.sessions.open_store import StoreLocation
@@ -38,15 +41,10 @@ _T = TypeVar("_T")
 History = Transcript | Sequence[Item]
 
 OUTPUT_RETRIES = 2
+_RETRIES_EXPECTED = whole_number(0)
 
 
-class RunOptions(TypedDict, total=False):
-    """The arguments of a run besides the prompt, `deps` and `output`."""
-
-    output_retries: int
-    history: History | None
-    session: str | Store | None
-    metadata: Metadata | None
+RUN_ARGUMENTS = (*("prompt", "deps", "output", "output_retries", "history", "session", "metadata"),)
 
 
 class AgentRuns(Generic[DepsT, OutputT]):
@@ -96,6 +94,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         history: History | None = None,
         session: str | Store | None = None,
         metadata: Metadata | None = None,
+        **unknown: object,
     ) -> Result[Any]:
         """One prompt, one result. A provider's failure is raised as its error.
 
@@ -107,6 +106,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         reads it.
         """
         self._check_open()
+        check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries)
         if session is not None:
             async with self._use_session(session, deps, history) as opened:
                 return await opened.run(
@@ -189,6 +189,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         history: History | None = None,
         session: str | Store | None = None,
         metadata: Metadata | None = None,
+        **unknown: object,
     ) -> Stream[Any]:
         """`async with agent.stream(prompt) as events`: the events of a run.
 
@@ -197,6 +198,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         `events.approve(...)` or `events.deny(...)`.
         """
         self._check_open()
+        check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries)
         agent = self.for_output(output)
         opened = None if session is None else self._use_session(session, deps, history)
 
@@ -219,7 +221,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         self,
         session_id: str | None = None,
         *,
-        deps: DepsT = cast(DepsT, None),  # noqa: B008 - None, for any type
+        deps: DepsT = cast(Any, None),  # noqa: B008 - None, for any type
         history: History | None = None,
         store: StoreLocation | None = None,
     ) -> Session[DepsT, OutputT]:
@@ -261,7 +263,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
             view = repair_view(snapshot.view)
             session_id = session_id or (None if store is not None else snapshot.session_id)
         elif history is not None:
-            view = repair_view(View(transcript=Transcript(history)))
+            view = repair_view(View(transcript=make_history(history)))
         config = self.config
         if deps is not None:
             config = msgspec.structs.replace(config, deps=deps)
@@ -294,10 +296,10 @@ class AgentRuns(Generic[DepsT, OutputT]):
         driver: Driver,
         output_retries: int = OUTPUT_RETRIES,
         decide: DecideApprovals | None = None,
-    ) -> StructuredAnswer:
+    ) -> RunAnswer:
         """Drive a turn to its end, or several until the answer fits the output type."""
         if self._structured_output is None:
-            return StructuredAnswer(await self.finish_turn(driver, decide))
+            return RunAnswer(await self.finish_turn(driver, decide))
         return await self._structured_output.run(
             driver, lambda one: self.finish_turn(one, decide), output_retries + 1
         )
@@ -312,7 +314,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         close_driver: Callable[[Driver], Awaitable[None]],
         output_retries: int,
     ) -> Stream[Any]:
-        async def drive(driver: Driver, wait: DecideApprovals) -> StructuredAnswer:
+        async def drive(driver: Driver, wait: DecideApprovals) -> RunAnswer:
             return await self.finish_run(driver, output_retries, wait)
 
         return Stream(open_driver, drive, close_driver, self._structured_output)
@@ -334,9 +336,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
     def _check_deps(self, deps: object) -> None:
         wanted = self._deps_type
-        if not isinstance(wanted, type) or getattr(wanted, "_is_protocol", False):
-            return
-        if not isinstance(deps, wanted):
+        if is_checkable(wanted) and not isinstance(deps, wanted):
             expected, given = (
                 "nothing" if kind is NoneType else kind.__name__ for kind in (wanted, type(deps))
             )
@@ -356,6 +356,13 @@ class AgentRuns(Generic[DepsT, OutputT]):
         finally:
             await self.disconnect()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            from treadle.agents.foreign_names import unknown_attribute
+
+            raise unknown_attribute("Agent", name, self)
+
     # --- of the agent --------------------------------------------------------------------
 
     def for_output(self, output: object | None) -> AgentRuns[Any, Any]:
@@ -367,6 +374,29 @@ class AgentRuns(Generic[DepsT, OutputT]):
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
         raise NotImplementedError
+
+
+def check_run(function: str, known: Iterable[str], unknown: Iterable[str], retries: object) -> None:
+    """TypeError for an argument that does not exist, ConfigError for a wrong `output_retries`."""
+    for name in unknown:
+        from treadle.agents.foreign_names import unknown_argument
+
+        raise unknown_argument(function, name, known)
+    check("output_retries", retries, _RETRIES_EXPECTED)
+
+
+def make_history(history: object) -> Transcript:
+    """ConfigError if these are not the items of a transcript."""
+    if isinstance(history, Result):
+        raise ConfigError("history is a Result; expected its transcript: history=result.transcript")
+    if not is_list(history):
+        given = f"{history!r:.80}"
+        raise ConfigError(f"history is {given}; expected a Transcript, or a list of items")
+    try:
+        check_items(cast(Sequence[object], history))
+    except TypeError as error:
+        raise ConfigError(f"history{error}") from None
+    return Transcript(cast(Sequence[Item], history))
 
 
 def _is_loop_running() -> bool:

@@ -1,40 +1,56 @@
-"""The settings of an agent: their types, and what is checked when an agent is made.
+"""The settings of an agent: what is checked when an agent is made.
 
 A wrong setting is an error at construction that names the setting, what was given and what is
-expected. Used by agent.py.
+expected. argument_types.py has their types. Used by agent.py.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NewType,
+    TypeGuard,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from treadle.agents.agent_files import AgentDefinition
-from treadle.agents.subagents import OpenStore
-from treadle.core.contracts.gate import Gate
-from treadle.core.contracts.hook import Hook, HookPoint
+from treadle.core.argument_checks import (
+    DICT,
+    FUNCTION,
+    PATH,
+    TEXT,
+    Expected,
+    check_all,
+    has_methods,
+    instance_of,
+    list_of,
+    number,
+    one_of,
+    optional,
+    whole_number,
+)
+from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
-from treadle.core.contracts.mutator import MutationPoint, Mutator
-from treadle.core.contracts.observer import Observer
-from treadle.core.contracts.policy import Policy
+from treadle.core.contracts.mutator import MutationPoint
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.tool import Tool
-from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
-from treadle.core.loop.config import Clock, MakeInstructions, RunContext
+from treadle.core.loop.config import MakeInstructions, RunContext
 from treadle.core.loop.recovery import Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
-from treadle.core.text import suggest
-from treadle.tools.federation import CollisionPolicy, StaticSource
+from treadle.tools.federation import StaticSource
 from treadle.tools.function import FunctionTool
 
 if TYPE_CHECKING:
-    from treadle.agents.structured_output import StructuredOutput
-    from treadle.core.loop.driver import Driver
-    from treadle.sessions.open_store import StoreLocation
+    pass
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
 InstructionsLike = (
@@ -44,102 +60,115 @@ ApproverAnswer = bool | Approval | Denial | None
 Approver = Callable[[PendingApproval], ApproverAnswer | Awaitable[ApproverAnswer]]
 
 
-class AgentSettings(TypedDict, total=False):
-    """The settings of an agent that are given by name; docs/library.md describes each."""
-
-    name: str
-    instructions: InstructionsLike
-    max_turns: int
-    policy: Policy | None
-    approve: Approver | None
-    hooks: Sequence[Hook]
-    mutators: Sequence[Mutator]
-    gates: Sequence[Gate]
-    observers: Sequence[Observer]
-    workspace: Workspace | None
-    options: ModelOptions | None
-    cache: CacheRequest | None
-    retry: Retry | None
-    collision: CollisionPolicy
-    store: StoreLocation | None
-    services: dict[str, Any] | None
-    max_result_chars: int
-    max_parallel: int
-    tool_timeout: float | None
-    keep_output: Callable[[str, str], str] | None
-    clock: Clock | None
-    subagents: Sequence[AgentDefinition] | None
-    open_store: OpenStore | None
-    depth: int
-    role: str
-    caller: Caller
-    task_manager: MakeTaskManager | None
-    structured_output: StructuredOutput | None
-    on_start: Callable[[Driver], None] | None  # called with each driver that the agent starts
-
-
-class AgentChanges(AgentSettings, total=False):
-    """What `replace` can change: the settings, and what is given first."""
-
-    model: str | Model
-    tools: Sequence[ToolLike]
-    deps_type: object
-    output_type: object
-
-
 def check_settings(settings: Mapping[str, Any]) -> None:
     """ConfigError for the first setting that is wrong."""
-    model = settings["model"]
-    if not isinstance(model, str) and not (hasattr(model, "stream") and hasattr(model, "card")):
-        raise _wrong("model", model, 'a name such as "anthropic/claude-sonnet-4-5" or a Model')
-    tools = settings["tools"]
-    if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise _wrong("tools", tools, "a list of tools, functions and sources of tools")
-    for name, method in _LISTS.items():
-        _check_list(name, settings[name], method)
+    check_all(settings, _EXPECTED)
     for hook in settings["hooks"]:
         points = getattr(hook, "points", None)
         if not isinstance(points, (set, frozenset)) or not points <= _POINTS:
             known = ", ".join(get_args(HookPoint))
             raise ConfigError(f"hooks: the points of {hook!r} are {points!r}; expected of {known}")
-    for name, least in _NUMBERS.items():
-        _check_number(name, settings[name], least)
-    timeout = settings["tool_timeout"]
-    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and timeout > 0):
-        raise _wrong("tool_timeout", timeout, "a number above 0, or None for no limit")
-    for name, method in _OBJECTS.items():
-        given = settings[name]
-        if given is not None and (isinstance(given, type) or not hasattr(given, method)):
-            raise _wrong(name, given, f"an object with the method {method}()")
-    if not isinstance(settings["name"], str):
-        raise _wrong("name", settings["name"], "a text")
-    kinds = (("options", ModelOptions), ("cache", CacheRequest), ("retry", Retry))
-    for name, kind in kinds:
-        if settings[name] is not None and not isinstance(settings[name], kind):
-            raise _wrong(name, settings[name], f"a {kind.__name__}")
-    for name in ("approve", "keep_output", "open_store", "task_manager", "on_start"):
-        if settings[name] is not None and not callable(settings[name]):
-            raise _wrong(name, settings[name], "a function")
-    instructions = settings["instructions"]
-    if not isinstance(instructions, str) and not callable(instructions):
-        raise _wrong("instructions", instructions, "a text, or a function that returns one")
+
+
+def _is_type(value: object) -> bool:
+    is_form = get_origin(value) is not None or isinstance(value, (TypeVar, NewType))
+    return isinstance(value, type) or is_form or value is Any
+
+
+def _is_store(value: object) -> bool:
+    return PATH.fits(value) or (not isinstance(value, type) and hasattr(value, "append"))
 
 
 # An object may be a hook and a mutator.
 _POINTS = frozenset((*get_args(HookPoint), *get_args(MutationPoint)))
-_LISTS = {"hooks": "run", "mutators": "mutate", "gates": "admit", "observers": "on_event"}
-_NUMBERS = {"max_turns": 0, "max_parallel": 1, "max_result_chars": 1}
-_OBJECTS = {"policy": "decide", "workspace": "resolve", "clock": "now"}
+_OPTIONAL_FUNCTION = optional(FUNCTION)
+STORE_EXPECTED = optional(
+    Expected(
+        lambda value: _is_store(value) or callable(value),
+        'a folder, a database file such as "sessions.db", a Store, or a function that makes one',
+    )
+)
+_EXPECTED: Mapping[str, Expected] = {
+    "model": Expected(
+        lambda value: (
+            isinstance(value, str)
+            or (hasattr(value, "stream") and hasattr(value, "card") and not isinstance(value, type))
+        ),
+        'a name such as "anthropic/claude-sonnet-4-5" or a Model',
+    ),
+    "tools": Expected(
+        lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes)),
+        "a list of tools, functions and sources of tools",
+    ),
+    "deps_type": Expected(_is_type, "a type: the class of `deps`, not an object of it"),
+    "name": TEXT,
+    "instructions": Expected(
+        lambda value: isinstance(value, str) or callable(value),
+        "a text, or a function that returns one",
+    ),
+    "max_turns": whole_number(0),
+    "policy": optional(has_methods("decide", "save_rules", base="BasePolicy")),
+    "approve": _OPTIONAL_FUNCTION,
+    "hooks": list_of(has_methods("run"), "objects with the method run()"),
+    "mutators": list_of(has_methods("mutate"), "objects with the method mutate()"),
+    "gates": list_of(
+        has_methods("admit", "settle", base="BaseGate", must_be_plain=True),
+        "objects with the methods admit() and settle()",
+    ),
+    "observers": list_of(
+        has_methods("on_event", "on_item", base="BaseObserver", must_be_plain=True),
+        "objects with the methods on_event() and on_item()",
+    ),
+    "workspace": optional(has_methods("resolve")),
+    "options": optional(instance_of(ModelOptions, "a ModelOptions")),
+    "cache": optional(instance_of(CacheRequest, "a CacheRequest")),
+    "retry": optional(instance_of(Retry, "a Retry")),
+    "store": STORE_EXPECTED,
+    "services": optional(DICT),
+    "max_result_chars": whole_number(1),
+    "max_parallel": whole_number(1),
+    "tool_timeout": optional(number("a number above 0", lambda value: value > 0)),
+    "keep_output": _OPTIONAL_FUNCTION,
+    "clock": optional(has_methods("now", "random", "sleep")),
+    "subagents": optional(
+        list_of(instance_of(AgentDefinition, "an AgentDefinition"), "AgentDefinitions")
+    ),
+    "open_store": _OPTIONAL_FUNCTION,
+    "depth": whole_number(0),
+    "role": TEXT,
+    "caller": one_of(*get_args(Caller)),
+    "task_manager": _OPTIONAL_FUNCTION,
+    "on_start": _OPTIONAL_FUNCTION,
+}
 
 
-def reject_unknown(changes: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def reject_unknown(changes: Iterable[str], known: Iterable[str]) -> None:
     """TypeError for a setting that does not exist."""
     for name in changes:
         if name not in known:
-            close = suggest(name, known)
-            hint = f"; did you mean {close!r}?" if close else f"; it has {', '.join(sorted(known))}"
-            raise TypeError(f"Agent has no setting {name!r}{hint}")
+            from treadle.agents.foreign_names import unknown_argument
+
+            raise unknown_argument("Agent", name, known)
+
+
+def check_tool_deps(sources: Iterable[ToolSource], deps_type: object) -> None:
+    """ConfigError if a function wants deps of another type than the agent has."""
+    own = [source for source in sources if type(source) is StaticSource]
+    for tool in [tool for source in own for tool in source.tools()]:
+        wanted = getattr(tool, "deps_type", None)
+        if not (is_checkable(wanted) and is_checkable(deps_type)) or issubclass(deps_type, wanted):
+            continue
+        given = "is not set" if deps_type is NoneType else f"is {deps_type.__name__}"
+        raise ConfigError(
+            f"tool {tool.spec.name!r} takes a ToolContext[{wanted.__name__}], and deps_type of the "
+            f"agent {given}; give Agent(deps_type={wanted.__name__})"
+        )
+
+
+def is_checkable(kind: object) -> TypeGuard[type]:
+    """Whether `isinstance` can tell: a class, and no Protocol. `Any` is a class, too."""
+    is_class = isinstance(kind, type) and kind is not Any
+    return is_class and not getattr(kind, "_is_protocol", False)
 
 
 def normalize_instructions(given: InstructionsLike) -> str | MakeInstructions:
@@ -147,10 +176,19 @@ def normalize_instructions(given: InstructionsLike) -> str | MakeInstructions:
     if isinstance(given, str):
         return given
     try:
-        parameters = inspect.signature(given).parameters.values()
+        signature = inspect.signature(given)
     except ValueError:
         return cast(MakeInstructions, given)
-    if any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters):
+    parameters = signature.parameters.values()
+    takes_context = any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters)
+    try:
+        signature.bind(*[None] if takes_context else [])
+    except TypeError:
+        raise ConfigError(
+            f"instructions is a function with the parameters {signature}; expected one without "
+            "parameters, or with one, which gets the RunContext"
+        ) from None
+    if takes_context:
         return cast(MakeInstructions, given)
     without_context = cast(Callable[[], str | Awaitable[str]], given)
     return lambda context: without_context()
@@ -188,20 +226,3 @@ def resolve_model(model: str | Model) -> Model:
     from treadle.models.registry import model as get_model
 
     return get_model(model)
-
-
-def _check_list(name: str, given: object, method: str) -> None:
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise _wrong(name, given, f"a list of objects with the method {method}()")
-    for one in given:
-        if isinstance(one, type) or not hasattr(one, method):
-            raise _wrong(name, one, f"objects with the method {method}()")
-
-
-def _check_number(name: str, given: object, least: int) -> None:
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise _wrong(name, given, f"a whole number of {least} or more")
-
-
-def _wrong(name: str, given: object, expected: str) -> ConfigError:
-    return ConfigError(f"{name} is {given!r}; expected {expected}")

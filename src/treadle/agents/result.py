@@ -20,7 +20,8 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
     """How a run ended.
 
     `output` is the answer: an instance of the output type, or the text if there is none.
-    `reason` is `end_turn`, or why the run stopped before. `usage` and `cost` include child agents.
+    `reason` is `end_turn`, or why the run stopped before; `detail` says it in words. `usage` and
+    `cost` include child agents.
     """
 
     text: str
@@ -31,13 +32,25 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
     session_id: str
     output: OutputT = cast(OutputT, None)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            from treadle.agents.foreign_names import unknown_attribute
+
+            raise unknown_attribute("Result", name, self)
+
+    @property
+    def detail(self) -> str:
+        """Why the run stopped, in words, such as the limit that was reached; "" if it did not."""
+        return self.turn.detail
+
     @property
     def cost(self) -> float | None:
         """In USD; None when a price is not known."""
         return self.usage.cost
 
 
-class StructuredAnswer(msgspec.Struct, frozen=True):
+class RunAnswer(msgspec.Struct, frozen=True):
     """The last turn of a run; with a JSON `text` and its `value` if an output type was wanted and
     that turn ended with an answer."""
 
@@ -46,9 +59,7 @@ class StructuredAnswer(msgspec.Struct, frozen=True):
     value: Any = None
 
 
-def make_result(
-    driver: Driver, answer: StructuredAnswer, output: StructuredOutput | None
-) -> Result[Any]:
+def make_result(driver: Driver, answer: RunAnswer, output: StructuredOutput | None) -> Result[Any]:
     """The result of a run. Raises the error of a failed turn, and OutputMissing if the run stopped
     before it gave an answer of the output type."""
     turn = answer.turn

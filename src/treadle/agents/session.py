@@ -14,9 +14,11 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from treadle.agents.agent_runs import OUTPUT_RETRIES, AgentRuns, History
+from treadle.agents.agent_runs import OUTPUT_RETRIES, AgentRuns, History, check_run
+from treadle.agents.agent_settings import STORE_EXPECTED
 from treadle.agents.result import Result
 from treadle.agents.stream import Stream
+from treadle.core.argument_checks import check
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.errors import ConfigError, DriverBusy, LoopError, StoreError
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+RUN_ARGUMENTS = ("prompt", "output", "output_retries", "metadata")
+
 WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
 
 
@@ -65,6 +69,7 @@ class Session(Generic[DepsT, OutputT]):
         history: History | None,
     ) -> None:
         self.id = make_session_id() if session_id is None else check_session_id(session_id)
+        check("store", location, STORE_EXPECTED)
         self.warnings: tuple[str, ...] = ()
         self._agent = agent
         self._location = location
@@ -142,8 +147,10 @@ class Session(Generic[DepsT, OutputT]):
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
         metadata: Metadata | None = None,
+        **unknown: object,
     ) -> Result[Any]:
         """Answer a prompt. Without one, continue what an interruption or a crash left."""
+        check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
         agent = self._agent.for_output(output)
         driver = await self.begin_run(agent, prompt, metadata)
         try:
@@ -185,8 +192,10 @@ class Session(Generic[DepsT, OutputT]):
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
         metadata: Metadata | None = None,
+        **unknown: object,
     ) -> Stream[Any]:
         """`async with session.stream(prompt) as events`: the events of a run."""
+        check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
         agent = self._agent.for_output(output)
 
         async def open_driver() -> Driver:
@@ -244,9 +253,10 @@ class Session(Generic[DepsT, OutputT]):
     def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
         return self._open_driver.deny(call_id, reason)
 
-    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> bool:
-        """Tell the outcome of a call in doubt: the model reads `result`, the call is not run."""
-        return self._open_driver.settle(call_id, result, is_error=is_error)
+    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
+        """Tell the outcome of a call in doubt: the model reads `result`, the call is not run.
+        LoopError if no call in doubt has that id, as when it is settled already."""
+        self._open_driver.settle(call_id, result, is_error=is_error)
 
     # --- history -------------------------------------------------------------------------
 

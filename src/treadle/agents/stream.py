@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, cast
 
-from treadle.agents.result import Result, StructuredAnswer, make_result
+from treadle.agents.result import Result, RunAnswer, make_result
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
 
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
-DriveRun = Callable[[Driver, DecideApprovals], Awaitable[StructuredAnswer]]
+DriveRun = Callable[[Driver, DecideApprovals], Awaitable[RunAnswer]]
 OpenDriver = Callable[[], Awaitable[Driver]]
 CloseDriver = Callable[[Driver], Awaitable[None]]
 
@@ -65,7 +65,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._approval_resolved = asyncio.Event()
-        self._run_task: asyncio.Task[StructuredAnswer] | None = None
+        self._run_task: asyncio.Task[RunAnswer] | None = None
         self._last_event: Event | None = None
         self._has_started = self._is_entered = False
         self._is_finished = False
@@ -176,7 +176,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         if reader is not None and not reader.done():
             reader.set_result(None)
 
-    async def _run(self) -> StructuredAnswer:
+    async def _run(self) -> RunAnswer:
         self._has_started = True
         try:
             return await self._drive(self.driver, self._wait_for_decisions)
@@ -202,7 +202,7 @@ class Stream(BaseObserver, Generic[OutputT]):
             await self._approval_resolved.wait()
 
 
-async def _wait_ended(task: asyncio.Task[StructuredAnswer]) -> None:
+async def _wait_ended(task: asyncio.Task[RunAnswer]) -> None:
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.agents.result import StructuredAnswer
+from treadle.agents.result import RunAnswer
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import ConfigError, OutputMismatch, OutputMissing
+from treadle.core.errors import OutputMismatch, OutputMissing
 from treadle.core.events import TurnResult, preview
 from treadle.core.json_types.schema import Mismatch
 from treadle.core.loop.driver import Driver
@@ -144,11 +144,9 @@ class StructuredOutput:
         driver: Driver,
         finish_turn: Callable[[Driver], Awaitable[TurnResult]],
         max_attempts: int = MAX_ATTEMPTS,
-    ) -> StructuredAnswer:
+    ) -> RunAnswer:
         """Drive turns until an answer fits. OutputMismatch after the last attempt; a turn that
         does not end with `end_turn` is returned without an answer, see `make_missing_error`."""
-        if max_attempts < 1:
-            raise ConfigError(f"output_retries is {max_attempts - 1}; it must be 0 or more")
         attempts = Attempts(max_attempts)
         if self.final_answer is not None:
             self.final_answer.attempts[driver.session_id] = attempts
@@ -164,22 +162,22 @@ class StructuredOutput:
 
     def make_missing_error(self, turn: TurnResult, driver: Driver) -> OutputMissing:
         """The error for a run that ended before it gave an output."""
-        detail = str(turn.metadata.get("detail", ""))
-        return OutputMissing(turn.reason, driver.transcript, driver.total_usage, detail=detail)
+        used = driver.total_usage
+        return OutputMissing(turn.reason, driver.transcript, used, detail=turn.detail)
 
     async def _run(
         self,
         driver: Driver,
         finish_turn: Callable[[Driver], Awaitable[TurnResult]],
         attempts: Attempts,
-    ) -> StructuredAnswer:
+    ) -> RunAnswer:
         while True:
             turn = await finish_turn(driver)
             if turn.reason != "end_turn":
-                return StructuredAnswer(turn)
+                return RunAnswer(turn)
             text = find_final_answer(driver.transcript) or _count_answer(turn, attempts)
             try:
-                return StructuredAnswer(turn, text, self._output.parse(text))
+                return RunAnswer(turn, text, self._output.parse(text))
             except Mismatch as mismatch:
                 problem = str(mismatch)
             if attempts.are_used_up:

@@ -134,8 +134,7 @@ class SubagentRunner:
             raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
         text = turn.text.strip() or "(the agent ended without an answer)"
         if turn.reason != "end_turn":
-            detail = turn.metadata.get("detail", "")
-            text = f"[ended early: {turn.reason} {detail}]\n{text}"
+            text = f"[ended early: {turn.reason} {turn.detail}]\n{text}"
         if len(text) > MAX_ANSWER_CHARS:
             note = f"... [truncated, {len(text)} chars total; session {driver.session_id}]"
             text = text[:MAX_ANSWER_CHARS] + note
@@ -154,7 +153,8 @@ class TaskTool(BaseTool):
 
     def __init__(self, runner: SubagentRunner, definitions: Sequence[AgentDefinition] = ()) -> None:
         self._runner = runner
-        self._definitions = {one.name: one for one in (*definitions, GENERAL_AGENT)}
+        self._definitions = {one.name: one for one in definitions}
+        self._definitions.setdefault(GENERAL_AGENT.name, GENERAL_AGENT)
         kinds = "\n".join(f"- {one.name}: {one.description}" for one in self._definitions.values())
         self._spec = ToolSpec(
             "task",

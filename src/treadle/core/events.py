@@ -81,6 +81,12 @@ class TurnResult(msgspec.Struct, frozen=True):
         return self.usage + self.child_usage
 
     @property
+    def detail(self) -> str:
+        """Why the turn stopped, in words: the limit, the hook, the interruption. "" at an end that
+        needs no words."""
+        return str(self.metadata.get("detail") or self.metadata.get("interrupt_reason") or "")
+
+    @property
     def reply(self) -> AssistantItem | None:
         """The last reply of the model in this turn."""
         for item in reversed(self.items):

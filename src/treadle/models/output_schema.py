@@ -34,6 +34,13 @@ VALUE_FIELD = "value"
 _FENCE = compile_lazily(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 
 
+def _suggest_union(given: object) -> str:
+    """A hint for a list of types, which other libraries take."""
+    if not isinstance(given, (list, tuple)) or not all(isinstance(one, type) for one in given):
+        return ""
+    return f". For one of several types write {' | '.join(one.__name__ for one in given)}"
+
+
 class OutputType:
     """What an answer has to be. ConfigError for what is neither a type nor a JSON schema."""
 
@@ -51,7 +58,7 @@ class OutputType:
             except (TypeError, NameError) as error:
                 raise ConfigError(
                     f"the output cannot be {output_type!r:.80}: {error}; expected a type or a JSON "
-                    "schema"
+                    f"schema{_suggest_union(output_type)}"
                 ) from error
             self._plain = self._json_type.schema
         self._is_object = self._plain.get("type") == "object"

@@ -10,11 +10,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
 import msgspec
 
+from treadle.core.argument_checks import (
+    TEXT,
+    Expected,
+    check_fields,
+    list_of,
+    optional,
+    whole_number,
+)
 from treadle.core.contracts.model import (
     Model,
     ModelCard,
@@ -42,6 +58,23 @@ DELTA_CHARS = 16
 ScriptedCall = ToolCall | tuple[str, dict[str, Any] | str]
 
 
+def _is_call(value: object) -> bool:
+    if isinstance(value, ToolCall):
+        return True
+    if not isinstance(value, tuple) or len(value) != 2:
+        return False
+    return isinstance(value[0], str) and isinstance(value[1], (dict, str))
+
+
+_CALL = Expected(_is_call, 'a tool and its arguments: ("book", {"seats": 2})')
+_SAY: Mapping[str, Expected] = {
+    "text": TEXT,
+    "thinking": TEXT,
+    "calls": list_of(_CALL, "tools and their arguments"),
+    "deltas": optional(whole_number(1)),
+}
+
+
 class Say(msgspec.Struct, frozen=True):
     """One reply, or a part of one. `deltas` is the number of deltas of the text."""
 
@@ -51,6 +84,9 @@ class Say(msgspec.Struct, frozen=True):
     stop: StopReason | None = None  # None: "tool_use" if there are calls, else "end_turn"
     usage: Usage | None = None
     deltas: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, _SAY)
 
 
 class Pause:
@@ -163,7 +199,7 @@ class Scripted:
             used = part.usage if part.usage != Usage() else usage
             return list(part.content), part.stop, used, None
         if not isinstance(part, Say):
-            raise TypeError(f"a script cannot contain {part!r}; see treadle.models.scripted")
+            raise TypeError(f"a script cannot contain {part!r}; see help(treadle.models.Scripted)")
         content: list[AssistantContent] = []
         if part.thinking:
             content.append(Thinking(part.thinking, origin=self.name))

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
@@ -27,6 +28,8 @@ from treadle.sessions.session_fence import SessionFence
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
+
+_HOLDER = struct.Struct("<qd")  # pid and time, in the file DATABASE-lock
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -42,11 +45,18 @@ CREATE TABLE IF NOT EXISTS entries (
 class SqliteStore:
     """One session, open for writing."""
 
-    def __init__(self, path: Path, session_id: str, fence: SessionFence | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        session_id: str,
+        fence: SessionFence | None = None,
+    ) -> None:
         """Raises SessionBusy if the session is open elsewhere, StoreError if the file is not a
         database of sessions. With a fence, the latest writer is the one that may write; otherwise
         a lock keeps out a second one."""
-        self._path = path
+        check("path", path, PATH)
+        check("session_id", session_id, TEXT)
+        self._path = path = Path(path).expanduser()
         self._fence = fence
         self._session_id = session_id
         self._queue: list[tuple[int, float, bytes]] = []
@@ -230,11 +240,24 @@ def _lock_session(path: Path, number: int, session_id: str) -> int:
     try:
         fcntl.fcntl(lock, fcntl.F_OFD_SETLK, one_byte)  # also between two runs of one process
     except OSError as error:
+        holder = _read_holder(lock, number)
         os.close(lock)
         raise SessionBusy(
-            f"session {session_id} in {path} is open in another process or run; close it there"
+            f"session {session_id} in {path} is open in {holder}; close it there"
         ) from error
+    os.pwrite(lock, _HOLDER.pack(os.getpid(), time.time()), number * _HOLDER.size)
     return lock
+
+
+def _read_holder(lock: int, number: int) -> str:
+    """Who has the session open. The kernel does not tell it: its holder wrote it into the file."""
+    record = os.pread(lock, _HOLDER.size, number * _HOLDER.size)
+    pid, since = _HOLDER.unpack(record) if len(record) == _HOLDER.size else (0, 0.0)
+    if not pid:
+        return "another process or run"
+    if pid == os.getpid():
+        return f"another run of this process (pid {pid})"
+    return f"another process (pid {pid} since {time.strftime('%H:%M:%S', time.localtime(since))})"
 
 
 def to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:

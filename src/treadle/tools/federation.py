@@ -3,7 +3,8 @@
 The collision policy settles two tools of one name: the first wins, it is an error, or the second
 gets the name of its source as a prefix, and a number if that name is taken too. An error is raised
 at construction: for tools that come later, as those of a server, the first wins, because they must
-not end a session. The union is rebuilt only when a source has changed.
+not end a session; the log has a warning about the other one. The union is rebuilt only when a
+source has changed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from treadle.core.contracts.source import BaseSource, ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
 from treadle.core.errors import ConfigError
+from treadle.core.logger import logger
+
+_NOT_OFFERED = "tool %r of %r is not offered: there is another one of this name"
 
 CollisionPolicy = Literal["first_wins", "error", "prefix"]
 
@@ -62,6 +66,7 @@ class Federation:
         self._collision = collision
         self._last_tools: list[Sequence[Tool]] = []
         self._tools: tuple[Tool, ...] = ()
+        self._reported: set[tuple[str, str]] = set()  # sources and names that are not offered
         self._opened: set[int] = set()  # positions of the sources that are open
         self._opening = asyncio.Lock()
         if collision == "error":
@@ -127,6 +132,9 @@ class Federation:
                 elif self._collision == "prefix":
                     longer = _find_free_name(f"{source.name}_{name}", taken)
                     taken[longer] = RenamedTool(tool, longer)
+                elif (source.name, name) not in self._reported:
+                    self._reported.add((source.name, name))
+                    logger.warning(_NOT_OFFERED, name, source.name)
         return tuple(taken.values())
 
 

@@ -6,7 +6,6 @@ are checked and converted before the call. The decorated function can be called 
 
 from __future__ import annotations
 
-import copy
 import inspect
 import threading
 from collections.abc import Callable
@@ -39,7 +38,7 @@ from treadle.core.errors import ConfigError, ToolError
 from treadle.core.function_thread import run_in_thread
 from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.tools.thread_context import make_thread_context
-from treadle.tools.tool_options import ToolOptions, check_name, check_options
+from treadle.tools.tool_options import ToolOptions, check_effect, check_name, check_options
 
 if TYPE_CHECKING:
     import typing_extensions
@@ -80,6 +79,7 @@ class FunctionTool(BaseTool, Generic[P, R]):
         if isinstance(function, FunctionTool):  # the same function with other options
             options = _merge_options(function.options, options)
             function = function.function
+        check_effect(options)
         self.function: Callable[P, R] = function
         self.options: ToolOptions = options
         inner = _check_function(function)
@@ -112,7 +112,9 @@ class FunctionTool(BaseTool, Generic[P, R]):
         target = owner if self._binds_class else instance
         if target is None or not self._is_unbound:
             return self
-        bound: FunctionTool[Any, R] = copy.copy(self)
+        from copy import copy
+
+        bound: FunctionTool[Any, R] = copy(self)
         bound.function = self.function.__get__(target, owner)
         bound.__wrapped__ = bound.function
         bound._is_unbound = False

@@ -10,6 +10,17 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypedDict, get_args
 
+from treadle.core.argument_checks import (
+    FLAG,
+    FUNCTION,
+    TEXT,
+    Expected,
+    check,
+    number,
+    one_of,
+    optional,
+    whole_number,
+)
 from treadle.core.contracts.tool import Access, ProbeResult
 from treadle.core.errors import ConfigError
 from treadle.core.lazy_regex import compile_lazily
@@ -59,15 +70,23 @@ class ToolOptions(TypedDict, total=False):
 def check_options(options: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option that does not exist or has a wrong value."""
     for option, value in options.items():
-        check = _CHECKS.get(option)
-        if check is None:
-            near = suggest(option, _CHECKS)
+        expected = _EXPECTED.get(option)
+        if expected is None:
+            near = suggest(option, _EXPECTED)
             hint = f"; did you mean `{near}`?" if near else "."
-            raise ConfigError(f"a tool has no option `{option}`{hint} It has {', '.join(_CHECKS)}")
-        expected = check(value)
-        if expected:
-            raise ConfigError(f"{option} of a tool is {value!r:.80}; expected {expected}")
+            known = ", ".join(_EXPECTED)
+            raise ConfigError(f"a tool has no option `{option}`{hint} It has {known}")
+        check(f"{option} of a tool", value, expected)
+
+
+def check_effect(options: ToolOptions) -> None:
+    """Raise ConfigError if the effect needs a `probe`, or never calls the one that is given."""
     effect = options.get("effect", "irreversible")
+    if effect == "verifiable" and options.get("probe") is None:
+        raise ConfigError(
+            "effect of a tool is 'verifiable', and it has no `probe`; give the function that finds "
+            "out whether a call happened, or use effect='irreversible'"
+        )
     for option in ("probe", "evidence"):
         if options.get(option) is not None and effect != "verifiable":
             problem = f"is never called for the effect {effect}; expected effect='verifiable'"
@@ -83,59 +102,21 @@ def check_name(name: object) -> None:
         )
 
 
-def _check_text(value: object) -> str:
-    return "" if value is None or isinstance(value, str) else "text"
-
-
-def _check_effect(value: object) -> str:
-    return "" if value in get_args(EffectClass) else "pure, verifiable or irreversible"
-
-
-def _check_flag(value: object) -> str:
-    return "" if isinstance(value, bool) else "True or False"
-
-
-def _check_optional_flag(value: object) -> str:
-    return "" if value is None else _check_flag(value)
-
-
-def _check_timeout(value: object) -> str:
-    is_good = value is None or (_is_seconds(value) and value != 0)
-    return "" if is_good else "a number of seconds above 0, or None"
-
-
-def _check_seconds(value: object) -> str:
-    is_good = value is None or _is_seconds(value)
-    return "" if is_good else "a number of seconds, or None"
-
-
-def _is_seconds(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value) and value >= 0
-
-
-def _check_count(value: object) -> str:
-    is_good = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    return "" if is_good else "an integer above 0"
-
-
-def _check_function(value: object) -> str:
-    return "" if value is None or callable(value) else "a function"
-
-
-_CHECKS: Mapping[str, Callable[[object], str]] = {
-    "name": _check_text,
-    "description": _check_text,
-    "effect": _check_effect,
-    "approval": _check_flag,
-    "concurrent": _check_optional_flag,
-    "timeout": _check_timeout,
-    "max_result_chars": _check_count,
-    "detachable": _check_optional_flag,
-    "detach_after": _check_seconds,
-    "access": _check_function,
-    "check": _check_function,
-    "probe": _check_function,
-    "evidence": _check_function,
+_OPTIONAL_TEXT = optional(TEXT)
+_OPTIONAL_FLAG = optional(FLAG)
+_OPTIONAL_FUNCTION = optional(FUNCTION)
+_EXPECTED: Mapping[str, Expected] = {
+    "name": _OPTIONAL_TEXT,
+    "description": _OPTIONAL_TEXT,
+    "effect": one_of(*get_args(EffectClass)),
+    "approval": FLAG,
+    "concurrent": _OPTIONAL_FLAG,
+    "timeout": optional(number("a number of seconds above 0", lambda value: 0 < value < math.inf)),
+    "max_result_chars": whole_number(1),
+    "detachable": _OPTIONAL_FLAG,
+    "detach_after": optional(number("a number of seconds", lambda value: 0 <= value < math.inf)),
+    "access": _OPTIONAL_FUNCTION,
+    "check": _OPTIONAL_FUNCTION,
+    "probe": _OPTIONAL_FUNCTION,
+    "evidence": _OPTIONAL_FUNCTION,
 }

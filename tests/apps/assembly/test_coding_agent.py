@@ -21,6 +21,7 @@ from treadle.models import Say, Scripted
 from treadle.policy import AllowAll
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 from treadle.testing.stores import MemoryStore
+from treadle.tools import StaticSource
 
 MCP_SERVER = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "mcp_server.py")]}
 OFF: dict[str, Any] = {"sandbox": "off"}
@@ -429,6 +430,43 @@ def test_an_own_tool_with_the_name_of_a_built_in_one_is_refused():
 
     with pytest.raises(ConfigError, match="'bash' is the name of a built-in tool"):
         treadle.coding_agent(model=Scripted([]), tools=[bash])
+
+
+def test_an_own_source_that_offers_a_built_in_name_is_refused():
+    source = StaticSource([tool(lambda: "x", name="bash")])
+    with pytest.raises(ConfigError, match="'bash' is the name of a built-in tool; use another"):
+        treadle.coding_agent(tools=[source], model=Scripted([]))
+
+
+def test_an_argument_of_another_library_gets_its_name_here():
+    make: Any = treadle.coding_agent
+    for name, here in {"cwd": "folder", "mcp_servers": "mcp", "can_use_tool": "approve"}.items():
+        with pytest.raises(TypeError, match=f"no argument '{name}'; here it is {here}"):
+            make(**{name: None})
+
+
+async def test_a_server_of_the_program_that_does_not_start_is_a_warning_in_the_log(
+    folder: Path, caplog: pytest.LogCaptureFixture
+):
+    servers = {"broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
+    model = Scripted(["ok"])
+    with caplog.at_level("WARNING", "treadle"):
+        async with treadle.coding_agent(folder, model=model, mcp=servers, **OFF) as agent:
+            await agent.run("x")
+    assert any("MCP server broken" in record.getMessage() for record in caplog.records)
+
+
+def test_servers_without_the_extra_are_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("treadle.core.extras.is_installed", lambda extra: False)
+    with pytest.raises(treadle.MissingExtra, match=r"extra 'mcp' .* needs it for docs") as raised:
+        treadle.coding_agent(folder, model=Scripted([]), mcp={"docs": MCP_SERVER})
+    assert raised.value.extra == "mcp"
+
+
+def test_two_servers_whose_tools_would_have_one_name_are_an_error(folder: Path):
+    servers = {"a b": MCP_SERVER, "a_b": MCP_SERVER}
+    with pytest.raises(ConfigError, match="rename one of them"):
+        treadle.coding_agent(folder, model=Scripted([]), mcp=servers)
 
 
 def test_an_unknown_model_is_an_error_at_once():

@@ -15,9 +15,10 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.agent_settings import Approver
-from treadle.apps.assembly.coding_agent import choose_model, coding_agent
+from treadle.apps.assembly.coding_agent import coding_agent
 from treadle.apps.assembly.host_session import HostSession, SessionOptions
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
+from treadle.apps.assembly.model_choice import choose_model
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.rules import load_rules

@@ -3,40 +3,58 @@
     async with treadle.coding_agent("path/to/folder", permission_mode="auto") as agent:
         result = await agent.run("Why does the test fail?")
 
-`coding_agent` checks its arguments and makes the settings of them; `_assemble` reads top-down:
-rules, model and limits, then tools, prompt, hooks and mutators, then the Agent. Each part is loaded
-only if it is configured. The hosts use the same function (assemble.py), with a HostSession.
+`coding_agent` checks its arguments and makes the settings of them (coding_agent_arguments.py);
+`_assemble` reads top-down: rules, model (model_choice.py) and limits, then tools (toolset.py),
+prompt, hooks and mutators, then the Agent. Each part is loaded only if it is configured. The hosts
+use the same function (assemble.py), with a HostSession.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
 from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.checkpoints import TurnCheckpoints
+from treadle.apps.assembly.coding_agent_arguments import (
+    GivenParts,
+    McpDefinitions,
+    check_added_folders,
+    check_folder,
+    check_list,
+    check_model,
+    check_rules,
+    check_type,
+    format_argument,
+    list_own_tools,
+    load_given_settings,
+    make_retry,
+    read_given_servers,
+    reject_unknown_arguments,
+)
 from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
-    Extensions,
     approve_extensions,
     discover_extensions,
     load_skills,
     make_hooks,
-    start_objections,
 )
 from treadle.apps.assembly.host_session import HostSession
 from treadle.apps.assembly.lazy import LazyPolicy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.limits import make_gates
+from treadle.apps.assembly.model_choice import (
+    choose_model_now,
+    create_small_model,
+    is_small_model,
+    wrap_model,
+)
 from treadle.apps.assembly.parts import AgentParts, CodingAgent, RunningDrivers
 from treadle.apps.assembly.prompt import build_system_prompt
 from treadle.apps.assembly.redaction import (
-    RedactingModel,
     find_environment_secrets,
     redact,
     redact_for_display,
@@ -47,7 +65,6 @@ from treadle.apps.assembly.rules import (
     FolderTrust,
     choose_trust,
     load_rules,
-    make_file_denials,
     make_rule_saver,
 )
 from treadle.apps.assembly.sessions import (
@@ -57,39 +74,36 @@ from treadle.apps.assembly.sessions import (
     make_head_log,
     make_output_saver,
 )
+from treadle.apps.assembly.toolset import (
+    WorkspacePreloader,
+    make_builtin_tools,
+    make_mcp_servers,
+    make_workspace_options,
+)
 from treadle.apps.settings import (
-    SETTINGS_BY_NAME,
     Settings,
-    find_missing_folders,
-    format_unknown_setting,
-    load_settings,
     treadle_home,
 )
-from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
-from treadle.core.contracts.observer import BaseObserver, Observer
+from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
-from treadle.core.events import Event, ToolCallBegan
 from treadle.core.extras import describe_missing, is_installed
 from treadle.core.logger import logger
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.recovery import Retry
 
 if TYPE_CHECKING:
+    from typing import Never
+
     from treadle.agents.structured_output import StructuredOutput
-    from treadle.apps.assembly.servers import McpServers
     from treadle.policy.modes import PermissionMode
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.sessions.open_store import StoreLocation
-    from treadle.tools.builtin import BuiltinSource
-    from treadle.workspace.local import WorkspaceOptions
-
-McpDefinitions = Mapping[str, Mapping[str, Any]]
 
 
 def coding_agent(
@@ -121,6 +135,7 @@ def coding_agent(
     store: StoreLocation | None = None,
     name: str = "",
     host: HostSession | None = None,
+    **unknown: Never,
 ) -> CodingAgent:
     """The agent of a folder, as the command line `treadle` runs it.
 
@@ -148,17 +163,18 @@ def coding_agent(
     the case of a crash while a command or a write runs. A wrong argument raises ConfigError. Close
     the agent with `async with` or `aclose`. `host` is for the programs of this package.
     """
-    place = _check_folder(folder)
-    known_trust = choose_trust(place, _check_type("trust", trust, (bool, type(None)), "a bool"))
+    reject_unknown_arguments(unknown, coding_agent)
+    place = check_folder(folder)
+    known_trust = choose_trust(place, check_type("trust", trust, (bool, type(None)), "a bool"))
     if trust:
         with contextlib.suppress(ConfigError):  # a note reports the file that cannot be read
             approve_extensions(place, known_trust.open_store)
-    _check_model(model)
+    check_model(model)
     for argument, texts in {"allow": allow, "deny": deny, "ask": ask}.items():
-        _check_rules(argument, texts)
+        check_rules(argument, texts)
     lists = {"tools": tools, "hooks": hooks, "observers": observers, "add_dir": add_dir}
     for argument, values in lists.items():
-        _check_list(argument, values)
+        check_list(argument, values)
     if not isinstance(settings, Settings):
         flags: dict[str, object | None] = {
             "model": model if isinstance(model, str) else None,
@@ -173,44 +189,29 @@ def coding_agent(
             "thinking": thinking,
             "small_model": small_model,
         }
-        settings = _load_settings(place, flags, settings, known_trust)
+        settings = load_given_settings(place, flags, settings, known_trust)
     given = GivenParts(
         model=None if isinstance(model, str) else model,
         approve=approve,
         tools=tuple(tools),
-        servers=_read_given_servers(mcp),
-        instructions=_check_type("instructions", instructions, str, "a text"),
+        servers=read_given_servers(mcp),
+        instructions=check_type("instructions", instructions, str, "a text"),
         hooks=tuple(hooks),
         observers=tuple(observers),
-        retry=retry or _make_retry(settings),
+        retry=retry or make_retry(settings),
         store=store,
         name=name,
     )
-    allow = (*allow, *_list_own_tools(given.tools))
+    allow = (*allow, *list_own_tools(given.tools))
     rules = load_rules(
         place,
         allow,
         deny,
         ask,
-        format_origin="--{}".format if host is not None else _format_argument,
+        format_origin="--{}".format if host is not None else format_argument,
         open_store=known_trust.open_store,
     )
     return _assemble(place, settings, given, rules, known_trust, host)
-
-
-class GivenParts(msgspec.Struct, frozen=True):
-    """The arguments of `coding_agent` that are no settings."""
-
-    model: Model | None
-    approve: Approver | None
-    tools: tuple[ToolLike, ...]
-    servers: McpDefinitions
-    instructions: str
-    hooks: tuple[Hook, ...]
-    observers: tuple[Observer, ...]
-    retry: Retry | None
-    store: StoreLocation | None
-    name: str
 
 
 def _assemble(
@@ -232,10 +233,10 @@ def _assemble(
     rules, rule_notes = loaded_rules
 
     # What can be invalid fails here.
-    folder_notes = _check_added_folders(settings, folder)
-    model, model_note = (given.model, "") if given.model is not None else _choose_model(settings)
-    is_small = _is_small(model)
-    small_model = _create_small_model(settings)
+    folder_notes = check_added_folders(settings, folder)
+    model, model_note = (given.model, "") if given.model is not None else choose_model_now(settings)
+    is_small = is_small_model(model)
+    small_model = create_small_model(settings)
     telemetry = None
     if settings.telemetry:
         from treadle.apps.assembly.telemetry import make_telemetry
@@ -252,7 +253,7 @@ def _assemble(
     outputs_dir = get_outputs_dir(store)
     workspace = LazyWorkspace(
         folder,
-        lambda: _make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
+        lambda: make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
         warn,
     )
     policy = LazyPolicy(
@@ -272,7 +273,7 @@ def _assemble(
     model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
 
     # Tools: built-in and given ones, then MCP servers and skills
-    builtin = _make_builtin_tools(model, workspace, policy, can_ask=began_attended)
+    builtin = make_builtin_tools(model, workspace, policy, can_ask=began_attended)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
     mutators: list[Mutator] = [Compactor(small_model or model)]
     if settings.tool_summaries and small_model is None:
@@ -287,6 +288,7 @@ def _assemble(
     warnings: list[str] = []
     if (extensions.servers or given.servers) and is_small:
         notes.append(f"MCP servers are off: {model.name} can use only a few tools")
+        warnings += notes[-1:] if given.servers else ()
     elif (extensions.servers or given.servers) and not is_installed("mcp"):
         names = ", ".join(sorted({*extensions.servers, *given.servers}))
         warnings.append(describe_missing("mcp", f"not started: {names}"))
@@ -295,7 +297,8 @@ def _assemble(
         from treadle.tools.late_tools import StableToolList
 
         wait = 0.0 if is_interactive else settings.server_wait
-        mcp = _make_servers(extensions, given.servers, workspace, trust, wait, notes, notify)
+        report = notify if host is not None else warn
+        mcp = make_mcp_servers(extensions, given.servers, workspace, trust, wait, notes, report)
         # Outermost, so that the loop sees which tool a forwarded call runs.
         stable_tools = StableToolList(redact_source(mcp, secrets))
         tools.append(stable_tools)
@@ -328,7 +331,7 @@ def _assemble(
 
     # Hooks, and what changes the transcript between model calls
     drivers = RunningDrivers()
-    observers: list[Observer] = [_WorkspacePreloader(workspace), *given.observers]
+    observers: list[Observer] = [WorkspacePreloader(workspace), *given.observers]
     if telemetry is not None:
         observers.append(telemetry.observer)
     hooks = [*given.hooks]
@@ -397,7 +400,7 @@ def _assemble(
     if store is not None:
         head_log = make_head_log(store, view, is_unattended=not began_attended)
     agent = CodingAgent(
-        _wrap_model(model, secrets, head_log, suspend=suspend),
+        wrap_model(model, secrets, head_log, suspend=suspend),
         tools,
         name=given.name,
         instructions=prompt.text,
@@ -436,155 +439,9 @@ def _assemble(
     )
     if host is None:
         for note in notes:
-            logger.info("%s", redact(secrets, note))
+            level = logging.WARNING if note in warnings else logging.INFO
+            logger.log(level, "%s", redact(secrets, note))
     return agent
-
-
-# ------------------------------------------------------------------ arguments
-
-
-def _format_argument(name: str) -> str:
-    return f"coding_agent({name}=...)"
-
-
-def _check_folder(folder: object) -> Path:
-    if not isinstance(folder, (str, os.PathLike)):
-        raise ConfigError(f"coding_agent(folder={folder!r}): it must be a path")
-    place = Path(folder).expanduser()
-    if not place.is_dir():
-        raise ConfigError(f"coding_agent(folder={str(folder)!r}): there is no such folder")
-    return place.resolve()
-
-
-def _check_type(name: str, value: Any, kinds: type | tuple[type, ...], expected: str) -> Any:
-    if not isinstance(value, kinds):
-        raise ConfigError(f"coding_agent({name}={value!r}): it must be {expected}")
-    return value
-
-
-def _check_list(name: str, values: object) -> None:
-    if not isinstance(values, Sequence) or isinstance(values, str):
-        raise ConfigError(f"coding_agent({name}={values!r}): it must be a list")
-
-
-def _check_model(model: object) -> None:
-    is_model = hasattr(model, "stream") and hasattr(model, "card") and not isinstance(model, type)
-    if model is not None and not isinstance(model, str) and not is_model:
-        example = "a name such as 'anthropic/claude-sonnet-4-5', or a Model"
-        raise ConfigError(f"coding_agent(model={model!r}): it must be {example}")
-
-
-def _check_rules(name: str, texts: object) -> None:
-    is_list = isinstance(texts, Sequence) and not isinstance(texts, str)
-    if not is_list or not all(isinstance(text, str) for text in texts):  # type: ignore[attr-defined]
-        example = f'{name}=["Bash(npm test)"]'
-        raise ConfigError(f"coding_agent({name}={texts!r}): it must be a list of rules: {example}")
-
-
-def _load_settings(
-    folder: Path,
-    arguments: Mapping[str, object | None],
-    more: Mapping[str, object] | None,
-    trust: FolderTrust,
-) -> Settings:
-    """The settings in force. An argument wins over `settings=`, which wins over files."""
-    more = more or {}
-    if not isinstance(more, Mapping):
-        raise ConfigError(f"coding_agent(settings={more!r}): it must be settings by their names")
-    for name in more:
-        if name not in SETTINGS_BY_NAME:
-            raise ConfigError(f"coding_agent(settings=...): {format_unknown_setting(str(name))}")
-    flags = {**more, **{name: one for name, one in arguments.items() if one is not None}}
-    return load_settings(
-        folder, flags, is_trusted=lambda: trust.is_trusted, format_flag=_format_argument
-    )
-
-
-def _make_retry(settings: Settings) -> Retry | None:
-    if settings.retry_attempts is None and settings.retry_max_wait is None:
-        return None
-    retry = Retry(attempts=settings.retry_attempts)
-    if settings.retry_max_wait is not None:
-        retry = msgspec.structs.replace(retry, max_wait=settings.retry_max_wait)
-    return retry
-
-
-def _list_own_tools(tools: Sequence[ToolLike]) -> list[str]:
-    """The names of the program's own tools, which are rules that allow them. A name of a built-in
-    tool would be a rule for that tool."""
-    if not tools:
-        return []
-    from treadle.tools.builtin import ALL_TOOLS
-
-    names: list[str] = []
-    for tool in tools:
-        spec = getattr(tool, "spec", None)
-        name = spec.name if spec is not None else getattr(tool, "__name__", "")
-        if name in ALL_TOOLS:
-            raise ConfigError(
-                f"coding_agent(tools=...): {name!r} is the name of a built-in tool; use another"
-            )
-        if name and not hasattr(tool, "tools"):
-            names.append(name)
-    return names
-
-
-# ------------------------------------------------------------------ model
-
-
-async def choose_model(settings: Settings) -> tuple[Model, str]:
-    """The model of the settings, or the default model of this machine; and a line about it."""
-    from treadle.models.registry.default_model import find_default_model
-
-    if settings.model:
-        return _choose_model(settings)
-    default = await find_default_model()
-    if not default.is_available:
-        raise ConfigError(default.summary)
-    return _create_model(default.model, settings), default.summary
-
-
-def _choose_model(settings: Settings) -> tuple[Model, str]:
-    """The same without `await`: local servers are asked in another thread, for a moment."""
-    from treadle.models.registry.default_model import describe_card
-
-    if settings.model:
-        model = _create_model(settings.model, settings)
-        return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: asyncio.run(choose_model(settings))).result()
-
-
-def _create_model(name: str, settings: Settings) -> Model:
-    from treadle.models import registry
-
-    return registry.model(name, aliases=settings.aliases, timeouts=settings.model_timeouts)
-
-
-def _create_small_model(settings: Settings) -> Model | None:
-    return _create_model(settings.small_model, settings) if settings.small_model else None
-
-
-def _is_small(model: Model) -> bool:
-    """Whether the model can handle only a short prompt and a few tools."""
-    return model.name.startswith("embedded")
-
-
-def _wrap_model(
-    model: Model, secrets: tuple[str, ...], head_log: HeadLog | None, *, suspend: bool
-) -> Model:
-    is_small = _is_small(model)
-    if secrets:
-        model = RedactingModel(model, secrets)
-    if not is_small:
-        model = CacheMonitor(model, head_log)
-    if suspend and head_log is not None:
-        from treadle.apps.assembly.suspend import SuspendOnRateLimit
-
-        model = SuspendOnRateLimit(model, head_log.session_id)
-    return model
 
 
 def _wrap_policy(policy: LazyPolicy, store: Store | None, *, suspend: bool) -> Policy:
@@ -593,112 +450,6 @@ def _wrap_policy(policy: LazyPolicy, store: Store | None, *, suspend: bool) -> P
 
         return SuspendOnQuestion(policy, store.session_id)
     return policy
-
-
-# ------------------------------------------------------------------ workspace, tools, subagents
-
-
-def _check_added_folders(settings: Settings, folder: Path) -> list[str]:
-    """Notes on folders that do not exist; one that the caller names is an error."""
-    origin = settings.origin("add_dir")
-    missing = find_missing_folders(settings, folder)
-    if missing and origin in ("--add-dir", _format_argument("add_dir")):
-        raise ConfigError(f"{origin}: there is no folder {missing[0]}")
-    return [f"{origin}: there is no folder {one}" for one in missing]
-
-
-def _make_workspace_options(
-    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...], rules: RuleSet
-) -> WorkspaceOptions:
-    from treadle.workspace.local import WorkspaceOptions
-
-    user_folders = (treadle_home() / "skills", treadle_home() / "hooks")
-    return WorkspaceOptions(
-        extra_roots=tuple(Path(folder, added).expanduser() for added in settings.add_dir),
-        readable=tuple(path for path in user_folders if path.is_dir()),
-        sandbox=settings.sandbox,
-        network=settings.network,
-        denials=make_file_denials(rules),
-        max_memory=settings.command_memory << 20 if settings.command_memory else None,
-        outputs_dir=outputs_dir,
-        secrets=secrets,
-    )
-
-
-class _WorkspacePreloader(BaseObserver):
-    """Opens the workspace while the model still writes its first call."""
-
-    def __init__(self, workspace: LazyWorkspace) -> None:
-        self._workspace = workspace
-
-    def on_event(self, event: Event) -> None:
-        if type(event) is ToolCallBegan:
-            self._workspace.preload()
-
-
-def _make_builtin_tools(
-    model: Model, workspace: LazyWorkspace, policy: LazyPolicy, *, can_ask: bool
-) -> BuiltinSource:
-    """The built-in tools that this model can use; `ask` only if the user can answer."""
-    from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
-
-    names = list(SMALL_TOOLS if _is_small(model) else STANDARD_TOOLS)
-    if not can_ask and "ask" in names:
-        names.remove("ask")
-    if "patch" in model.card.abilities:
-        names.insert(names.index("edit"), "apply_patch")
-    return builtin_tools(
-        workspace,
-        names,
-        native_pdf="documents" in model.card.abilities,
-        get_find_denied=policy.get_find_denied,
-    )
-
-
-def _read_given_servers(mcp: object) -> McpDefinitions:
-    """The servers of the argument `mcp`; ConfigError if one of them is wrong."""
-    if mcp is None:
-        return {}
-    from treadle.tools.mcp.config import load_servers, parse_server_config, parse_servers
-
-    if isinstance(mcp, (str, os.PathLike)):
-        file = Path(mcp).expanduser()
-        if not file.is_file():
-            raise ConfigError(f"coding_agent(mcp={str(mcp)!r}): there is no such file")
-        servers = load_servers(file)
-    elif isinstance(mcp, Mapping):
-        plain = {name: dict(raw) if isinstance(raw, Mapping) else raw for name, raw in mcp.items()}
-        servers = parse_servers({"mcpServers": plain}, "coding_agent(mcp=...)")
-    else:
-        raise ConfigError(
-            f"coding_agent(mcp={mcp!r}): it must be servers by their names, or a file with them"
-        )
-    for name, definition in servers.items():
-        parse_server_config(name, definition)
-    return servers
-
-
-def _make_servers(
-    extensions: Extensions,
-    given: McpDefinitions,
-    workspace: LazyWorkspace,
-    trust: FolderTrust,
-    wait: float,
-    notes: list[str],
-    notify: Callable[[str], None] | None,
-) -> McpServers:
-    from treadle.apps.assembly.servers import make_servers
-
-    return make_servers(
-        {**extensions.servers, **given},
-        workspace,
-        user_servers={*extensions.user_servers, *given},
-        trusted=trust.is_trusted,
-        startup_wait=wait,
-        notes=notes,
-        notify=notify,
-        objection=start_objections(workspace.root, trust.open_store, given),
-    )
 
 
 def _make_subagent_options(

@@ -86,8 +86,9 @@ def make_servers(
     notes: list[str],
     notify: Notify | None,
     objection: Callable[[str, Mapping[str, Any], bool], str] | None = None,
+    required: Collection[str] = (),
 ) -> McpServers:
-    """The servers as a source; an invalid definition is noted and skipped.
+    """The servers as a source; an invalid definition is noted and skipped, unless it is required.
 
     So is a server whose tools would have the names of another server's tools. `user_servers` are
     the names from the user's own settings; `trusted` is about the folder.
@@ -123,6 +124,8 @@ def make_servers(
                 )
             )
         except ConfigError as error:
+            if name in required:
+                raise
             notes.append(str(error))
     return McpServers(servers, startup_wait, problems)
 

@@ -309,7 +309,8 @@ async def make_coding_agent(
     task: FleetTask, folder: Path, hook: FenceHook, limit: Callable[[Model], Model]
 ) -> Agent[Any, Any]:
     """The agent of `treadle.coding_agent`, with the settings of this machine and of the task."""
-    from treadle.apps.assembly.coding_agent import choose_model, coding_agent
+    from treadle.apps.assembly.coding_agent import coding_agent
+    from treadle.apps.assembly.model_choice import choose_model
     from treadle.apps.settings import load_settings
 
     flags = {"model": task.model} if task.model else {}

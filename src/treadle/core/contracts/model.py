@@ -6,11 +6,22 @@ and history belong to the loop, not to a model. Used by core/loop/model_call.py.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from treadle.core.argument_checks import (
+    DICT,
+    FLAG,
+    TEXT,
+    Expected,
+    check_fields,
+    list_of,
+    number,
+    optional,
+    whole_number,
+)
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
@@ -20,6 +31,30 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 MIN_TASK_BUDGET = 20_000
+
+_COUNT = whole_number(0)
+_CACHE_REQUEST: Mapping[str, Expected] = {
+    "enabled": FLAG,
+    "ttl": TEXT,
+    "key": TEXT,
+    "breakpoints": list_of(_COUNT, "positions"),
+    "required": FLAG,
+}
+_MODEL_OPTIONS: Mapping[str, Expected] = {
+    "max_tokens": optional(_COUNT),
+    "temperature": optional(number("a number of 0 or more", lambda value: value >= 0)),
+    "thinking": optional(
+        Expected(
+            lambda value: isinstance(value, str) or _COUNT.fits(value),
+            "a number of tokens, or an effort such as low, medium or high",
+        )
+    ),
+    "stop": list_of(TEXT, "texts"),
+    "tool_choice": TEXT,
+    "output_schema": optional(DICT),
+    "extra": DICT,
+    "task_budget": optional(_COUNT),
+}
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
@@ -37,6 +72,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
     required: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, _CACHE_REQUEST)
         if self.required and not self.enabled:
             raise ConfigError("the cache request is both required and not enabled; choose one")
 
@@ -54,6 +90,7 @@ class ModelOptions(msgspec.Struct, frozen=True):
     task_budget: int | None = None  # tokens for the whole task, which the model sees and plans with
 
     def __post_init__(self) -> None:
+        check_fields(self, _MODEL_OPTIONS)
         if self.task_budget is not None and self.task_budget < MIN_TASK_BUDGET:
             problem = f"task_budget is {self.task_budget}; providers accept {MIN_TASK_BUDGET:,}"
             raise ConfigError(f"{problem} tokens or more")

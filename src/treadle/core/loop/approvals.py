@@ -12,7 +12,7 @@ from treadle.core.events import ApprovalRequired, ApprovalResolved
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.session_state import SessionState
 from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
-from treadle.core.transcript.content import Arguments, to_json_object
+from treadle.core.transcript.content import Arguments, parse_arguments, to_json_object
 from treadle.core.transcript.entries import ApprovalDecision, DecidedBy
 
 
@@ -40,6 +40,9 @@ class Approvals:
 
     def approve(self, call_id: str, arguments: Arguments | None, always: bool) -> bool:
         raw = None if arguments is None else _encode_arguments(arguments)
+        pending = self._pending.get(call_id)
+        if raw and pending is not None and parse_arguments(raw) == pending.call.arguments:
+            raw = None  # nothing was edited
         return self._resolve(ApprovalDecision(call_id, "allow", "", raw, always, "user"))
 
     def deny(self, call_id: str, reason: str, decided_by: DecidedBy = "user") -> bool:

@@ -28,7 +28,6 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.logger import logger
-from treadle.core.redaction import find_secrets, redact
 
 # The level, and the text with the details of the event by their positions.
 LOGGED_EVENTS: Final[Mapping[Callable[..., Event], tuple[int, str]]] = {
@@ -48,6 +47,9 @@ def log_event(
     kind: Callable[..., Event], details: tuple[object, ...], agent: str, session_id: str
 ) -> None:
     level, text = LOGGED_EVENTS[kind]
-    message = redact(find_secrets(os.environ), text.format(*details))
-    who = f"{agent}, session {session_id}" if agent else f"session {session_id}"
-    logger.log(level, "%s: %s", who, message)
+    if logger.isEnabledFor(level):
+        from treadle.core.redaction import find_secrets, redact  # not for every start
+
+        message = redact(find_secrets(os.environ), text.format(*details))
+        who = f"{agent}, session {session_id}" if agent else f"session {session_id}"
+        logger.log(level, "%s: %s", who, message)

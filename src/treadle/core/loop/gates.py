@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.core.contracts.gate import Admit, Gate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, ModelOptions
-from treadle.core.errors import error_text
+from treadle.core.errors import ConfigError, error_text
 from treadle.core.events import WarningRaised
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -103,13 +103,17 @@ class Gates:
         admits: list[Admit] = []
         stops: list[Stop] = []
         for gate in self._gates:
-            answer = gate.admit(estimate)
+            answer: object = gate.admit(estimate)
             if isinstance(answer, Stop):
                 stops.append(answer)
                 if not answer.closing_tokens:
                     continue
-            elif answer != NO_REMARKS:
-                admits.append(answer)
+            elif isinstance(answer, Admit):
+                if answer != NO_REMARKS:
+                    admits.append(answer)
+            else:
+                name = type(gate).__name__
+                raise ConfigError(f"gate {name} returned {answer!r:.80}; expected Admit or Stop")
             self._admitted.append((gate, estimate))
         if not stops:
             return None, _combine(admits) if admits else ADMITTED

@@ -45,7 +45,6 @@ from treadle.core.transcript import (
 from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import Intent, ItemAdded, View, list_entries
 from treadle.core.transcript.integrity import is_empty
-from treadle.core.transcript.items import CallOutcome
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 
 
@@ -164,17 +163,17 @@ class HostControls:
             ]
         )
 
-    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> bool:
+    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Tell the outcome of a call in doubt: the model reads `result`, and the call is not run.
-        False if no call in doubt has that id."""
-        for doubt in self.doubts:
-            if doubt.call.id == call_id:
-                name, content = doubt.call.name, (Text(result),)
-                outcome: CallOutcome = "recovered"
-                item = ToolResultItem(call_id, name, content, is_error=is_error, outcome=outcome)
-                self._session.record_early_result(item)
-                return True
-        return False
+        LoopError if no call in doubt has that id."""
+        doubts = {doubt.call.id: doubt.call for doubt in self.doubts}
+        if call_id not in doubts:
+            known = ", ".join(doubts) or "none"
+            raise LoopError(f"no call {call_id!r:.80} is in doubt; calls in doubt: {known}")
+        item = ToolResultItem(
+            call_id, doubts[call_id].name, (Text(result),), is_error=is_error, outcome="recovered"
+        )
+        self._session.record_early_result(item)
 
     async def resolve(
         self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]

@@ -8,6 +8,7 @@ Runs no tool. What is wrong with a call is its result. Used by tool_round.py; th
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -177,11 +178,21 @@ class CallPreparer:
             return Allow()  # without a task
         if type(self._policy) is DefaultPolicy and prepared.tool is not None:
             return self._policy.judge(prepared.tool.spec)
+        name = type(self._policy).__name__
         try:
-            work = self._policy.decide(self._permission_request(prepared))
-            return await await_contained(work, "the policy", self._emitter)
+            work: object = self._policy.decide(self._permission_request(prepared))
+            if not inspect.isawaitable(work):
+                return self._deny_failed(f"{name}.decide must be `async def`")
+            verdict: object = await await_contained(work, "the policy", self._emitter)
         except Exception as error:  # noqa: BLE001 - becomes the call's result
-            return Deny(f"the policy failed ({error_text(error)})")
+            return self._deny_failed(error_text(error))
+        if isinstance(verdict, Verdict):
+            return verdict
+        return self._deny_failed(f"{name} returned {verdict!r:.80}; expected Allow, Deny or Ask")
+
+    def _deny_failed(self, problem: str) -> Deny:
+        self._emitter.emit(WarningRaised, f"the policy failed, and the call is denied: {problem}")
+        return Deny(f"the policy failed ({problem})")
 
     async def apply_hooks(self, prepared: PreparedCall) -> PreparedCall:
         """A hook may deny, add context, or change the arguments; changed ones are decided again."""

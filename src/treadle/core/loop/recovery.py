@@ -22,10 +22,17 @@ from collections.abc import Mapping
 
 import msgspec
 
+from treadle.core.argument_checks import (
+    FLAG,
+    Expected,
+    check_fields,
+    number,
+    optional,
+    whole_number,
+)
 from treadle.core.errors import (
     AccessDenied,
     CacheUnsupported,
-    ConfigError,
     ContextTooLong,
     ModelError,
     Overloaded,
@@ -61,6 +68,13 @@ FALLBACK_ERRORS = (
 )
 
 
+_RETRY: Mapping[str, Expected] = {
+    "attempts": optional(whole_number(1)),
+    "max_wait": number("seconds, 0 or more", lambda value: 0 <= value < float("inf")),
+    "fallback": FLAG,
+}
+
+
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """How often a failed model call is repeated; `Agent(retry=Retry(attempts=3, max_wait=20))`.
 
@@ -78,18 +92,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     fallback: bool = True
 
     def __post_init__(self) -> None:
-        attempts: object = self.attempts
-        is_count = isinstance(attempts, int) and not isinstance(attempts, bool)
-        if attempts is not None and not (is_count and self.attempts and self.attempts > 0):
-            raise ConfigError(
-                f"Retry(attempts={attempts!r}): it must be a whole number, 1 or more, or None"
-            )
-        wait: object = self.max_wait
-        is_number = isinstance(wait, (int, float)) and not isinstance(wait, bool)
-        if not is_number or not 0 <= self.max_wait < float("inf"):
-            raise ConfigError(f"Retry(max_wait={wait!r}): it must be seconds, 0 or more")
-        if not isinstance(self.fallback, bool):
-            raise ConfigError(f"Retry(fallback={self.fallback!r}): it must be True or False")
+        check_fields(self, _RETRY)
 
 
 DEFAULT_RETRY = Retry()

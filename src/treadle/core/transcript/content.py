@@ -101,8 +101,10 @@ AssistantContent = Text | Thinking | RedactedThinking | ToolCall | Opaque
 ResultContent = Text | Image | Document
 
 
-def check_parts(parts: Sequence[object]) -> None:
+def check_parts(parts: object) -> None:
     """TypeError if these are not texts, images and documents: the log could not be read again."""
+    if not isinstance(parts, tuple):
+        raise TypeError(f'content is a tuple of parts, such as (Text("hi"),); got {parts!r:.80}')
     for part in parts:
         match part:
             case Text(text=str()):
@@ -113,6 +115,20 @@ def check_parts(parts: Sequence[object]) -> None:
                 pass
             case _:
                 raise TypeError(_describe_wrong_part(part))
+
+
+def check_files(parts: Sequence[UserContent]) -> None:
+    """TypeError for an image or a document without content. A log may hold such a part."""
+    for part in parts:
+        if isinstance(part, Text):
+            continue
+        kind = type(part).__name__
+        example = "image/png" if isinstance(part, Image) else "application/pdf"
+        usage = f'write {kind}("{example}", data), with the bytes of the file'
+        if not part.data and not part.url:
+            raise TypeError(f"{kind}({part.media_type!r:.80}) has no data and no url; {usage}")
+        if part.data and "/" not in part.media_type:
+            raise TypeError(f"media_type of {kind} is {part.media_type!r:.80}; {usage}")
 
 
 def _describe_wrong_part(part: object) -> str:

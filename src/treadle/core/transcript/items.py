@@ -25,6 +25,7 @@ from treadle.core.transcript.content import (
     Text,
     ToolCall,
     UserContent,
+    check_files,
     check_parts,
     fix_surrogates,
 )
@@ -68,6 +69,8 @@ class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict
     metadata: Metadata | None = None
 
     def __post_init__(self) -> None:
+        if type(self.content) is not tuple:
+            check_parts(self.content)  # raises
         if self.metadata:
             check_metadata(self.metadata)
 
@@ -151,17 +154,35 @@ def to_user_item(
     if isinstance(user_input, (Text, Image, Document)):
         user_input = (user_input,)
     if not isinstance(user_input, UserItem):
-        if not isinstance(user_input, Iterable):
+        given: object = user_input
+        if not isinstance(given, Iterable) or isinstance(given, (Mapping, bytes)):
             raise TypeError(
-                f"a prompt is a text, or a list of texts and images; got {user_input!r}"
+                "a prompt is a text, or a list of texts, images and documents; got "
+                f"{given!r:.80}. Earlier messages are given as `history`"
             )
         parts = [Text(part) if isinstance(part, str) else part for part in user_input]
         user_input = UserItem(tuple(parts))
     content = user_input.content
     check_parts(content)
+    check_files(content)
     _check_names(user_input.metadata or {})
     fixed = tuple([Text(fix_surrogates(p.text)) if type(p) is Text else p for p in content])
     return user_input if fixed == content else msgspec.structs.replace(user_input, content=fixed)
+
+
+def check_items(items: Sequence[object]) -> None:
+    """TypeError if one of these is no item, or has content of another kind."""
+    for index, item in enumerate(items):
+        if not isinstance(item, Item):
+            raise TypeError(
+                f"[{index}] is {item!r:.80}; expected a UserItem, an AssistantItem or another item"
+            )
+        content: object = getattr(item, "content", ())
+        try:
+            if not isinstance(item, AssistantItem) or not isinstance(content, tuple):
+                check_parts(content)
+        except TypeError as error:
+            raise TypeError(f"[{index}]: {error}") from None
 
 
 def check_metadata(metadata: object) -> None:
@@ -169,7 +190,9 @@ def check_metadata(metadata: object) -> None:
     if not isinstance(metadata, Mapping):
         raise TypeError(f"metadata is a dict of names and values, not {metadata!r}")
     for key, value in metadata.items():
-        if not isinstance(key, str) or not isinstance(value, (str, int, float, bool)):
+        if not isinstance(key, str):
+            raise TypeError(f"metadata: the name {key!r} is not a text")
+        if not isinstance(value, (str, int, float, bool)):
             raise TypeError(f"metadata {key!r}: {value!r} is not a text, a number or a bool")
         if isinstance(value, float) and not isfinite(value):
             raise TypeError(f"metadata {key!r}: {value!r} is not a finite number")

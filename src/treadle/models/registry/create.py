@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from treadle.core.argument_checks import TEXT, check
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.models.catalog import card_for
@@ -40,6 +41,7 @@ def create_models(
 ) -> list[Model]:
     """The models of these comma-separated names, at least one. `timeouts` are fields of Timeouts;
     the others keep the values of the provider."""
+    check("the name of a model", name, TEXT)
     names = [part.strip() for part in name.split(",") if part.strip()]
     if not names:
         example = "write PROVIDER/MODEL, such as anthropic/sonnet"

@@ -75,6 +75,11 @@ class ConformanceRequests(msgspec.Struct, frozen=True):
     concurrency: int = 4
 
 
+CALLS_NO_TOOL = (
+    "the model calls no tool; for a model that never does, give ConformanceRequests(call=None)"
+)
+
+
 async def check_model(
     make: Callable[[], Model | Awaitable[Model]], requests: ConformanceRequests | None = None
 ) -> None:
@@ -116,7 +121,7 @@ async def announces_every_call_once(model: Model, requests: ConformanceRequests)
         return
     events = await _collect_events(model, requests.call)
     reply = _get_reply(events)
-    assert reply.calls, "the model calls no tool; with `call=None` this is not checked"
+    assert reply.calls, CALLS_NO_TOOL
     assert reply.stop == "tool_use", f"the reply with calls stops with {reply.stop}"
     requested = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
     began = [(event.id, event.name) for event in events if isinstance(event, ModelToolCallBegan)]

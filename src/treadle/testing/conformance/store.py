@@ -3,11 +3,14 @@
     await check_store(open_store)        open_store("id") opens the session of that id
 
 It is called again with the same id, when the store before is closed: the entries have to be there.
+Each check has ids of its own, and leaves its sessions (some 10 MB): open them in a folder of the
+test.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 
 from treadle.core.contracts.store import Store
@@ -95,12 +98,18 @@ async def check_store(open_store: OpenSession, *, fail_writes: FailWrites | None
 
     `fail_writes(True)` makes all writes fail, as on a full disk, until `fail_writes(False)`.
     """
-    await keep_promises("store", STORE_PROMISES, open_store, fail_writes)
+    check_id = os.urandom(4).hex()
+
+    def open_new(name: str) -> Store | Awaitable[Store]:
+        return open_store(f"{name}-{check_id}")
+
+    await keep_promises("store", STORE_PROMISES, open_new, fail_writes)
 
 
 async def a_new_session_is_empty(open_store: OpenSession, fail_writes: FailWrites | None) -> None:
     async with opened(open_store, "empty") as store:
-        assert store.session_id == "empty", f"the session id is {store.session_id!r}"
+        found = store.session_id
+        assert found.startswith("empty-"), f"the session id is {found!r}, not that of open_store"
         assert store.is_empty, "is_empty is False"
         assert list(await store.load()) == [], "it has entries"
         assert store.write_error is None, f"it has the error {store.write_error!r}"

@@ -146,7 +146,7 @@ async def _check_sandbox() -> CheckResult:
 
 async def _check_models() -> CheckResult:
     """The model of the settings, or the default model; it is created, not called."""
-    from treadle.apps.assembly.coding_agent import choose_model
+    from treadle.apps.assembly.model_choice import choose_model
     from treadle.models.registry.default_model import find_default_model
 
     settings = _load_settings()

@@ -1,0 +1,113 @@
+"""Names of other libraries, and what the same thing is called here.
+
+Used where a program gives an argument, or reads an attribute, that does not exist: the error says
+the name to use. Pure functions; imported only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from treadle.core.text import suggest
+
+# pydantic-ai, openai-agents, claude-agent-sdk, LangChain
+_AGENT_ARGUMENTS: Mapping[str, str] = {
+    "system_prompt": "instructions",
+    "system_message": "instructions",
+    "result_type": "output_type",
+    "response_format": "output_type",
+    "response_model": "output_type",
+    "model_settings": "options, a ModelOptions",
+    "retries": "retry, a Retry; output_retries is an argument of run",
+    "toolsets": "tools",
+    "handoffs": "subagents",
+    "max_iterations": "max_turns",
+    "max_steps": "max_turns",
+    "usage_limits": "gates, see treadle.budgets",
+    "context_type": "deps_type",
+}
+_RUN_ARGUMENTS: Mapping[str, str] = {
+    "message_history": "history",
+    "messages": "history",
+    "chat_history": "history",
+    "user_prompt": "prompt",
+    "input": "prompt",
+    "result_type": "output",
+    "output_type": "output",
+    "response_format": "output",
+    "context": "deps",
+    "session_id": "session",
+    "max_turns": "an argument of Agent; agent.replace(max_turns=...) for one run",
+    "model": "an argument of Agent; agent.replace(model=...) for one run",
+    "model_settings": "an argument of Agent, `options`",
+    "usage_limits": "an argument of Agent, `gates`",
+}
+_SESSION_RUN_ARGUMENTS: Mapping[str, str] = {
+    **_RUN_ARGUMENTS,
+    "deps": "an argument of agent.session",
+    "history": "an argument of agent.session",
+    "message_history": "history, an argument of agent.session",
+    "store": "an argument of agent.session",
+}
+_CODING_AGENT_ARGUMENTS: Mapping[str, str] = {
+    **_AGENT_ARGUMENTS,
+    "cwd": "folder",
+    "mcp_servers": "mcp",
+    "allowed_tools": "allow",
+    "disallowed_tools": "deny",
+    "can_use_tool": "approve",
+    "append_system_prompt": "instructions",
+    "max_budget_usd": "max_cost",
+    "add_dirs": "add_dir",
+}
+_AGENT_ATTRIBUTES: Mapping[str, str] = {
+    "run_stream": "stream",
+    "run_streamed": "stream",
+    "run_stream_events": "stream",
+    "astream": "stream",
+    "invoke": "run_sync",
+    "ainvoke": "run",
+    "iter": "start, or session and its next",
+    "tool": "the function treadle.tool, and Agent(tools=[...])",
+    "tool_plain": "the function treadle.tool, and Agent(tools=[...])",
+    "system_prompt": "Agent(instructions=...)",
+    "clone": "replace",
+    "override": "replace",
+}
+_RESULT_ATTRIBUTES: Mapping[str, str] = {
+    "data": "output",
+    "final_output": "output",
+    "all_messages": "transcript",
+    "new_messages": "turn.items",
+    "new_items": "turn.items",
+    "to_input_list": "transcript",
+    "messages": "transcript",
+    "total_cost_usd": "cost",
+}
+
+
+_ARGUMENTS = {
+    "Agent": _AGENT_ARGUMENTS,
+    "agent.run": _RUN_ARGUMENTS,
+    "session.run": _SESSION_RUN_ARGUMENTS,
+    "coding_agent": _CODING_AGENT_ARGUMENTS,
+}
+_ATTRIBUTES = {"Agent": _AGENT_ATTRIBUTES, "Result": _RESULT_ATTRIBUTES}
+
+
+def unknown_argument(function: str, name: str, known: Iterable[str]) -> TypeError:
+    """The error for an argument that does not exist."""
+    foreign, known = _ARGUMENTS[function], sorted(known)
+    if name in foreign:
+        hint = f"here it is {foreign[name]}"
+    else:
+        near = suggest(name, known)
+        hint = f"did you mean {near!r}?" if near else f"it has {', '.join(known)}"
+    return TypeError(f"{function} has no argument {name!r}; {hint}")
+
+
+def unknown_attribute(kind: str, name: str, given: object) -> AttributeError:
+    """The error for an attribute that does not exist."""
+    foreign = _ATTRIBUTES[kind]
+    hint = f"; here it is {foreign[name]}" if name in foreign else ""
+    return AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=given)

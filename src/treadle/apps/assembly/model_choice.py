@@ -1,0 +1,69 @@
+"""The models of the coding agent: that of the settings or of this machine, and what wraps it.
+
+Used by coding_agent.py, assemble.py and `treadle doctor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from treadle.apps.assembly.redaction import RedactingModel
+from treadle.apps.settings import Settings
+from treadle.context.cache_monitor import CacheMonitor, HeadLog
+from treadle.core.contracts.model import Model
+from treadle.core.errors import ConfigError
+
+
+async def choose_model(settings: Settings) -> tuple[Model, str]:
+    """The model of the settings, or the default model of this machine; and a line about it."""
+    from treadle.models.registry.default_model import find_default_model
+
+    if settings.model:
+        return choose_model_now(settings)
+    default = await find_default_model()
+    if not default.is_available:
+        raise ConfigError(default.summary)
+    return create_model(default.model, settings), default.summary
+
+
+def choose_model_now(settings: Settings) -> tuple[Model, str]:
+    """The same without `await`: local servers are asked in another thread, for a moment."""
+    from treadle.models.registry.default_model import describe_card
+
+    if settings.model:
+        model = create_model(settings.model, settings)
+        return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(choose_model(settings))).result()
+
+
+def create_model(name: str, settings: Settings) -> Model:
+    from treadle.models import registry
+
+    return registry.model(name, aliases=settings.aliases, timeouts=settings.model_timeouts)
+
+
+def create_small_model(settings: Settings) -> Model | None:
+    return create_model(settings.small_model, settings) if settings.small_model else None
+
+
+def is_small_model(model: Model) -> bool:
+    """Whether the model can handle only a short prompt and a few tools."""
+    return model.name.startswith("embedded")
+
+
+def wrap_model(
+    model: Model, secrets: tuple[str, ...], head_log: HeadLog | None, *, suspend: bool
+) -> Model:
+    is_small = is_small_model(model)
+    if secrets:
+        model = RedactingModel(model, secrets)
+    if not is_small:
+        model = CacheMonitor(model, head_log)
+    if suspend and head_log is not None:
+        from treadle.apps.assembly.suspend import SuspendOnRateLimit
+
+        model = SuspendOnRateLimit(model, head_log.session_id)
+    return model

@@ -1,0 +1,98 @@
+"""The built-in tools of the coding agent, their workspace, and its MCP servers.
+
+Used by coding_agent.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.apps.assembly.coding_agent_arguments import McpDefinitions
+from treadle.apps.assembly.extensions import Extensions, start_objections
+from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
+from treadle.apps.assembly.model_choice import is_small_model
+from treadle.apps.assembly.rules import FolderTrust, make_file_denials
+from treadle.apps.settings import Settings, treadle_home
+from treadle.core.contracts.model import Model
+from treadle.core.contracts.observer import BaseObserver
+from treadle.core.events import Event, ToolCallBegan
+
+if TYPE_CHECKING:
+    from treadle.apps.assembly.servers import McpServers
+    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.tools.builtin import BuiltinSource
+    from treadle.workspace.local import WorkspaceOptions
+
+
+def make_workspace_options(
+    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...], rules: RuleSet
+) -> WorkspaceOptions:
+    from treadle.workspace.local import WorkspaceOptions
+
+    user_folders = (treadle_home() / "skills", treadle_home() / "hooks")
+    return WorkspaceOptions(
+        extra_roots=tuple(Path(folder, added).expanduser() for added in settings.add_dir),
+        readable=tuple(path for path in user_folders if path.is_dir()),
+        sandbox=settings.sandbox,
+        network=settings.network,
+        denials=make_file_denials(rules),
+        max_memory=settings.command_memory << 20 if settings.command_memory else None,
+        outputs_dir=outputs_dir,
+        secrets=secrets,
+    )
+
+
+class WorkspacePreloader(BaseObserver):
+    """Opens the workspace while the model still writes its first call."""
+
+    def __init__(self, workspace: LazyWorkspace) -> None:
+        self._workspace = workspace
+
+    def on_event(self, event: Event) -> None:
+        if type(event) is ToolCallBegan:
+            self._workspace.preload()
+
+
+def make_builtin_tools(
+    model: Model, workspace: LazyWorkspace, policy: LazyPolicy, *, can_ask: bool
+) -> BuiltinSource:
+    """The built-in tools that this model can use; `ask` only if the user can answer."""
+    from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
+
+    names = list(SMALL_TOOLS if is_small_model(model) else STANDARD_TOOLS)
+    if not can_ask and "ask" in names:
+        names.remove("ask")
+    if "patch" in model.card.abilities:
+        names.insert(names.index("edit"), "apply_patch")
+    return builtin_tools(
+        workspace,
+        names,
+        native_pdf="documents" in model.card.abilities,
+        get_find_denied=policy.get_find_denied,
+    )
+
+
+def make_mcp_servers(
+    extensions: Extensions,
+    given: McpDefinitions,
+    workspace: LazyWorkspace,
+    trust: FolderTrust,
+    wait: float,
+    notes: list[str],
+    notify: Callable[[str], None] | None,
+) -> McpServers:
+    from treadle.apps.assembly.servers import make_servers
+
+    return make_servers(
+        {**extensions.servers, **given},
+        workspace,
+        user_servers={*extensions.user_servers, *given},
+        trusted=trust.is_trusted,
+        startup_wait=wait,
+        notes=notes,
+        notify=notify,
+        objection=start_objections(workspace.root, trust.open_store, given),
+        required=given,
+    )
