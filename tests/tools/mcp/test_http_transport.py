@@ -119,7 +119,7 @@ async def test_a_server_that_wants_a_login_waits_for_it():
     given = {"Authorization": "Bearer k1"}
     async with web.open() as url, far(url, headers=lambda: given) as (server, log):
         status = await log.until("login")
-        assert "requires a login: it answered 401" in status.problem
+        assert "treadle mcp login far" in status.problem
         assert server.tools() == ()
         given["Authorization"] = "Bearer k2"
         server.retry()
@@ -208,7 +208,7 @@ async def test_a_server_that_goes_away_and_comes_back_is_found_again():
         async with web.open():
             server.retry()
             await log.until("up")
-        with pytest.raises(ToolError, match="went away during hello"):
+        with pytest.raises(ToolError, match="hello was not called: nobody answers at"):
             await call(server, "hello")
         await log.until("failed", after=len(log.seen))
         async with web.open():

@@ -18,6 +18,7 @@ from treadle.tools.function import summarize_call
 
 MAX_NAME_CHARS = 64  # the limit of the providers
 MAX_DESCRIPTION_CHARS = 4_000
+MAX_CALL_SECONDS = 7 * 24 * 3600.0  # people sleep
 _JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str, "boolean": bool, "integer": (int, float), "number": (int, float),
     "array": list, "object": dict,
@@ -103,15 +104,26 @@ def _sanitize_tool_name(remote_name: str) -> str:
 
 
 def make_tool_spec(
-    name: str, description: str, schema: Mapping[str, Any], is_read_only: bool, timeout: float
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    *,
+    is_read_only: bool,
+    runs_as_task: bool,
+    background_after: float,
 ) -> ToolSpec:
-    """What the model and the loop know of a server's tool."""
+    """What the model and the loop know of a server's tool. The connection has the time limit of a
+    call, which rests while the user is asked."""
     whole = {**schema, "type": "object", "properties": schema.get("properties", {})}
+    may_run_long = runs_as_task or not is_read_only
     return ToolSpec(
         name,
         description[:MAX_DESCRIPTION_CHARS],
         whole,
         effect="pure" if is_read_only else "irreversible",
         concurrent=is_read_only,
-        timeout=timeout,
+        timeout=MAX_CALL_SECONDS,
+        detachable=may_run_long,
+        detach_after=background_after if may_run_long else None,
+        asks_host=True,
     )
