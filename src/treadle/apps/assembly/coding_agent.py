@@ -82,11 +82,13 @@ from treadle.core.loop.recovery import Retry
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.agents.subagents import OpenStore
     from treadle.apps.assembly.servers import McpServers
     from treadle.policy.modes import PermissionMode
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.sessions.open_store import StoreLocation
     from treadle.tools.builtin import BuiltinSource
+    from treadle.tools.mcp.client_options import McpClientOptions
     from treadle.workspace.local import WorkspaceOptions
 
 McpDefinitions = Mapping[str, Mapping[str, Any]]
@@ -292,10 +294,19 @@ def _assemble(
         warnings.append(describe_missing("mcp", f"not started: {names}"))
         notes += warnings
     elif extensions.servers or given.servers:
+        from treadle.apps.assembly.sampling import PolicySampler
+        from treadle.apps.assembly.servers import make_client_options
         from treadle.tools.late_tools import StableToolList
+        from treadle.tools.mcp.resource_tool import ResourceUpdates
 
         wait = 0.0 if is_interactive else settings.server_wait
-        mcp = _make_servers(extensions, given.servers, workspace, trust, wait, notes, notify)
+        added = [Path(folder, one).expanduser() for one in settings.add_dir]
+        sampler = PolicySampler(model, policy, gates, _make_child_opener(folder, store))
+        client_options = make_client_options(added, outputs_dir, sampler, can_ask=is_interactive)
+        mcp = _make_servers(
+            extensions, given.servers, workspace, trust, wait, notes, notify, client_options
+        )
+        mutators.append(ResourceUpdates(mcp.servers))
         # Outermost, so that the loop sees which tool a forwarded call runs.
         stable_tools = StableToolList(redact_source(mcp, secrets))
         tools.append(stable_tools)
@@ -686,6 +697,7 @@ def _make_servers(
     wait: float,
     notes: list[str],
     notify: Callable[[str], None] | None,
+    options: McpClientOptions,
 ) -> McpServers:
     from treadle.apps.assembly.servers import make_servers
 
@@ -697,6 +709,7 @@ def _make_servers(
         startup_wait=wait,
         notes=notes,
         notify=notify,
+        options=options,
         objection=start_objections(workspace.root, trust.open_store, given),
     )
 
@@ -710,10 +723,16 @@ def _make_subagent_options(
     folders = [folder, Path.home()] if trusted else [Path.home()]
     definitions, problems = read_agent_files(folders, home=Path.home())
     notes.extend(problems)
+    open_store = _make_child_opener(folder, store)
+    return {"subagents": definitions, **({"open_store": open_store} if open_store else {})}
+
+
+def _make_child_opener(folder: Path, store: Store | None) -> OpenStore | None:
+    """Opens the stores of subagents, inside the session of the parent."""
     if store is None:
-        return {"subagents": definitions}
+        return None
 
     async def open_store(parent_id: str, call_id: str) -> Store:
         return create_child_store(folder, store, parent_id, call_id)
 
-    return {"subagents": definitions, "open_store": open_store}
+    return open_store

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 import msgspec
 
-from treadle.core.errors import ToolError
+from treadle.core.errors import TreadleError
 from treadle.core.transcript.content import Text, UserContent
 from treadle.tools.mcp.client_options import (
     McpClientOptions,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MAX_LOG_MESSAGES = 500
 MAX_LOG_CHARS = 2_000
+LOG_LEVEL: types.LoggingLevel = "info"  # the least important that servers send
 
 
 class RunningCall:
@@ -59,7 +60,7 @@ class ClientCallbacks:
             "sampling_callback": self.sample if options.sampler is not None else None,
             "elicitation_callback": self.elicit if options.can_ask else None,
             "logging_callback": self.log,
-            "log_level": "info",
+            "log_level": LOG_LEVEL,
         }
 
     @contextmanager
@@ -99,7 +100,7 @@ class ClientCallbacks:
         try:
             with self._pause_deadlines() as context:
                 reply = await self._options.sampler(request, context)
-        except ToolError as error:
+        except TreadleError as error:
             return types.ErrorData(code=-1, message=str(error))
         return types.CreateMessageResult(
             role="assistant",

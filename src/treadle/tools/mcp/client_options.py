@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from treadle.core.contracts.tool import ToolContext
-from treadle.core.transcript.content import UserContent
+from treadle.core.transcript.content import Text, UserContent
 
 if TYPE_CHECKING:
     from treadle.tools.mcp.oauth import PersonLogin
@@ -26,7 +26,8 @@ class SamplingMessage(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return "\n".join(getattr(part, "text", f"[{part.media_type}]") for part in self.content)  # type: ignore[union-attr]
+        parts = self.content
+        return "\n".join(p.text if isinstance(p, Text) else f"[{p.media_type}]" for p in parts)
 
 
 class SamplingRequest(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import time
-import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
+from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from treadle._version import __version__
@@ -26,7 +25,7 @@ from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ToolError
 from treadle.tools.mcp.catalog import McpCatalog, PromptMessage
 from treadle.tools.mcp.catalog_reader import read_catalog, read_tools
-from treadle.tools.mcp.client_callbacks import ClientCallbacks, RunningCall
+from treadle.tools.mcp.client_callbacks import LOG_LEVEL, ClientCallbacks, RunningCall
 from treadle.tools.mcp.client_options import McpClientOptions
 from treadle.tools.mcp.config import McpServerConfig
 from treadle.tools.mcp.process import StartProcess, describe_error
@@ -40,8 +39,6 @@ PROBE_TIMEOUT = 5.0
 # The SDK warns through logging, which a program without handlers prints on the screen.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
-# Servers of the older protocol need what the newer one has replaced.
-warnings.filterwarnings("ignore", category=MCPDeprecationWarning)
 
 
 class McpConnection:
@@ -130,7 +127,7 @@ class McpConnection:
     async def _probe(self) -> None:
         with contextlib.suppress(MCPError, TimeoutError):  # unreachable: reported by the transport
             async with asyncio.timeout(PROBE_TIMEOUT):
-                await self.client.send_ping()
+                await self._send(types.PingRequest())
 
     def make_login_error(self) -> AuthRequired:
         challenge = f" ({self.login_challenge})" if self.login_challenge else ""
@@ -185,7 +182,8 @@ class McpConnection:
         if self._is_modern:
             self._subscriptions_changed.set()
         else:
-            await self.client.subscribe_resource(uri)
+            params = types.SubscribeRequestParams(uri=uri)
+            await self._send(types.SubscribeRequest(params=params))
 
     async def get_prompt(self, prompt: str, arguments: dict[str, str]) -> list[PromptMessage]:
         try:
@@ -271,7 +269,12 @@ class McpConnection:
         if self.client.server_capabilities.logging is not None:
             with contextlib.suppress(MCPError, TimeoutError):
                 async with asyncio.timeout(PROBE_TIMEOUT):
-                    await self.client.set_logging_level("info")
+                    params = types.SetLevelRequestParams(level=LOG_LEVEL)
+                    await self._send(types.SetLevelRequest(params=params))
+
+    async def _send(self, request: Any) -> None:
+        """A request of the older protocol; the SDK warns of its functions for these."""
+        await self.client.session.send_request(request, types.EmptyResult)
 
     # --- calls ---------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ class ResourceTool(BaseTool):
 class ResourceUpdates:
     """A mutator that tells the model which resources have changed since they were read."""
 
+    name = "resource_updates"
+
     def __init__(self, servers: Sequence[McpServer]) -> None:
         self._servers = servers
 

@@ -111,6 +111,7 @@ def _convert_binary(
 def _make_file_name(label: str, media_type: str) -> str:
     """A name for the data: the last part of its URI, with a suffix that fits its type."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", urlsplit(label).path.rpartition("/")[2]).strip("._")
-    suffix = mimetypes.guess_extension(media_type) or ".bin"
+    subtype = media_type.rpartition("/")[2]
+    suffix = mimetypes.guess_extension(media_type) or f".{subtype if subtype.isalnum() else 'bin'}"
     name = name[-80:] or "data"
     return name if "." in name else f"{name}{suffix}"

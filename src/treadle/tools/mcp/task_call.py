@@ -1,7 +1,7 @@
 """A tool call as a task of the protocol (2025-11-25): started, polled, fetched, cancelled.
 
-The call outlives a lost response, and its status is the progress that the user sees. The SDK has
-the messages of tasks and no function for them. Used by connection.py for tools that declare it.
+Its status is the progress that the user sees. The SDK has the messages of tasks and no function for
+them. Used by connection.py for tools that declare it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
-    from mcp.shared.dispatcher import ProgressFnT
+    from mcp.shared.dispatcher import CallOptions, ProgressFnT
 
 KEEP_MILLISECONDS = 3_600_000
 MAX_POLL_SECONDS = 30.0
@@ -32,10 +32,7 @@ async def call_as_task(
     params = types.CallToolRequestParams(
         name=tool, arguments=arguments, task=types.TaskMetadata(ttl=KEEP_MILLISECONDS)
     )
-    started = await session.send_request(
-        types.CallToolRequest(params=params), types.CreateTaskResult, progress_callback=on_progress
-    )
-    task: types.Task = started.task
+    task = (await _start_task(session, types.CallToolRequest(params=params), on_progress)).task
     try:
         # A task that needs input asks for it while its result is awaited.
         fetching = asyncio.create_task(_fetch_result(session, task.task_id))
@@ -51,6 +48,18 @@ async def call_as_task(
             request = types.CancelTaskRequest(params=cancelled)
             await asyncio.shield(session.send_request(request, types.CancelTaskResult, 2.0))
         raise
+
+
+async def _start_task(
+    session: ClientSession, request: types.CallToolRequest, on_progress: ProgressFnT
+) -> types.CreateTaskResult:
+    """Send the call. `send_request` of the SDK takes only a result for `tools/call`, and refuses
+    the task that is right here; so this is what it does without that check."""
+    data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+    options: CallOptions = {"on_progress": on_progress}
+    session._stamp(data, options)
+    raw = await session._dispatcher.send_raw_request(data["method"], data["params"], options)
+    return types.CreateTaskResult.model_validate(raw, by_name=False)
 
 
 async def _fetch_result(session: ClientSession, task_id: str) -> types.CallToolResult:

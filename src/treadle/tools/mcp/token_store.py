@@ -12,8 +12,9 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,11 +53,18 @@ class Keyring(Protocol):
 
 
 class TokenStore:
-    """The records of all servers. `keyring=None` keeps them in the file."""
+    """The records of all servers. `find_keyring` is called when a login is used: finding the
+    system's takes a moment. Without it the file has them."""
 
-    def __init__(self, file: Path, keyring: Keyring | None = None) -> None:
+    def __init__(
+        self, file: Path, find_keyring: Callable[[], Keyring | None] = lambda: None
+    ) -> None:
         self.file = file
-        self._keyring = keyring
+        self._find_keyring = find_keyring
+
+    @cached_property
+    def _keyring(self) -> Keyring | None:
+        return self._find_keyring()
 
     def load(self, name: str, url: str) -> LoginRecord | None:
         key = make_record_key(name, url)
