@@ -1,6 +1,6 @@
 """An MCP server of a few lines that behaves as badly as its tools' names say. Run by tests.
 
-    raw_server.py [crash|silent|noisy|old|slow|odd] [FLAG]
+    raw_server.py [crash|silent|noisy|old|slow|odd|many] [FLAG]
 
 Each tool is a way to go wrong; `echo` is none.
 """
@@ -35,6 +35,22 @@ tools["echo"] = {
     },
     "annotations": {"readOnlyHint": True},
 }
+if MODE == "many":  # twenty tools of an issue tracker, as long as those of real servers
+    for verb in ("create", "read", "update", "delete", "list"):
+        for noun in ("issue", "comment", "label", "milestone"):
+            fields = {
+                field: {
+                    "type": "string",
+                    "description": f"The {field} of the {noun}, " + "as " * 20,
+                }
+                for field in ("owner", "repository", "title", "body")
+            }
+            about = f"{verb.title()} a {noun} of the tracker. " + "More about it. " * 10
+            form = {"type": "object", "properties": fields, "required": ["owner"]}
+            name = f"{verb}_{noun}"
+            tools[name] = {"name": name, "description": about, "inputSchema": form}
+    for name in [*NAMES.split(), "echo"]:
+        del tools[name]
 if MODE == "odd":
     tools = {"odd": {"name": "odd", "inputSchema": "none"}}
 waiting: list[Any] = []
@@ -134,6 +150,8 @@ def call(number: Any, params: dict[str, Any]) -> None:
         case "touch":
             send(method="notifications/resources/updated", params={"uri": "memo://1"})
             send(id=number, result=text("touched"))
+        case _ if MODE == "many":
+            send(id=number, result=text(f"{name} of {given['owner']}"))
         case "deaf":
             send(id=number, result=text("deaf now"))
             time.sleep(1e6)

@@ -1,4 +1,4 @@
-"""What a server may ask of its client: questions, replies of the model, logs, resources, prompts."""
+"""What a server may ask of its client: questions, replies, logs, resources, prompts."""
 
 from __future__ import annotations
 
