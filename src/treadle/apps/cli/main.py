@@ -20,13 +20,14 @@ _HERE = "treadle.apps.cli.commands"
 COMMANDS: dict[str, tuple[str, str]] = {
     "models": (f"{_HERE}.models", "list the usable models; test or download one"),
     "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
+    "mcp": (f"{_HERE}.mcp", "add, list, test MCP servers; log in to one; be one"),
     "trust": (f"{_HERE}.trust", "trust a folder: use its memory, settings, agents, hooks, servers"),
     "config": (f"{_HERE}.config", "show the settings and their sources; set one"),
     "sessions": (f"{_HERE}.sessions", "list, search, show, fork, rewind, undo, prune"),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
-    "replay": (f"{_HERE}.replay", "replay a session offline"),
+    "replay": (f"{_HERE}.replay", "replay a session offline; `diff` compares two"),
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
@@ -36,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
 SESSION_COMMANDS = ("list", "search", "show", "turns", "export", "fork", "rewind", "prune")
 AGENT_MODULE = "treadle.apps.cli.headless"
-HIDDEN_COMMANDS = ("redo",)  # the help names it with `undo`
+HIDDEN_COMMANDS = ("redo", "diff")  # the help names them with `undo` and `replay`
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\
