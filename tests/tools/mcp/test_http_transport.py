@@ -208,7 +208,7 @@ async def test_a_server_that_goes_away_and_comes_back_is_found_again():
         async with web.open():
             server.retry()
             await log.until("up")
-        with pytest.raises(ToolError, match="hello was not called: nobody answers at"):
+        with pytest.raises(ToolError, match="hello was not called: no server answers at"):
             await call(server, "hello")
         await log.until("failed", after=len(log.seen))
         async with web.open():

@@ -294,7 +294,7 @@ def _assemble(
         warnings.append(describe_missing("mcp", f"not started: {names}"))
         notes += warnings
     elif extensions.servers or given.servers:
-        from treadle.apps.assembly.sampling import PolicySampler
+        from treadle.apps.assembly.sampler import PolicySampler
         from treadle.apps.assembly.servers import make_client_options
         from treadle.tools.late_tools import StableToolList
         from treadle.tools.mcp.resource_tool import ResourceUpdates
@@ -343,6 +343,10 @@ def _assemble(
     if telemetry is not None:
         observers.append(telemetry.observer)
     hooks = [*given.hooks]
+    if mcp is not None:
+        from treadle.apps.assembly.resource_mentions import ResourceMentions
+
+        hooks.append(ResourceMentions(mcp.servers))
     if extensions.hooks and not trust.is_trusted and settings.sandbox != "off":
         notes.append(HOOKS_SANDBOXED)
     if extensions.hooks:

@@ -1,8 +1,8 @@
 """Treadle as an MCP server: the built-in tools of a folder, and `run`, which does a whole task.
 
 A tool call of a client is one turn of the coding agent whose model is the client: so rules, hooks,
-the sandbox and redaction apply as in a session, and there is no second loop. Nobody can be asked
-here: a call that needs approval is denied with the reason. `treadle mcp serve` runs it.
+the sandbox and redaction apply as in a session, and there is no second loop. The user cannot be
+asked: a call that needs approval is denied with the reason. `treadle mcp serve` runs it.
 """
 
 from __future__ import annotations

@@ -107,10 +107,10 @@ class McpConnection:
         self._has_session_ended = True
 
     def report_unreachable(self, problem: str, call: tuple[str, Any] | None) -> None:
-        """Nobody answers at the URL."""
+        """No server answers at the URL."""
         if call is not None:
             self._unsent_calls.append(call)
-        self.mark_lost(f"nobody answers at {self._config.url} ({problem})")
+        self.mark_lost(f"no server answers at {self._config.url} ({problem})")
 
     def report_stream_ended(self) -> None:
         """The server's own stream broke. It may have only been closed: a ping tells."""

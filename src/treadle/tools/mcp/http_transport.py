@@ -1,5 +1,5 @@
 """A server at a URL: the SDK's HTTP transports, with a limit on responses and reports of what
-happens to requests: 401, an ended session, a server that nobody answers for, a stream that broke.
+happens to requests: 401, an ended session, an address without a server, a stream that broke.
 
 The login is oauth.py. Used by connection.py.
 """
@@ -25,7 +25,7 @@ class HttpReports(NamedTuple):
 
     on_unauthorized   a 401, with its challenge       on_authorized   a request was accepted
     on_session_ended  a 404 to our session id         on_stream_ended the server's stream broke
-    on_unreachable    nobody answers: why, and the call that was not sent, as (tool, arguments)
+    on_unreachable    no server answers: why, and the call that was not sent, as (tool, arguments)
     """
 
     on_unauthorized: Callable[[str], None]

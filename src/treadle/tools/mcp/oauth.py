@@ -66,7 +66,7 @@ def make_auth(
     login: PersonLogin | None = None,
     on_login_needed: Callable[[str], None] = lambda why: None,
 ) -> httpx2.Auth | None:
-    """The authorization of the requests to a server; None if it has none and nobody logs in."""
+    """The authorization of the requests to a server; None if it has none and this is no login."""
     oauth = config.oauth
     storage = _RecordStorage(name, config, store, login.redirect_uri if login else UNUSED_REDIRECT)
     if oauth.grant == "client_credentials":

@@ -108,6 +108,7 @@ async def test_a_person_logs_in_and_out():
         assert "treadle mcp login far" in waits.out
         process = await start(None, "mcp", "login", "far")
         assert process.stderr is not None
+        link = ""
         async for line in process.stderr:
             link = line.decode().strip()
             if link.startswith("http"):

@@ -34,7 +34,7 @@ which gives a whole task to the agent, to another program. Without --http it use
                      is made if there is none. Without it a new token is printed at each start
   OPTIONS            as for `treadle -p`: --model, --permission-mode, --allow, --sandbox, ...
 
-Nobody can be asked here: calls that need approval are denied. Allow what you need."""
+The user cannot be asked here: calls that need approval are denied. Allow what you need."""
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
