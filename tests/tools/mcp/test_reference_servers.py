@@ -51,7 +51,10 @@ async def sample(request: SamplingRequest, _: ToolContext | None) -> SamplingRep
 
 
 @asynccontextmanager
-async def everything(folder: Path, transport: str, person: Person) -> AsyncIterator[McpServer]:
+async def everything(
+    folder: Path, transport: str, person: Person, *, killed: bool = False
+) -> AsyncIterator[McpServer]:
+    """The server, up; with `killed` its process has just been killed."""
     program = find_program(EVERYTHING)
     saved = folder / "saved"
 
@@ -85,6 +88,8 @@ async def everything(folder: Path, transport: str, person: Person) -> AsyncItera
             await log.until("up")
             while not any("roots" in tool.spec.name for tool in server.tools()):
                 await log.until("up", after=len(log.seen))  # it adds tools when it knows us
+            if killed and web is not None:
+                await web.kill_and_wait()
             yield server
         finally:
             await server.aclose()
@@ -169,6 +174,14 @@ async def test_every_feature_of_the_everything_server_works(own_place: Path, tra
             "resource-prompt", {"resourceType": "Text", "resourceId": "1"}
         )
         assert len(resource) == 2
+
+
+async def test_a_server_of_the_older_protocol_that_dies_is_known_as_down_at_once(own_place: Path):
+    """By its stream: no call is made."""
+    async with everything(own_place, "http", Person(), killed=True) as server:
+        while server.status.state == "up":
+            await server._changed.wait()
+        assert server.status.state in ("down", "starting")
 
 
 async def test_a_call_that_runs_long_becomes_a_background_task(own_place: Path):

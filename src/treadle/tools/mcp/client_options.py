@@ -81,3 +81,11 @@ class McpClientOptions(msgspec.Struct, frozen=True):
     headers: Callable[[], Mapping[str, str]] = dict
     tokens: TokenStore | None = None
     login: PersonLogin | None = None
+
+    def complete(
+        self, root: Path | None, headers: Callable[[], Mapping[str, str]] | None
+    ) -> McpClientOptions:
+        """The options with a root before the others, and with these headers."""
+        roots = self.roots if root is None or root in self.roots else (root, *self.roots)
+        headers = headers if headers is not None else self.headers
+        return msgspec.structs.replace(self, roots=roots, headers=headers)

@@ -16,16 +16,15 @@ from typing import Any
 
 import mcp_types as types
 from mcp.client.client import Client
-from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from treadle._version import __version__
 from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ToolError
 from treadle.tools.mcp.catalog import McpCatalog, PromptMessage
 from treadle.tools.mcp.catalog_reader import read_catalog, read_tools
-from treadle.tools.mcp.client_callbacks import LOG_LEVEL, ClientCallbacks, RunningCall
+from treadle.tools.mcp.change_watcher import ChangeWatcher, is_modern, send_plain
+from treadle.tools.mcp.client_callbacks import ClientCallbacks, RunningCall
 from treadle.tools.mcp.client_options import McpClientOptions
 from treadle.tools.mcp.config import McpServerConfig
 from treadle.tools.mcp.process import StartProcess, describe_error
@@ -52,16 +51,13 @@ class McpConnection:
         self._stdio: StdioTransport | None = None
         self.callbacks = ClientCallbacks(name, options)
         self.changed = asyncio.Event()
+        self.changes = ChangeWatcher(self.changed.set)
         self.problem: str | None = None
-        self.has_new_lists = False
-        self.updated_resources: set[str] = set()
         self.login_challenge: str | None = None
         self._has_session_ended = False
         self._unsent_calls: list[tuple[str, Any]] = []
         self._background: set[asyncio.Task[None]] = set()
         self._task_tools: frozenset[str] = frozenset()
-        self._subscribed: set[str] = set()
-        self._subscriptions_changed = asyncio.Event()
 
     @property
     def client(self) -> Client:
@@ -71,10 +67,6 @@ class McpConnection:
     @property
     def instructions(self) -> str:
         return (self.client.instructions or "").strip()
-
-    @property
-    def _is_modern(self) -> bool:
-        return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def is_lost(self) -> bool:
         return self.problem is not None
@@ -127,7 +119,7 @@ class McpConnection:
     async def _probe(self) -> None:
         with contextlib.suppress(MCPError, TimeoutError):  # unreachable: reported by the transport
             async with asyncio.timeout(PROBE_TIMEOUT):
-                await self._send(types.PingRequest())
+                await send_plain(self.client, types.PingRequest())
 
     def make_login_error(self) -> AuthRequired:
         challenge = f" ({self.login_challenge})" if self.login_challenge else ""
@@ -149,7 +141,7 @@ class McpConnection:
             if self.login_challenge is not None:  # the handshake needed none
                 raise self.make_login_error() from error
             raise
-        if self.client.server_capabilities.tasks is not None and not self._is_modern:
+        if self.client.server_capabilities.tasks is not None and not is_modern(self.client):
             with_tasks = [t for t in tools if t.execution and t.execution.task_support]
             wanted = [t.name for t in with_tasks if t.execution.task_support != "forbidden"]  # type: ignore[union-attr]
             self._task_tools = frozenset(wanted)
@@ -167,23 +159,12 @@ class McpConnection:
             raise ToolError(
                 f"the server {self._name} has no resource {uri}: {describe_error(error)}"
             ) from error
-        self.updated_resources.discard(uri)
+        self.changes.updated_resources.discard(uri)
         with contextlib.suppress(MCPError, TimeoutError):
-            await self._subscribe(uri)
+            await self.changes.subscribe(uri)
         save_file = self._options.save_file
         parts = [convert_resource(part, save_file) for part in result.contents]
         return ToolOutput(tuple(parts) or "the resource is empty")
-
-    async def _subscribe(self, uri: str) -> None:
-        resources = self.client.server_capabilities.resources
-        if uri in self._subscribed or not resources or not resources.subscribe:
-            return
-        self._subscribed.add(uri)
-        if self._is_modern:
-            self._subscriptions_changed.set()
-        else:
-            params = types.SubscribeRequestParams(uri=uri)
-            await self._send(types.SubscribeRequest(params=params))
 
     async def get_prompt(self, prompt: str, arguments: dict[str, str]) -> list[PromptMessage]:
         try:
@@ -205,76 +186,6 @@ class McpConnection:
         except (MCPError, TimeoutError, ValueError):
             return []
         return result.completion.values
-
-    async def on_message(self, message: object) -> None:
-        """A notification of the older protocol; exceptions of the transport are ignored."""
-        match message:
-            case (
-                types.ToolListChangedNotification()
-                | types.ResourceListChangedNotification()
-                | types.PromptListChangedNotification()
-            ):
-                self.mark_lists_changed()
-            case types.ResourceUpdatedNotification():
-                self.updated_resources.add(str(message.params.uri))
-
-    def mark_lists_changed(self) -> None:
-        self.has_new_lists = True
-        self.changed.set()
-
-    async def watch_changes(self) -> None:
-        """The newer protocol sends changes only to subscribers."""
-        if not self._is_modern:
-            await self._set_log_level()
-            return
-        offers = self.client.server_capabilities
-        wanted = {
-            "tools_list_changed": bool(offers.tools and offers.tools.list_changed),
-            "prompts_list_changed": bool(offers.prompts and offers.prompts.list_changed),
-            "resources_list_changed": bool(offers.resources and offers.resources.list_changed),
-        }
-        while self.problem is None:
-            self._subscriptions_changed.clear()
-            if any(wanted.values()) or self._subscribed:
-                started = time.monotonic()
-                with contextlib.suppress(SubscriptionLost, MCPError, TimeoutError):
-                    await self._listen(wanted)
-                if time.monotonic() - started < 1.0 and not self._subscriptions_changed.is_set():
-                    await asyncio.sleep(1.0)  # changes in between are seen after the next event
-            else:
-                await self._subscriptions_changed.wait()
-
-    async def _listen(self, wanted: dict[str, bool]) -> None:
-        uris = sorted(self._subscribed)
-        async with self.client.listen(**wanted, resource_subscriptions=uris) as changes:
-            stop = asyncio.create_task(self._subscriptions_changed.wait())
-            try:
-                while True:
-                    event = asyncio.ensure_future(anext(changes, None))
-                    await asyncio.wait([event, stop], return_when=asyncio.FIRST_COMPLETED)
-                    if not event.done():
-                        event.cancel()
-                        await asyncio.gather(event, return_exceptions=True)
-                        return
-                    if (change := event.result()) is None:
-                        return
-                    if uri := getattr(change, "uri", None):
-                        self.updated_resources.add(str(uri))
-                    else:
-                        self.mark_lists_changed()
-            finally:
-                stop.cancel()
-
-    async def _set_log_level(self) -> None:
-        if self.client.server_capabilities.logging is not None:
-            with contextlib.suppress(MCPError, TimeoutError):
-                async with asyncio.timeout(PROBE_TIMEOUT):
-                    params = types.SetLevelRequestParams(level=LOG_LEVEL)
-                    await self._send(types.SetLevelRequest(params=params))
-
-    async def _send(self, request: Any) -> None:
-        """A request of the older protocol; the SDK warns of its functions for these."""
-        await self.client.session.send_request(request, types.EmptyResult)
 
     # --- calls ---------------------------------------------------------------------------
 
@@ -409,16 +320,17 @@ async def connect(
                     _open_transport(connection, config, options, start),
                     mode=mode,
                     cache=None,
-                    message_handler=connection.on_message,
+                    message_handler=connection.changes.on_message,
                     client_info=types.Implementation(name="treadle", version=__version__),
                     **connection.callbacks.as_client_arguments(),
                 )
                 connection._client = await stack.enter_async_context(client)
+                connection.changes.attach(client)
         except Exception as error:
             if connection.login_challenge is not None and options.login is None:
                 raise connection.make_login_error() from error
             raise ToolError(connection.explain_failure(error)) from error
-        watching = asyncio.create_task(connection.watch_changes())
+        watching = asyncio.create_task(connection.changes.watch(client))
         try:
             yield connection
         finally:

@@ -29,7 +29,7 @@ from treadle.tools.mcp.client_options import McpClientOptions, McpLogMessage
 from treadle.tools.mcp.config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.process import StartProcess, describe_error, unwrap_error
 from treadle.tools.mcp.resource_tool import make_resource_tool
-from treadle.tools.mcp.tool import McpTool, make_tool_names, make_tool_spec, sanitize_server_name
+from treadle.tools.mcp.tool import make_tools, sanitize_server_name
 
 if TYPE_CHECKING:
     from treadle.tools.mcp.connection import McpConnection
@@ -98,7 +98,7 @@ class McpServer(BaseSource):
             raise ConfigError(f"server {name!r} is a program: pass start=workspace.spawn to run it")
         self.name = name
         self._start = start
-        self._options = _complete_options(options or McpClientOptions(), root, headers)
+        self._options = (options or McpClientOptions()).complete(root, headers)
         self._on_change, self._start_objection = on_change, start_objection
         self._has_run = False
         self._delays = tuple(delays)
@@ -183,10 +183,11 @@ class McpServer(BaseSource):
     def take_updated_resources(self) -> frozenset[str]:
         """The resources that were read and have changed since; each is returned once."""
         connection = self._current_connection
-        if connection is None or not connection.updated_resources:
+        if connection is None or not connection.changes.updated_resources:
             return frozenset()
-        updated, connection.updated_resources = connection.updated_resources, set()
-        return frozenset(updated)
+        updated = frozenset(connection.changes.updated_resources)
+        connection.changes.updated_resources.clear()
+        return updated
 
     async def get_prompt(self, prompt: str, arguments: dict[str, str]) -> list[PromptMessage]:
         """The messages of a prompt."""
@@ -344,17 +345,28 @@ class McpServer(BaseSource):
         if self._config.transport == "stdio":
             # A program may die of the newer protocol's handshake: next time use the older one.
             self._protocol_mode = "legacy" if mode == "auto" else "auto"
-        async with connection_module.connect(
-            self.name, self._config, self._make_options(), start=self._start, mode=mode
-        ) as connection:
-            self._protocol_mode, self._is_first_handshake = mode, False
-            async with asyncio.timeout(self._config.startup_timeout):
-                await self._load_lists(connection)
-            self._current_connection = connection
-            self._used_expired_token = False
-            self._set_state("up")
-            await self._watch_connection(connection)
-            return connection.problem or "it ended"
+        made: McpConnection | None = None
+        try:
+            async with connection_module.connect(
+                self.name, self._config, self._make_options(), start=self._start, mode=mode
+            ) as made:
+                self._protocol_mode, self._is_first_handshake = mode, False
+                await self._serve(made)
+        except Exception as error:
+            was_up = made is not None and self._current_connection is made
+            if not was_up or isinstance(unwrap_error(error), AuthRequired):
+                raise
+        # What it reported says more than the error that the SDK raises then.
+        return (made.problem if made is not None else None) or "it ended"
+
+    async def _serve(self, connection: McpConnection) -> None:
+        """Be up until the connection ends."""
+        async with asyncio.timeout(self._config.startup_timeout):
+            await self._load_lists(connection)
+        self._current_connection = connection
+        self._used_expired_token = False
+        self._set_state("up")
+        await self._watch_connection(connection)
 
     def _make_options(self) -> McpClientOptions:
         """The options with the headers of `authenticate`."""
@@ -366,8 +378,8 @@ class McpServer(BaseSource):
         while not connection.is_lost():
             await connection.changed.wait()
             connection.changed.clear()
-            if connection.has_new_lists and not connection.is_lost():
-                connection.has_new_lists = False
+            if connection.changes.has_new_lists and not connection.is_lost():
+                connection.changes.has_new_lists = False
                 try:
                     async with asyncio.timeout(self._config.startup_timeout):
                         await self._load_lists(connection)
@@ -379,22 +391,9 @@ class McpServer(BaseSource):
                 await asyncio.sleep(RELIST_PAUSE)  # for a server that changes all the time
 
     async def _load_lists(self, connection: McpConnection) -> None:
-        tools: dict[str, Tool] = {}
         listed = await connection.list_tools()
         self._catalog = await connection.list_catalog()
-        names = make_tool_names(self.name, (tool.name for tool in listed))
-        for tool in listed:
-            name = names[tool.name]
-            hints, tasks = tool.annotations, tool.execution
-            spec = make_tool_spec(
-                name,
-                tool.description or tool.title or "",
-                tool.input_schema,
-                is_read_only=bool(hints and hints.read_only_hint),
-                runs_as_task=bool(tasks and tasks.task_support in ("optional", "required")),
-                background_after=self._config.background_after,
-            )
-            tools.setdefault(name, McpTool(tool.name, spec, self.call))
+        tools = make_tools(self.name, listed, self.call, self._config.background_after)
         if self._catalog.has_resources:
             reader = make_resource_tool(self)
             tools.setdefault(reader.spec.name, reader)
@@ -412,16 +411,3 @@ class McpServer(BaseSource):
                 self._on_change(self.status)
             except Exception:  # noqa: BLE001 - a broken callback must not stop the server
                 pass
-
-
-def _complete_options(
-    options: McpClientOptions,
-    root: Path | None,
-    headers: Callable[[], Mapping[str, str]] | None,
-) -> McpClientOptions:
-    """The options with the arguments that have a place of their own."""
-    if root is not None and root not in options.roots:
-        options = msgspec.structs.replace(options, roots=(root, *options.roots))
-    if headers is not None:
-        options = msgspec.structs.replace(options, headers=headers)
-    return options

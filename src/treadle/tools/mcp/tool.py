@@ -9,10 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    BaseTool,
+    ProbeResult,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.transcript.content import Arguments
 from treadle.tools.function import summarize_call
 
@@ -101,6 +108,37 @@ def make_tool_names(server: str, remote_names: Iterable[str]) -> dict[str, str]:
 
 def _sanitize_tool_name(remote_name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", remote_name) or "tool"
+
+
+class ListedTool(Protocol):
+    """A tool as the SDK lists it."""
+
+    name: str
+    title: str | None
+    description: str | None
+    input_schema: dict[str, Any]
+    annotations: Any
+    execution: Any
+
+
+def make_tools(
+    server: str, listed: Sequence[ListedTool], call: McpCall, background_after: float
+) -> dict[str, Tool]:
+    """The tools of a server by their names here."""
+    tools: dict[str, Tool] = {}
+    names = make_tool_names(server, (tool.name for tool in listed))
+    for tool in listed:
+        hints, tasks = tool.annotations, tool.execution
+        spec = make_tool_spec(
+            names[tool.name],
+            tool.description or tool.title or "",
+            tool.input_schema,
+            is_read_only=bool(hints and hints.read_only_hint),
+            runs_as_task=bool(tasks and tasks.task_support in ("optional", "required")),
+            background_after=background_after,
+        )
+        tools.setdefault(spec.name, McpTool(tool.name, spec, call))
+    return tools
 
 
 def make_tool_spec(
