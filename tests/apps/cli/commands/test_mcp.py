@@ -171,3 +171,19 @@ async def test_http_wants_the_token(own_place: Path):
     finally:
         process.terminate()
         await asyncio.wait_for(process.communicate(), 20)
+
+
+async def test_a_run_without_servers_loads_nothing_for_them():
+    async with ProviderServer([FakeReply("hi")]) as provider:
+        process = await asyncio.create_subprocess_exec(
+            PROGRAM[0], "-X", "importtime", *PROGRAM[1:], "-p", "hello", "--model",
+            "anthropic/claude-sonnet-4-5", stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env=environment(provider),
+        )  # fmt: skip
+        ran = await finish(process)
+    assert ran.out == "hi\n"
+    loaded = {line.rpartition("|")[2].strip() for line in ran.err.splitlines()}
+    assert "treadle.apps.assembly.coding_agent" in loaded
+    heavy = "mcp mcp_types keyring starlette uvicorn httpx2 textual opentelemetry treadle.tools.mcp"
+    assert not loaded & set(heavy.split())
