@@ -6,6 +6,7 @@ what it costs; the time limit of the call rests meanwhile. Used by connection.py
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,23 +26,45 @@ from treadle.tools.mcp.client_options import (
 from treadle.tools.mcp.results import convert_block
 
 if TYPE_CHECKING:
-    import asyncio
-
     from treadle.core.contracts.tool import ToolContext
     from treadle.tools.builtin.conversation.ask import AskUser
 
 MAX_LOG_MESSAGES = 500
 MAX_LOG_CHARS = 2_000
+MAX_TIMEOUT_FACTOR = 10  # a call that reports progress may take this many times its limit
 LOG_LEVEL: types.LoggingLevel = "info"  # the least important that servers send
 
 
 class RunningCall:
-    """A call that a server works on."""
+    """A call that a server works on, with a time limit that can rest."""
 
     def __init__(self, context: ToolContext, deadline: asyncio.Timeout, limit: float) -> None:
         self.context = context
         self.deadline = deadline
-        self.limit = limit
+        self._limit = limit
+        self._last = asyncio.get_running_loop().time() + limit * MAX_TIMEOUT_FACTOR
+        self._pauses = 0
+
+    def extend(self) -> None:
+        """It reports progress: it gets its time again, up to a multiple of it."""
+        if not self._pauses:
+            now = asyncio.get_running_loop().time()
+            self._reschedule(min(now + self._limit, self._last))
+
+    def pause(self) -> None:
+        self._pauses += 1
+        self._reschedule(None)
+
+    def unpause(self) -> None:
+        self._pauses -= 1
+        if not self._pauses:
+            self._reschedule(asyncio.get_running_loop().time() + self._limit)
+
+    def _reschedule(self, when: float | None) -> None:
+        try:
+            self.deadline.reschedule(when)
+        except RuntimeError:  # the call has just ended
+            pass
 
 
 class ClientCallbacks:
@@ -66,17 +89,14 @@ class ClientCallbacks:
     @contextmanager
     def _pause_deadlines(self) -> Iterator[ToolContext | None]:
         """While a person or a model answers the server, no call runs out of time."""
-        import asyncio
-
         paused = list(self.calls)
         for call in paused:
-            _reschedule(call.deadline, None)
+            call.pause()
         try:
             yield paused[-1].context if paused else None
         finally:
-            now = asyncio.get_running_loop().time()
             for call in paused:
-                _reschedule(call.deadline, now + call.limit)
+                call.unpause()
 
     async def list_roots(self, context: object) -> types.ListRootsResult:
         roots = [{"uri": path.as_uri(), "name": path.name} for path in self._options.roots]
@@ -136,13 +156,6 @@ class ClientCallbacks:
         text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
         message = McpLogMessage(params.level, text[:MAX_LOG_CHARS], params.logger or "")
         self.logs.append(message)
-
-
-def _reschedule(deadline: asyncio.Timeout, when: float | None) -> None:
-    try:
-        deadline.reschedule(when)
-    except RuntimeError:  # the call has just ended
-        pass
 
 
 def _convert_content(block: Any) -> UserContent:

@@ -32,7 +32,6 @@ from treadle.tools.mcp.results import convert_block, convert_resource, convert_r
 from treadle.tools.mcp.stdio_transport import StdioTransport
 from treadle.tools.mcp.task_call import call_as_task
 
-MAX_TIMEOUT_FACTOR = 10  # a call that reports progress may take this many times its limit
 PROBE_TIMEOUT = 5.0
 
 # The SDK warns through logging, which a program without handlers prints on the screen.
@@ -207,15 +206,12 @@ class McpConnection:
     async def _call_once(
         self, tool: str, arguments: dict[str, Any], context: ToolContext
     ) -> ToolOutput:
-        limit, loop = self._config.timeout, asyncio.get_running_loop()
-        last = loop.time() + limit * MAX_TIMEOUT_FACTOR
-        deadline = asyncio.timeout(limit)
-        running = RunningCall(context, deadline, limit)
+        deadline = asyncio.timeout(self._config.timeout)
+        running = RunningCall(context, deadline, self._config.timeout)
         report = context.report_progress
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the call has just ended
-                deadline.reschedule(min(loop.time() + limit, last))
+            running.extend()
             amount = f"{progress:g}/{total:g}" if total else f"{progress:g}"
             report(f"{message[:200]} ({amount})" if message else amount)
 

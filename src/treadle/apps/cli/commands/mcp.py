@@ -89,7 +89,7 @@ def _list_servers() -> int:
         url = str(definition.get("url", ""))
         words = [str(definition.get("command", "")), *map(str, definition.get("args", ()))]
         origin = "yours" if name in found.user_servers else "of this folder"
-        login = ", logged in" if url and tokens.has_login(name, url) else ""
+        login = ", logged in" if tokens.has_login(name, _get_url(name, definition)) else ""
         rows.append((name, url or " ".join(words), origin + login))
     waiting = [program for program in found.unapproved if program.kind == MCP_SERVER_KIND]
     width = max([len(name) for name, _, _ in rows] or [0])
@@ -176,11 +176,19 @@ def _log_out(name: str) -> int:
 
 def _forget_login(name: str, definition: Mapping[str, Any]) -> bool:
     from treadle.apps.assembly.servers import open_token_store
+
+    return open_token_store().remove(name, _get_url(name, definition))
+
+
+def _get_url(name: str, definition: Mapping[str, Any]) -> str:
+    """The URL of a server, with its variables filled in; "" if it has none."""
+    from treadle.core.errors import ConfigError
     from treadle.tools.mcp.config import parse_server_config
 
-    if not definition.get("url"):
-        return False
-    return open_token_store().remove(name, parse_server_config(name, definition).url)
+    try:
+        return parse_server_config(name, definition).url if definition.get("url") else ""
+    except ConfigError:  # a variable is not set
+        return ""
 
 
 def _find_definition(name: str) -> Mapping[str, Any]:
