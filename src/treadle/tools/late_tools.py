@@ -1,8 +1,12 @@
-"""Tools that appear after the first request, without a change of the tool list.
+"""Tools that are not in the tool list: those that appear after the first request, and too many.
 
 The tool list is at the start of a request; changing it invalidates the provider's prompt cache.
 So the first list stays: a late tool is described in a notice and called through `use_tool`; one
 that disappears stays listed and its calls fail. The source's instructions are a notice as well.
+
+Tools whose descriptions would be longer than `defer_above` tokens are deferred: the notice has
+their names (tool_directory.py), `tool_search` finds their arguments, and they are called like late
+ones.
 """
 
 from __future__ import annotations
@@ -10,8 +14,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from typing import Any
-
-import msgspec
 
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.source import ToolSource
@@ -28,11 +30,23 @@ from treadle.core.contracts.tool import (
 from treadle.core.contracts.wrapped import WrappedSource
 from treadle.core.errors import ToolError
 from treadle.core.transcript import Arguments, NoticeItem, Transcript
+from treadle.tools.tool_directory import (
+    describe_directory,
+    describe_tool,
+    estimate_tokens,
+    search_tools,
+)
 
+DEFER_ABOVE_TOKENS = 10_000
 USE_TOOL_NAME = "use_tool"
 USE_TOOL_DESCRIPTION = (
-    "Calls a tool that was announced after this conversation began. "
-    "Use it only for tools that a notice told you of."
+    "Calls a tool that a notice announced or tool_search found, by its name and with its own "
+    "arguments."
+)
+TOOL_SEARCH_NAME = "tool_search"
+TOOL_SEARCH_DESCRIPTION = (
+    "Finds tools that a notice only names, with their arguments; then call them by use_tool. "
+    "Give words of what you want to do, or the exact name of a tool."
 )
 
 
@@ -50,15 +64,21 @@ class StableToolList(WrappedSource):
     Pass the same object to an agent as a source and as a mutator.
     """
 
-    def __init__(self, source: ToolSource) -> None:
+    def __init__(self, source: ToolSource, defer_above: int = DEFER_ABOVE_TOKENS) -> None:
         super().__init__(source)
+        self._defer_above = defer_above
         self._initial_tools: tuple[Tool, ...] | None = None
 
     def tools(self) -> Sequence[Tool]:
         if self._initial_tools is None:
-            stable = [_StableTool(self, tool) for tool in self._source.tools()]
-            self._initial_tools = (*stable, _UseTool(self))
+            first = self._source.tools()
+            listed = () if self._is_too_long(first) else first
+            stable = [_StableTool(self, tool) for tool in listed]
+            self._initial_tools = (*stable, _UseTool(self), _ToolSearch(self))
         return self._initial_tools
+
+    def _is_too_long(self, tools: Sequence[Tool]) -> bool:
+        return estimate_tokens(tools) > self._defer_above
 
     def instructions(self) -> str:
         return ""  # they may come late, too, so they are in a notice
@@ -77,7 +97,8 @@ class StableToolList(WrappedSource):
         new = [tool for name, tool in late.items() if not any(_announces(n, name) for n in notices)]
         if instructions and _has_instructions(notices, instructions):
             instructions = ""
-        parts = [part for part in (instructions, _describe_tools(new)) if part]
+        deferred = bool(new) and self._is_too_long(tuple(late.values()))
+        parts = [part for part in (instructions, _describe_tools(new, deferred)) if part]
         if not parts:
             return None
         data: dict[str, Any] = {"tools": [tool.spec.name for tool in new]}
@@ -129,13 +150,14 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
-def _describe_tools(tools: Sequence[Tool]) -> str:
-    lines = [
-        f"- {tool.spec.name}: {tool.spec.description} Arguments: "
-        f"{msgspec.json.encode(tool.spec.schema).decode()}"
-        for tool in tools
-    ]
-    return "\n".join([f"New tools; call them by `{USE_TOOL_NAME}`:", *lines]) if lines else ""
+def _describe_tools(tools: Sequence[Tool], deferred: bool) -> str:
+    if not tools:
+        return ""
+    if deferred:
+        head = f"More tools; find their arguments with `{TOOL_SEARCH_NAME}`"
+        return f"{head}, then call them by `{USE_TOOL_NAME}`:\n{describe_directory(tools)}"
+    lines = [describe_tool(tool) for tool in tools]
+    return "\n".join([f"New tools; call them by `{USE_TOOL_NAME}`:", *lines])
 
 
 class _StableTool(BaseTool):
@@ -208,8 +230,10 @@ class _UseTool(BaseTool):
             return "give the tool's name as a string and its arguments as an object"
         tool = self._source.find_tool(name)
         if tool is None:
-            names = ", ".join(self._source.late_tools()) or "none"
-            return f"no tool {name!r} was announced (announced tools: {names})"
+            found = search_tools(name, self._source.late_tools())
+            names = ", ".join(tool.spec.name for tool in found)
+            hint = f"did you mean {names}?" if names else f"find it with {TOOL_SEARCH_NAME}"
+            return f"there is no tool {name!r}; {hint}"
         return tool, inner
 
     def check(self, arguments: Arguments) -> str | None:
@@ -224,3 +248,50 @@ class _UseTool(BaseTool):
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
         return ProbeResult("not_done", f"{USE_TOOL_NAME} does nothing by itself")
+
+
+class _ToolSearch(BaseTool):
+    """The tool that finds deferred tools, with all that is needed to call them."""
+
+    def __init__(self, source: StableToolList) -> None:
+        self._source = source
+        self._spec = ToolSpec(
+            TOOL_SEARCH_NAME,
+            TOOL_SEARCH_DESCRIPTION,
+            {
+                "type": "object",
+                "properties": {"query": {"type": "string"}},
+                "required": ["query"],
+                "additionalProperties": False,
+            },
+            effect="pure",
+            concurrent=True,
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        query = arguments.get("query")
+        if not isinstance(query, str) or not query.strip():
+            return "give the query as a text: words of what the tool does, or its name"
+        return None
+
+    def summary(self, arguments: Arguments) -> str:
+        return f"[{TOOL_SEARCH_NAME}: {arguments.get('query', '')}]"
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        late = self._source.late_tools()
+        found = search_tools(arguments["query"], late)
+        if not found:
+            return ToolOutput(
+                f"no tool fits; there are:\n{describe_directory(tuple(late.values()))}"
+            )
+        lines = [describe_tool(tool) for tool in found]
+        return ToolOutput("\n".join([f"Call them by `{USE_TOOL_NAME}`:", *lines]))
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> ProbeResult:
+        return ProbeResult("not_done", "a search changes nothing")

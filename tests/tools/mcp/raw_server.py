@@ -1,6 +1,6 @@
 """An MCP server of a few lines that behaves as badly as its tools' names say. Run by tests.
 
-    raw_server.py [crash|silent|noisy|old|slow|odd] [FLAG]
+    raw_server.py [crash|silent|noisy|old|slow|odd|many] [FLAG]
 
 Each tool is a way to go wrong; `echo` is none.
 """
@@ -19,7 +19,7 @@ from typing import Any
 MODE = sys.argv[1] if len(sys.argv) > 1 else ""
 NAMES = """
 crash broken nonsense wrong_id never big big_nameless late progress binary env mixed refuse failing
-child change storm deaf structured
+child change storm deaf structured sample form noise touch
 """
 tools = {
     name: {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}}
@@ -35,6 +35,22 @@ tools["echo"] = {
     },
     "annotations": {"readOnlyHint": True},
 }
+if MODE == "many":  # twenty tools of an issue tracker, as long as those of real servers
+    for verb in ("create", "read", "update", "delete", "list"):
+        for noun in ("issue", "comment", "label", "milestone"):
+            fields = {
+                field: {
+                    "type": "string",
+                    "description": f"The {field} of the {noun}, " + "as " * 20,
+                }
+                for field in ("owner", "repository", "title", "body")
+            }
+            about = f"{verb.title()} a {noun} of the tracker. " + "More about it. " * 10
+            form = {"type": "object", "properties": fields, "required": ["owner"]}
+            name = f"{verb}_{noun}"
+            tools[name] = {"name": name, "description": about, "inputSchema": form}
+    for name in [*NAMES.split(), "echo"]:
+        del tools[name]
 if MODE == "odd":
     tools = {"odd": {"name": "odd", "inputSchema": "none"}}
 waiting: list[Any] = []
@@ -120,22 +136,73 @@ def call(number: Any, params: dict[str, Any]) -> None:
             for _ in range(2000):
                 send(method="notifications/tools/list_changed")
             send(id=number, result=text("calm"))
+        case "sample":
+            message = {"role": "user", "content": {"type": "text", "text": given["text"]}}
+            wanted = {"messages": [message], "maxTokens": 50, "systemPrompt": "Rhyme."}
+            ask_client(number, "sampling/createMessage", wanted)
+        case "form":
+            ask_client(number, "elicitation/create", given)
+        case "noise":
+            for level in ("debug", "info", "error"):
+                params = {"level": level, "logger": "db", "data": f"a {level}"}
+                send(method="notifications/message", params=params)
+            send(id=number, result=text("noisy"))
+        case "touch":
+            send(method="notifications/resources/updated", params={"uri": "memo://1"})
+            send(id=number, result=text("touched"))
+        case _ if MODE == "many":
+            send(id=number, result=text(f"{name} of {given['owner']}"))
         case "deaf":
             send(id=number, result=text("deaf now"))
             time.sleep(1e6)
 
 
+asked: dict[str, Any] = {}
+
+
+def ask_client(number: Any, method: str, params: dict[str, Any]) -> None:
+    """Ask the client during a call; the call returns what it answered."""
+    asked[f"ask-{number}"] = number
+    send(id=f"ask-{number}", method=method, params=params)
+
+
 def handle(message: dict[str, Any]) -> None:
+    if message.get("id") in asked and "method" not in message:
+        answer = message.get("result", message.get("error"))
+        send(id=asked.pop(message["id"]), result=text(json.dumps(answer)))
+        return
     method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
     match method:
         case "server/discover" if MODE == "old":
             os._exit(4)
         case "initialize":
             info = {"name": "raw", "version": "1"}
-            capabilities = {"tools": {"listChanged": True}}
+            capabilities = {
+                "tools": {"listChanged": True}, "resources": {"subscribe": True}, "prompts": {},
+                "logging": {},
+            }  # fmt: skip
             send(id=number, result={"protocolVersion": "2025-06-18", "serverInfo": info,
                                     "capabilities": capabilities,
                                     "instructions": "Handle with care."})  # fmt: skip
+        case "resources/list":
+            memo = {"uri": "memo://1", "name": "memo", "mimeType": "text/plain"}
+            send(id=number, result={"resources": [memo]})
+        case "resources/templates/list":
+            send(id=number, result={"resourceTemplates": [{"uriTemplate": "memo://{n}",
+                                                           "name": "any memo"}]})  # fmt: skip
+        case "resources/read" if params["uri"] == "memo://1":
+            memo = {"uri": "memo://1", "mimeType": "text/plain", "text": "remember"}
+            send(id=number, result={"contents": [memo]})
+        case "resources/subscribe" | "logging/setLevel":
+            send(id=number, result={})
+        case "prompts/list":
+            argument = {"name": "topic", "description": "of the poem", "required": True}
+            prompt = {"name": "poem", "description": "Writes a poem.", "arguments": [argument]}
+            send(id=number, result={"prompts": [prompt]})
+        case "prompts/get":
+            words = f"A poem about {params['arguments']['topic']}."
+            message = {"role": "user", "content": {"type": "text", "text": words}}
+            send(id=number, result={"messages": [message]})
         case "tools/list":
             send(id=number, result={"tools": list(tools.values())})
         case "tools/call":

@@ -119,7 +119,7 @@ async def test_a_server_that_wants_a_login_waits_for_it():
     given = {"Authorization": "Bearer k1"}
     async with web.open() as url, far(url, headers=lambda: given) as (server, log):
         status = await log.until("login")
-        assert "requires a login: it answered 401" in status.problem
+        assert "treadle mcp login far" in status.problem
         assert server.tools() == ()
         given["Authorization"] = "Bearer k2"
         server.retry()
@@ -208,7 +208,7 @@ async def test_a_server_that_goes_away_and_comes_back_is_found_again():
         async with web.open():
             server.retry()
             await log.until("up")
-        with pytest.raises(ToolError, match="went away during hello"):
+        with pytest.raises(ToolError, match="hello was not called: no server answers at"):
             await call(server, "hello")
         await log.until("failed", after=len(log.seen))
         async with web.open():
@@ -237,3 +237,21 @@ async def test_a_server_may_be_near_and_far_at_once(own_place: Path):
         await asyncio.gather(remote.wait_ready(), near.wait_ready())
         answers = await asyncio.gather(call(remote, "hello"), call(near, "echo", text="near"))
     assert [answer.content for answer in answers] == ["hello from afar", "near"]
+
+
+async def test_a_server_that_dies_is_known_as_down_without_a_call(own_place: Path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with workspace(own_place) as place:
+        web = await place.spawn([sys.executable, SDK, "http", str(port)], {})
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with far(url, delays=(0.2,) * 200, call_wait=0.0) as (server, log):
+            await log.until("up")
+            seen_before = len(log.seen)
+            await web.kill_and_wait()
+            down = await log.until("down", after=seen_before)
+            assert "no server answers at" in down.problem
+            assert server.tools()
+            with pytest.raises(ToolError, match="add was not called"):
+                await call(server, "add", a=1, b=2)

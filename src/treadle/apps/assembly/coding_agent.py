@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from typing import Never
 
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.agents.subagents import OpenStore
     from treadle.policy.modes import PermissionMode
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.sessions.open_store import StoreLocation
@@ -294,11 +295,20 @@ def _assemble(
         warnings.append(describe_missing("mcp", f"not started: {names}"))
         notes += warnings
     elif extensions.servers or given.servers:
+        from treadle.apps.assembly.sampler import PolicySampler
+        from treadle.apps.assembly.servers import make_client_options
         from treadle.tools.late_tools import StableToolList
+        from treadle.tools.mcp.resource_tool import ResourceUpdates
 
         wait = 0.0 if is_interactive else settings.server_wait
         report = notify if host is not None else warn
-        mcp = make_mcp_servers(extensions, given.servers, workspace, trust, wait, notes, report)
+        added = [Path(folder, one).expanduser() for one in settings.add_dir]
+        sampler = PolicySampler(model, policy, gates, _make_child_opener(folder, store))
+        client_options = make_client_options(added, outputs_dir, sampler, can_ask=is_interactive)
+        mcp = make_mcp_servers(
+            extensions, given.servers, workspace, trust, wait, notes, report, client_options
+        )
+        mutators.append(ResourceUpdates(mcp.servers))
         # Outermost, so that the loop sees which tool a forwarded call runs.
         stable_tools = StableToolList(redact_source(mcp, secrets))
         tools.append(stable_tools)
@@ -335,6 +345,10 @@ def _assemble(
     if telemetry is not None:
         observers.append(telemetry.observer)
     hooks = [*given.hooks]
+    if mcp is not None:
+        from treadle.apps.assembly.resource_mentions import ResourceMentions
+
+        hooks.append(ResourceMentions(mcp.servers))
     if extensions.hooks and not trust.is_trusted and settings.sandbox != "off":
         notes.append(HOOKS_SANDBOXED)
     if extensions.hooks:
@@ -461,10 +475,16 @@ def _make_subagent_options(
     folders = [folder, Path.home()] if trusted else [Path.home()]
     definitions, problems = read_agent_files(folders, home=Path.home())
     notes.extend(problems)
+    open_store = _make_child_opener(folder, store)
+    return {"subagents": definitions, **({"open_store": open_store} if open_store else {})}
+
+
+def _make_child_opener(folder: Path, store: Store | None) -> OpenStore | None:
+    """Opens the stores of subagents, inside the session of the parent."""
     if store is None:
-        return {"subagents": definitions}
+        return None
 
     async def open_store(parent_id: str, call_id: str) -> Store:
         return create_child_store(folder, store, parent_id, call_id)
 
-    return {"subagents": definitions, "open_store": open_store}
+    return open_store

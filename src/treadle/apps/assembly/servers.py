@@ -7,8 +7,10 @@ by tools/late_tools.py. extensions.py decides which servers may run, and is aske
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,14 @@ import msgspec
 from treadle.apps.assembly.extensions import start_objections
 from treadle.apps.assembly.hook_environment import make_hook_environment
 from treadle.apps.assembly.lazy import LazyWorkspace
+from treadle.apps.settings import treadle_home
 from treadle.core.errors import ConfigError
+from treadle.core.private_folder import make_private_folder
 from treadle.tools.federation import Federation
+from treadle.tools.mcp.client_options import McpClientOptions, Sampler
 from treadle.tools.mcp.config import McpServerConfig, find_secret_variables, parse_server_config
 from treadle.tools.mcp.server import McpServer, McpState, McpStatus
+from treadle.tools.mcp.token_store import TokenStore, find_keyring
 from treadle.tools.mcp.tool import sanitize_server_name
 
 Notify = Callable[[str], None]
@@ -85,6 +91,7 @@ def make_servers(
     startup_wait: float,
     notes: list[str],
     notify: Notify | None,
+    options: McpClientOptions | None = None,
     objection: Callable[[str, Mapping[str, Any], bool], str] | None = None,
     required: Collection[str] = (),
 ) -> McpServers:
@@ -119,6 +126,7 @@ def make_servers(
                     config,
                     start=workspace.spawn,
                     root=root,
+                    options=options,
                     on_change=problems.on_status,
                     start_objection=partial(objection, name, definition),
                 )
@@ -128,6 +136,47 @@ def make_servers(
                 raise
             notes.append(str(error))
     return McpServers(servers, startup_wait, problems)
+
+
+def make_client_options(
+    added_folders: Sequence[Path], outputs_dir: Path, sampler: Sampler, *, can_ask: bool
+) -> McpClientOptions:
+    """What the servers of a session get of it."""
+    return McpClientOptions(
+        roots=tuple(added_folders),
+        sampler=sampler,
+        can_ask=can_ask,
+        open_url=_open_in_browser if can_ask else None,
+        save_file=partial(_save_file, outputs_dir),
+        tokens=open_token_store(),
+    )
+
+
+def open_token_store() -> TokenStore:
+    """The logins of the user."""
+    return TokenStore(treadle_home() / "mcp-logins.json", find_keyring)
+
+
+def _open_in_browser(url: str) -> None:
+    import webbrowser
+
+    webbrowser.open(url)
+
+
+def _save_file(outputs_dir: Path, name: str, data: bytes) -> str:
+    """Keep a file of a server beside the outputs of the session; its path."""
+    make_private_folder(outputs_dir)
+    stem, dot, suffix = name.partition(".")
+    for number in count(1):
+        path = outputs_dir / (name if number == 1 else f"{stem}-{number}{dot}{suffix}")
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            continue
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        return str(path)
+    raise AssertionError("count does not end")
 
 
 def _isolate_user_server(config: McpServerConfig, root: Path, trusted: bool) -> McpServerConfig:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from treadle.apps.assembly.servers import McpServers
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
+    from treadle.tools.mcp.client_options import McpClientOptions
     from treadle.workspace.local import WorkspaceOptions
 
 
@@ -82,6 +83,7 @@ def make_mcp_servers(
     wait: float,
     notes: list[str],
     notify: Callable[[str], None] | None,
+    options: McpClientOptions,
 ) -> McpServers:
     from treadle.apps.assembly.servers import make_servers
 
@@ -93,6 +95,7 @@ def make_mcp_servers(
         startup_wait=wait,
         notes=notes,
         notify=notify,
+        options=options,
         objection=start_objections(workspace.root, trust.open_store, given),
         required=given,
     )

@@ -16,6 +16,7 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.core.transcript.items import UserItem
 
 Ability = Literal[
     "sessions", "rewind", "files", "compact", "goal", "budget", "agents", "models", "remember"
@@ -213,6 +214,23 @@ class Host(Protocol):
     def list_agents(self) -> list[tuple[str, str]]: ...
 
     def list_skills(self) -> list[tuple[str, str]]: ...
+
+    # --- MCP servers
+
+    def list_servers(self) -> list[str]:
+        """The state of each server, a line each."""
+
+    def list_server_logs(self, server: str) -> list[str]:
+        """The last log messages of a server, oldest first."""
+
+    def list_prompts(self) -> list[tuple[str, str]]:
+        """The prompts of the servers as commands, `server:prompt`, each with a summary."""
+
+    async def expand_prompt(self, command: str, arguments: str) -> UserItem | None:
+        """The message of a prompt of a server; None if there is none of this name."""
+
+    def list_resources(self) -> list[str]:
+        """The resources of the servers, as they are mentioned: `server:uri`."""
 
     # --- undo
 

@@ -32,7 +32,7 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.entries import ItemAdded
-from treadle.core.transcript.items import Item, NoticeItem
+from treadle.core.transcript.items import Item, NoticeItem, UserItem
 from treadle.policy.modes import PermissionMode
 from treadle.sessions import history
 from treadle.sessions.library import Library
@@ -40,6 +40,7 @@ from treadle.sessions.library import Library
 if TYPE_CHECKING:
     from treadle.apps.services.undo import PlannedRestore
     from treadle.tools.builtin import UserQuestion
+    from treadle.tools.mcp.server import McpServer
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.restore import RestoreResult
 
@@ -132,6 +133,8 @@ class LocalHost:
             self.change_mode(self._mode)
         self.notes = self._session.notes
         self._driver = self._session.start()
+        for server in self._session.servers:
+            await server.open()  # in the background: it may be up before the first message
         if self._session.view is not None and self._session.view.intents:
             self._driver.watch(CrashReport(self._session.view, callbacks.show_message))
         if settings.sandbox != "off":
@@ -315,6 +318,43 @@ class LocalHost:
 
         skills, _ = find_skills(self.folder, Path.home(), trusted=self.is_trusted)
         return [(skill.name, skill.description) for skill in skills]
+
+    # --- MCP servers ---------------------------------------------------------------------
+
+    def list_servers(self) -> list[str]:
+        return [server.status.summary for server in self._servers]
+
+    def list_server_logs(self, server: str) -> list[str]:
+        found = [one for one in self._servers if one.name == server]
+        if not found:
+            names = ", ".join(one.name for one in self._servers) or "none"
+            raise ConfigError(f"there is no MCP server {server!r} (there are: {names})")
+        return [f"{log.level} {log.logger} {log.text}" for log in found[0].logs]
+
+    def list_prompts(self) -> list[tuple[str, str]]:
+        if not self._servers:
+            return []
+        from treadle.apps.services.mcp_prompts import list_prompt_commands
+
+        return list_prompt_commands(self._servers)
+
+    async def expand_prompt(self, command: str, arguments: str) -> UserItem | None:
+        if not self._servers:
+            return None
+        from treadle.apps.services.mcp_prompts import expand_prompt
+
+        return await expand_prompt(self._servers, command, arguments)
+
+    def list_resources(self) -> list[str]:
+        if not self._servers:
+            return []
+        from treadle.apps.services.mcp_prompts import list_resource_mentions
+
+        return list_resource_mentions(self._servers)
+
+    @property
+    def _servers(self) -> tuple[McpServer, ...]:
+        return self._session.servers if self._session is not None else ()
 
     # --- undo ----------------------------------------------------------------------------
 

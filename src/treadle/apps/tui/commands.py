@@ -60,7 +60,8 @@ def list_commands(host: Host) -> list[SlashCommand]:
 def list_summaries(ui: Frontend) -> list[tuple[str, str]]:
     """Name and summary of every command, with the custom ones."""
     builtin = [(command.name, command.summary) for command in list_commands(ui.host)]
-    return builtin + [(command.name, command.summary) for command in ui.custom_commands]
+    custom = [(command.name, command.summary) for command in ui.custom_commands]
+    return [*builtin, *custom, *ui.host.list_prompts()]
 
 
 async def run_command(ui: Frontend, line: str) -> None:
@@ -70,7 +71,7 @@ async def run_command(ui: Frontend, line: str) -> None:
     known = {command.name: command for command in list_commands(ui.host)}
     command = known.get(name)
     if command is None:
-        _run_custom_command(ui, name, arguments, known)
+        await _run_custom_command(ui, name, arguments)
     elif ui.conversation.view.is_busy and not command.while_busy:
         busy = f"/{name} is not available while a turn runs; interrupt the turn first"
         ui.show_message(busy, "warning")
@@ -84,14 +85,21 @@ async def run_command(ui: Frontend, line: str) -> None:
             ui.show_message(f"/{name} failed: {type(error).__name__}: {error}", "error")
 
 
-def _run_custom_command(
-    ui: Frontend, name: str, arguments: str, known: dict[str, SlashCommand]
-) -> None:
+async def _run_custom_command(ui: Frontend, name: str, arguments: str) -> None:
+    """A command of a file, or a prompt of an MCP server."""
     for custom in ui.custom_commands:
         if custom.name == name:
             ui.conversation.submit(to_user_item(custom.expand(arguments)))
             return
-    suggestion = suggest(name, [*known, *(custom.name for custom in ui.custom_commands)])
+    try:
+        message = await ui.host.expand_prompt(name, arguments)
+    except TreadleError as error:
+        ui.show_message(str(error), "error")
+        return
+    if message is not None:
+        ui.conversation.submit(message)
+        return
+    suggestion = suggest(name, [one for one, _ in list_summaries(ui)])
     hint = f"did you mean /{suggestion}?" if suggestion else "/help lists the commands"
     ui.show_message(f"unknown command /{name}; {hint}", "warning")
 
@@ -378,6 +386,15 @@ async def _skills(ui: Frontend, arguments: str) -> None:
     ui.show_message(_format_table(rows) if rows else "there are no skills in .treadle/skills")
 
 
+async def _mcp(ui: Frontend, arguments: str) -> None:
+    if arguments:
+        logs = ui.host.list_server_logs(arguments)
+        ui.show_message("\n".join(logs) if logs else f"{arguments} has sent no log messages")
+        return
+    servers = ui.host.list_servers()
+    ui.show_message("\n".join(servers) if servers else "no MCP server is configured")
+
+
 async def _remember(ui: Frontend, arguments: str) -> None:
     if not arguments:
         ui.show_message("usage: /remember TEXT", "warning")
@@ -446,6 +463,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
     SlashCommand("agents", "list the defined agents", _agents, "agents"),
     SlashCommand("skills", "list the skills that the agent can load", _skills),
+    SlashCommand("mcp", "show the MCP servers; /mcp NAME shows the log of one", _mcp),
     SlashCommand("export", "write the session to a file: .md, .html, .json", _export, "sessions"),
     SlashCommand("config", "list all settings and their origins", _config),
     SlashCommand("doctor", "check the installation", _doctor),

@@ -135,6 +135,7 @@ class FullScreen(Frontend, App[int]):
     async def _start(self) -> None:
         self.status_area.branch = await completion.read_git_branch(self.host.folder)
         if await self._start_up():
+            self.prompt.list_resources = self.host.list_resources
             self.prompt.project_files = await completion.list_project_files(self.host.folder)
 
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:

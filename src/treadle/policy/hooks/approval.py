@@ -117,7 +117,11 @@ def _describe_server(server: Mapping[str, Any]) -> Iterator[str]:
     """What a server gets in addition to its command or URL."""
     if server.get("cwd"):
         yield f"in the folder {server['cwd']}"
-    for key, template in (("env", "with {}={}"), ("headers", "sends {}: {}")):
+    for key, template in (
+        ("env", "with {}={}"),
+        ("headers", "sends {}: {}"),
+        ("oauth", "logs in with {} {}"),
+    ):
         values = server.get(key)
         for name, value in values.items() if isinstance(values, dict) else ():
             # A reference to a variable is not secret, and the user should see it.

@@ -3,8 +3,11 @@
     config           the configured servers, from `.mcp.json` and settings
     server           one server as a ToolSource: started in the background, restarted if it dies
     tool, results    its tools as `mcp__server__tool`, and their results
-    connection       one connection to it, by the official SDK
+    catalog, resource_tool   its resources and prompts
+    client_options, client_callbacks, elicitation   what it may ask of us
+    connection       one connection to it, by the official SDK; catalog_reader, task_call
     stdio_transport  the SDK's messages over a process      http_transport  the same over HTTP
+    oauth, login, token_store   logins to servers at a URL
 
 The official SDK is used for the protocol (two generations, streamable HTTP, negotiation) but not
 for processes: its stdio client buffers lines of any length, fails on a byte that is not UTF-8, and
@@ -14,6 +17,7 @@ Importing the SDK takes more than a second: only `connection` and what it uses i
 thread, when the first server starts.
 """
 
+from treadle.tools.mcp.client_options import McpClientOptions, SamplingReply, SamplingRequest
 from treadle.tools.mcp.config import (
     McpServerConfig,
     find_secret_variables,
@@ -23,8 +27,10 @@ from treadle.tools.mcp.config import (
 )
 from treadle.tools.mcp.process import StartProcess
 from treadle.tools.mcp.server import McpServer, McpStatus
+from treadle.tools.mcp.token_store import TokenStore
 
 __all__ = [
     "McpServer", "McpStatus", "McpServerConfig", "StartProcess", "parse_server_config",
     "load_servers", "parse_servers", "find_secret_variables",
+    "McpClientOptions", "SamplingRequest", "SamplingReply", "TokenStore",
 ]  # fmt: skip

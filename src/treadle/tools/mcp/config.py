@@ -2,7 +2,8 @@
 
     {"mcpServers": {
         "db":  {"command": "db-server", "args": ["--ro"], "env": {"TOKEN": "${TOKEN}"}},
-        "far": {"url": "https://example.org/mcp", "headers": {"X-Key": "${KEY:-none}"}}}}
+        "far": {"url": "https://example.org/mcp", "headers": {"X-Key": "${KEY:-none}"}},
+        "own": {"url": "https://example.net/mcp", "oauth": {"clientId": "${ID}"}}}}
 
 The user approves raw definitions; `parse_server_config` expands variables and checks one. Keys by
 which other programs allow calls without approval are ignored.
@@ -24,10 +25,42 @@ from treadle.core.untrusted_files import read_json
 
 CALL_TIMEOUT = 120.0
 STARTUP_TIMEOUT = 30.0
+BACKGROUND_AFTER = 60.0  # a call that takes longer continues in the background
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _FIELD_TYPES: Mapping[str, type] = {
-    "type": str, "command": str, "args": list, "env": dict, "cwd": str, "url": str, "headers": dict
+    "type": str, "command": str, "args": list, "env": dict, "cwd": str, "url": str, "headers": dict,
+    "oauth": dict,
 }  # fmt: skip
+
+
+class McpOAuthConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What is known of the authorization of a server before a login; most servers need nothing.
+
+    grant               authorization_code: a person logs in · client_credentials: the client's own
+                        secret or private key · identity_assertion: a token of the company's own
+                        identity provider is exchanged for one of the server
+    client_id, client_secret  of a client that was registered by hand
+    client_metadata_url a client metadata document, used where the server takes one
+    scope               the scopes to ask for, if the server names none
+    callback_port       the port of the redirect; any free one by default
+    private_key, algorithm  of a client that signs its requests
+    issuer, idp_token_endpoint, idp_client_id, idp_token   for an identity assertion
+    """
+
+    grant: Literal["authorization_code", "client_credentials", "identity_assertion"] = (
+        "authorization_code"
+    )
+    client_id: str = ""
+    client_secret: str = ""
+    client_metadata_url: str = ""
+    scope: str = ""
+    callback_port: int = 0
+    private_key: str = ""
+    algorithm: str = "ES256"
+    issuer: str = ""
+    idp_token_endpoint: str = ""
+    idp_client_id: str = ""
+    idp_token: str = ""
 
 
 class McpServerConfig(msgspec.Struct, frozen=True):
@@ -42,6 +75,8 @@ class McpServerConfig(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
     timeout: float = CALL_TIMEOUT
     startup_timeout: float = STARTUP_TIMEOUT
+    background_after: float = BACKGROUND_AFTER
+    oauth: McpOAuthConfig = McpOAuthConfig()
 
 
 def load_servers(file: Path, within: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -108,7 +143,39 @@ def parse_server_config(
         {str(key): expand(value) for key, value in raw.get("headers", {}).items()},
         _parse_timeout(name, raw, "timeout", CALL_TIMEOUT),
         _parse_timeout(name, raw, "startupTimeout", STARTUP_TIMEOUT),
+        _parse_timeout(name, raw, "backgroundAfter", BACKGROUND_AFTER),
+        _parse_oauth(name, raw.get("oauth", {}), expand),
     )
+
+
+def _parse_oauth(
+    name: str, raw: Mapping[str, Any], expand: Callable[[object], str]
+) -> McpOAuthConfig:
+    known = {key: value if key == "callbackPort" else expand(value) for key, value in raw.items()}
+    try:
+        oauth = msgspec.convert(known, McpOAuthConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"server {name!r}: oauth: {error}") from error
+    needed = _OAUTH_NEEDS[oauth.grant]
+    missing = [key for key in needed if not known.get(key)]
+    if missing or (oauth.grant == "client_credentials" and not _has_client_key(oauth)):
+        which = ", ".join(missing) or "clientSecret or privateKey"
+        raise ConfigError(f"server {name!r}: oauth: the grant {oauth.grant} needs {which}")
+    return oauth
+
+
+def _has_client_key(oauth: McpOAuthConfig) -> bool:
+    return bool(oauth.client_secret or oauth.private_key)
+
+
+_OAUTH_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "authorization_code": (),
+    "client_credentials": ("clientId",),
+    "identity_assertion": (
+        *("clientId", "clientSecret", "issuer"),
+        *("idpTokenEndpoint", "idpClientId", "idpToken"),
+    ),
+}
 
 
 def _iter_strings(value: object) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """One connection to a server, from the handshake to its loss. The SDK is used only from here.
 
-It lists tools and calls them; server.py decides when to reconnect. Importing this module imports
-the SDK.
+It lists what the server offers and calls its tools; server.py decides when to reconnect. Importing
+this module imports the SDK.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 from mcp.client.client import Client
-from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from treadle._version import __version__
-from treadle.core.contracts.tool import ToolOutput
+from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ToolError
+from treadle.tools.mcp.catalog import McpCatalog, PromptMessage
+from treadle.tools.mcp.catalog_reader import read_catalog, read_tools
+from treadle.tools.mcp.change_watcher import ChangeWatcher, is_modern, send_plain
+from treadle.tools.mcp.client_callbacks import ClientCallbacks, RunningCall
+from treadle.tools.mcp.client_options import McpClientOptions
 from treadle.tools.mcp.config import McpServerConfig
 from treadle.tools.mcp.process import StartProcess, describe_error
-from treadle.tools.mcp.results import convert_result
+from treadle.tools.mcp.results import convert_block, convert_resource, convert_result
 from treadle.tools.mcp.stdio_transport import StdioTransport
+from treadle.tools.mcp.task_call import call_as_task
 
-MAX_PAGES = 100
-MAX_TOOLS = 1_000
-MAX_TIMEOUT_FACTOR = 10  # a call that reports progress may take this many times its limit
 PROBE_TIMEOUT = 5.0
 
 # The SDK warns through logging, which a program without handlers prints on the screen.
@@ -40,18 +40,23 @@ for _name in ("mcp", "client"):
 
 
 class McpConnection:
-    """A live connection. `changed` is set when it was lost or the tools changed."""
+    """A live connection. `changed` is set when it was lost or what it offers changed."""
 
-    def __init__(self, name: str, config: McpServerConfig) -> None:
+    def __init__(self, name: str, config: McpServerConfig, options: McpClientOptions) -> None:
         self._name = name
         self._config = config
+        self._options = options
         self._client: Client | None = None
         self._stdio: StdioTransport | None = None
+        self.callbacks = ClientCallbacks(name, options)
         self.changed = asyncio.Event()
+        self.changes = ChangeWatcher(self.changed.set)
         self.problem: str | None = None
-        self.has_new_tools = False
         self.login_challenge: str | None = None
         self._has_session_ended = False
+        self._unsent_calls: list[tuple[str, Any]] = []
+        self._background: set[asyncio.Task[None]] = set()
+        self._task_tools: frozenset[str] = frozenset()
 
     @property
     def client(self) -> Client:
@@ -79,99 +84,189 @@ class McpConnection:
         self.mark_lost(describe_error(error))
         return self.problem or ""
 
+    # --- reports of the HTTP transport -----------------------------------------------------
+
     def require_login(self, challenge: str) -> None:
-        """The server answered 401: the user has to log in."""
+        """The server answered 401, or wants more scopes: the user has to log in."""
         self.login_challenge = challenge
+
+    def clear_login(self) -> None:
+        self.login_challenge = None
 
     def end_session(self) -> None:
         """The server answered 404 to our session id: it has ended the session."""
         self._has_session_ended = True
 
+    def report_unreachable(self, problem: str, call: tuple[str, Any] | None) -> None:
+        """No server answers at the URL."""
+        if call is not None:
+            self._unsent_calls.append(call)
+        self.mark_lost(f"no server answers at {self._config.url} ({problem})")
+
+    def report_stream_ended(self) -> None:
+        """The server's own stream broke. It may have only been closed: a ping tells."""
+        if self._config.transport == "sse":
+            self.mark_lost("the server closed the connection")
+        elif self._client is not None:
+            self._run_in_background(self._probe())
+
+    def _run_in_background(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _probe(self) -> None:
+        with contextlib.suppress(MCPError, TimeoutError):  # unreachable: reported by the transport
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                await send_plain(self.client, types.PingRequest())
+
     def make_login_error(self) -> AuthRequired:
         challenge = f" ({self.login_challenge})" if self.login_challenge else ""
         return AuthRequired(
             self._name,
-            f"the server {self._name} at {self._config.url} requires a login: it answered 401"
-            f"{challenge}; the user has to provide its authorization",
+            f"the server {self._name} at {self._config.url} requires a login{challenge}: the user "
+            f"has to run `treadle mcp login {self._name}`, or to correct its headers; then the "
+            "next call reconnects",
             url=self._config.url,
             challenge=self.login_challenge or "",
         )
 
-    # --- tools ---------------------------------------------------------------------------
+    # --- what it offers -------------------------------------------------------------------
 
     async def list_tools(self) -> list[types.Tool]:
-        """Every page of the list."""
-        found: list[types.Tool] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            page = await self.client.list_tools(cursor=cursor, cache_mode="refresh")
-            found += page.tools
-            cursor = page.next_cursor
-            if not cursor or len(found) >= MAX_TOOLS:
-                break
-        return found[:MAX_TOOLS]
+        try:
+            tools = await read_tools(self.client)
+        except MCPError as error:
+            if self.login_challenge is not None:  # the handshake needed none
+                raise self.make_login_error() from error
+            raise
+        if self.client.server_capabilities.tasks is not None and not is_modern(self.client):
+            with_tasks = [t for t in tools if t.execution and t.execution.task_support]
+            wanted = [t.name for t in with_tasks if t.execution.task_support != "forbidden"]  # type: ignore[union-attr]
+            self._task_tools = frozenset(wanted)
+        return tools
 
-    async def on_message(self, message: object) -> None:
-        """A notification of the older protocol; exceptions of the transport are ignored."""
-        if isinstance(message, types.ToolListChangedNotification):
-            self.mark_tools_changed()
+    async def list_catalog(self) -> McpCatalog:
+        return await read_catalog(self.client)
 
-    def mark_tools_changed(self) -> None:
-        self.has_new_tools = True
-        self.changed.set()
+    async def read_resource(self, uri: str) -> ToolOutput:
+        """The content of a resource; where it is offered, changes of it are reported later."""
+        try:
+            async with asyncio.timeout(self._config.timeout):
+                result = await self.client.read_resource(uri, cache_mode="refresh")
+        except (MCPError, TimeoutError, ValueError) as error:
+            raise ToolError(
+                f"the server {self._name} has no resource {uri}: {describe_error(error)}"
+            ) from error
+        self.changes.updated_resources.discard(uri)
+        with contextlib.suppress(MCPError, TimeoutError):
+            await self.changes.subscribe(uri)
+        save_file = self._options.save_file
+        parts = [convert_resource(part, save_file) for part in result.contents]
+        return ToolOutput(tuple(parts) or "the resource is empty")
 
-    async def watch_tool_changes(self) -> None:
-        """The newer protocol sends changes only to subscribers."""
-        if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return
-        tools = self.client.server_capabilities.tools
-        while tools and tools.list_changed and self.problem is None:
-            try:
-                async with self.client.listen(tools_list_changed=True) as changes:
-                    async for _ in changes:
-                        self.mark_tools_changed()
-            except (SubscriptionLost, MCPError, TimeoutError):
-                pass
-            await asyncio.sleep(1.0)  # changes in between are seen after the next event
+    async def get_prompt(self, prompt: str, arguments: dict[str, str]) -> list[PromptMessage]:
+        try:
+            async with asyncio.timeout(self._config.timeout):
+                result = await self.client.get_prompt(prompt, arguments)
+        except (MCPError, TimeoutError, ValueError) as error:
+            why = describe_error(error)
+            raise ToolError(f"the server {self._name} failed at {prompt}: {why}") from error
+        save_file = self._options.save_file
+        messages = result.messages
+        return [PromptMessage(one.role, convert_block(one.content, save_file)) for one in messages]
+
+    async def complete_argument(self, prompt: str, argument: str, text: str) -> list[str]:
+        """What the server proposes for an argument of a prompt."""
+        reference = types.PromptReference(name=prompt)
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                result = await self.client.complete(reference, {"name": argument, "value": text})
+        except (MCPError, TimeoutError, ValueError):
+            return []
+        return result.completion.values
 
     # --- calls ---------------------------------------------------------------------------
 
     async def call_tool(
-        self, tool: str, arguments: dict[str, Any], report: Callable[[str], None]
+        self, tool: str, arguments: dict[str, Any], context: ToolContext
     ) -> ToolOutput:
         """Call a tool; a failure is a ToolError with a message for the model."""
-        limit, loop = self._config.timeout, asyncio.get_running_loop()
-        last = loop.time() + limit * MAX_TIMEOUT_FACTOR
-        deadline = asyncio.timeout(limit)
+        try:
+            return await self._call_once(tool, arguments, context)
+        except MCPError as error:
+            if error.code != types.URL_ELICITATION_REQUIRED or not self._options.can_ask:
+                raise await self._make_call_error(tool, arguments, error) from error
+            await self._open_required_pages(tool, error, context)
+        try:  # the server did nothing the first time: it wants the user to open a page before
+            return await self._call_once(tool, arguments, context)
+        except MCPError as error:
+            raise await self._make_call_error(tool, arguments, error) from error
+
+    async def _call_once(
+        self, tool: str, arguments: dict[str, Any], context: ToolContext
+    ) -> ToolOutput:
+        deadline = asyncio.timeout(self._config.timeout)
+        running = RunningCall(context, deadline, self._config.timeout)
+        report = context.report_progress
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the call has just ended
-                deadline.reschedule(min(loop.time() + limit, last))
+            running.extend()
             amount = f"{progress:g}/{total:g}" if total else f"{progress:g}"
             report(f"{message[:200]} ({amount})" if message else amount)
 
         started = time.monotonic()
+        self.callbacks.calls.append(running)
         try:
             async with deadline:
-                result = await self.client.call_tool(tool, arguments, progress_callback=on_progress)
+                if tool in self._task_tools:
+                    result = await call_as_task(self.client.session, tool, arguments, on_progress)
+                else:
+                    result = await self.client.call_tool(
+                        tool, arguments, progress_callback=on_progress
+                    )
         except TimeoutError as error:
             took = time.monotonic() - started
             raise ToolError(
                 f"the server {self._name} did not answer {tool} within {took:.0f} s; "
                 "the call was cancelled, and it is not known what it did until then"
             ) from error
-        except MCPError as error:
-            raise await self._make_call_error(tool, error) from error
         except (RuntimeError, ValueError) as error:
             # Raised by the SDK: the result does not fit the schema that the server declared.
             problem = f"returned an invalid result for {tool}: {error}"
             raise ToolError(f"the server {self._name} {problem}") from error
-        return convert_result(result)
+        finally:
+            self.callbacks.calls.remove(running)
+        return convert_result(result, self._options.save_file)
 
-    async def _make_call_error(self, tool: str, error: MCPError) -> ToolError:
+    async def _open_required_pages(self, tool: str, error: MCPError, context: ToolContext) -> None:
+        try:
+            pages = types.ElicitationRequiredErrorData.model_validate(error.error.data).elicitations
+        except ValueError:
+            raise await self._make_call_error(tool, {}, error) from error
+        running = RunningCall(context, asyncio.timeout(None), self._config.timeout)
+        self.callbacks.calls.append(running)
+        try:
+            for page in pages:
+                answer = await self.callbacks.elicit(None, page)
+                if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
+                    raise ToolError(
+                        f"{tool} of the server {self._name} needs the user to open {page.url}, and "
+                        "the user did not"
+                    )
+        finally:
+            self.callbacks.calls.remove(running)
+
+    async def _make_call_error(
+        self, tool: str, arguments: dict[str, Any], error: MCPError
+    ) -> ToolError:
         if self.login_challenge is not None:
             self.mark_lost("it requires a login")  # the next connection reads the headers again
             return self.make_login_error()
+        if (tool, arguments) in self._unsent_calls:
+            return ToolError(
+                f"{tool} was not called: {self.problem}; the server {self._name} is tried again"
+            )
         if self.is_lost() or await self._is_closed(error):
             self.mark_lost("the connection was lost")
             return ToolError(
@@ -197,60 +292,70 @@ class McpConnection:
             return True
         return False
 
+    async def aclose_background(self) -> None:
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+
 
 @asynccontextmanager
 async def connect(
     name: str,
     config: McpServerConfig,
+    options: McpClientOptions,
     *,
     start: StartProcess | None,
-    root: Path | None,
-    headers: Mapping[str, str],
     mode: str = "auto",
 ) -> AsyncIterator[McpConnection]:
     """A connection to a server, after its handshake; closed at the end of the block."""
-    connection = McpConnection(name, config)
+    connection = McpConnection(name, config, options)
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(config.startup_timeout):
                 client = Client(
-                    _open_transport(connection, config, start, root, headers),
+                    _open_transport(connection, config, options, start),
                     mode=mode,
                     cache=None,
-                    message_handler=connection.on_message,
-                    list_roots_callback=_make_roots_callback(root),
+                    message_handler=connection.changes.on_message,
                     client_info=types.Implementation(name="treadle", version=__version__),
+                    **connection.callbacks.as_client_arguments(),
                 )
                 connection._client = await stack.enter_async_context(client)
+                connection.changes.attach(client)
         except Exception as error:
-            if connection.login_challenge is not None:
+            if connection.login_challenge is not None and options.login is None:
                 raise connection.make_login_error() from error
             raise ToolError(connection.explain_failure(error)) from error
-        listening = asyncio.create_task(connection.watch_tool_changes())
+        watching = asyncio.create_task(connection.changes.watch(client))
         try:
             yield connection
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await connection.aclose_background()
 
 
 def _open_transport(
     connection: McpConnection,
     config: McpServerConfig,
+    options: McpClientOptions,
     start: StartProcess | None,
-    root: Path | None,
-    headers: Mapping[str, str],
 ) -> Any:
     if config.transport != "stdio":
-        from treadle.tools.mcp.http_transport import open_http_transport
+        from treadle.tools.mcp.http_transport import HttpReports, open_http_transport
 
-        return open_http_transport(
-            config,
-            {**config.headers, **headers},
-            on_unauthorized=connection.require_login,
-            on_session_ended=connection.end_session,
+        reports = HttpReports(
+            connection.require_login,
+            connection.clear_login,
+            connection.end_session,
+            connection.report_stream_ended,
+            connection.report_unreachable,
         )
+        headers = {**config.headers, **options.headers()}
+        auth = _make_auth(connection, config, options, headers)
+        return open_http_transport(config, headers, auth, reports)
     assert start is not None, "checked by McpServer"
+    root = options.roots[0] if options.roots else None
     connection._stdio = StdioTransport(
         start,
         (config.command, *config.args),
@@ -261,12 +366,18 @@ def _open_transport(
     return connection._stdio
 
 
-def _make_roots_callback(root: Path | None) -> Any:
-    if root is None:
+def _make_auth(
+    connection: McpConnection,
+    config: McpServerConfig,
+    options: McpClientOptions,
+    headers: dict[str, str],
+) -> Any:
+    """The authorization by OAuth, unless the user configured one in a header."""
+    if options.tokens is None or any(key.lower() == "authorization" for key in headers):
         return None
-    folder = types.Root.model_validate({"uri": root.as_uri(), "name": root.name})
+    from treadle.tools.mcp.oauth import make_auth
 
-    async def roots(context: object) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[folder])
-
-    return roots
+    on_needed: Callable[[str], None] = connection.require_login
+    return make_auth(
+        connection._name, config, options.tokens, login=options.login, on_login_needed=on_needed
+    )

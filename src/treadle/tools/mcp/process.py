@@ -32,10 +32,16 @@ class StartProcess(Protocol):
     ) -> SpawnedProcess: ...
 
 
-def describe_error(error: BaseException) -> str:
-    """The message of an error, or of the first error in an exception group."""
+def unwrap_error(error: BaseException) -> BaseException:
+    """The error, or the first error in an exception group: the SDK's task groups raise them."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    return error
+
+
+def describe_error(error: BaseException) -> str:
+    """The message of an error, or of the first error in an exception group."""
+    error = unwrap_error(error)
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     if isinstance(error, ValueError) and hasattr(error, "errors"):  # of the SDK's values

@@ -24,12 +24,16 @@ from treadle.core.errors import AuthRequired, ConfigError, ToolError
 from treadle.core.extras import require_extra
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
+from treadle.tools.mcp.catalog import NO_CATALOG, McpCatalog, PromptMessage
+from treadle.tools.mcp.client_options import McpClientOptions, McpLogMessage
 from treadle.tools.mcp.config import McpServerConfig, parse_server_config
-from treadle.tools.mcp.process import StartProcess, describe_error
-from treadle.tools.mcp.tool import McpTool, make_tool_names, make_tool_spec, sanitize_server_name
+from treadle.tools.mcp.process import StartProcess, describe_error, unwrap_error
+from treadle.tools.mcp.resource_tool import make_resource_tool
+from treadle.tools.mcp.tool import make_tools, sanitize_server_name
 
 if TYPE_CHECKING:
     from treadle.tools.mcp.connection import McpConnection
+    from treadle.tools.mcp.login import ReadPaste, ShowLink
 
 RESTART_DELAYS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 STABLE_SECONDS = 60.0  # a server that lived this long has not failed at starting
@@ -65,6 +69,7 @@ class McpServer(BaseSource):
     start            starts its process, for servers with a command: the workspace's `spawn`
     root             the folder that is passed to it as its root
     headers          called at each connection: further headers for its URL
+    options          what it gets of its client: questions to the user, sampling, logins
     on_change        called whenever the status or the tools changed
     start_objection  called before each start, with whether it ran before: why not, or ""
     delays           the pauses before each restart; after the last it waits for `retry`
@@ -78,7 +83,8 @@ class McpServer(BaseSource):
         *,
         start: StartProcess | None = None,
         root: Path | None = None,
-        headers: Callable[[], Mapping[str, str]] = dict,
+        headers: Callable[[], Mapping[str, str]] | None = None,
+        options: McpClientOptions | None = None,
         on_change: Callable[[McpStatus], None] | None = None,
         start_objection: Callable[[bool], str] | None = None,
         delays: Sequence[float] = RESTART_DELAYS,
@@ -91,12 +97,15 @@ class McpServer(BaseSource):
         if self._config.transport == "stdio" and start is None:
             raise ConfigError(f"server {name!r} is a program: pass start=workspace.spawn to run it")
         self.name = name
-        self._start, self._root, self._headers = start, root, headers
+        self._start = start
+        self._options = (options or McpClientOptions()).complete(root, headers)
         self._on_change, self._start_objection = on_change, start_objection
         self._has_run = False
         self._delays = tuple(delays)
         self._call_wait = call_wait
         self._tools: tuple[Tool, ...] = ()
+        self._catalog = NO_CATALOG
+        self._last_logs: tuple[McpLogMessage, ...] = ()  # of the connection before
         self._instructions = ""
         self._current_connection: McpConnection | None = None
         self._run_task: asyncio.Task[None] | None = None
@@ -105,6 +114,7 @@ class McpServer(BaseSource):
         self._changed = asyncio.Event()
         self._retry_requested = asyncio.Event()
         self._login_challenge = ""
+        self._used_expired_token = False
         self._protocol_mode = "auto"
         self._is_first_handshake = True
         self._login_headers: Mapping[str, str] = {}  # see `authenticate`
@@ -155,6 +165,65 @@ class McpServer(BaseSource):
         """Try to start it again now, for example after a login."""
         self._retry_requested.set()
 
+    @property
+    def catalog(self) -> McpCatalog:
+        """Its resources and prompts, as it listed them last."""
+        return self._catalog
+
+    @property
+    def logs(self) -> tuple[McpLogMessage, ...]:
+        """Its last log messages, oldest first."""
+        connection = self._current_connection
+        return tuple(connection.callbacks.logs) if connection is not None else self._last_logs
+
+    async def read_resource(self, uri: str) -> ToolOutput:
+        """The content of a resource. Later changes of it are in `take_updated_resources`."""
+        return await (await self._wait_connected(f"resource {uri}")).read_resource(uri)
+
+    def take_updated_resources(self) -> frozenset[str]:
+        """The resources that were read and have changed since; each is returned once."""
+        connection = self._current_connection
+        if connection is None or not connection.changes.updated_resources:
+            return frozenset()
+        updated = frozenset(connection.changes.updated_resources)
+        connection.changes.updated_resources.clear()
+        return updated
+
+    async def get_prompt(self, prompt: str, arguments: dict[str, str]) -> list[PromptMessage]:
+        """The messages of a prompt."""
+        return await (await self._wait_connected(prompt)).get_prompt(prompt, arguments)
+
+    async def complete_argument(self, prompt: str, argument: str, text: str) -> list[str]:
+        """What the server proposes for an argument of a prompt."""
+        connection = self._current_connection
+        if connection is None or connection.is_lost():
+            return []
+        return await connection.complete_argument(prompt, argument, text)
+
+    async def log_in(self, show_link: ShowLink, read_paste: ReadPaste | None = None) -> bool:
+        """Log in with OAuth: `show_link` gets the page for the browser, `read_paste` the address
+        that it was redirected to, if that does not arrive by itself. Then connect; whether it is
+        up. The tokens are kept in `options.tokens`."""
+        from treadle.tools.mcp.login import LOGIN_TIMEOUT, open_loopback
+
+        if self._config.transport == "stdio" or self._options.tokens is None:
+            raise ConfigError(
+                f"server {self.name!r} has no login: it needs a url and a token store"
+            )
+        connection_module = await asyncio.to_thread(import_module, "treadle.tools.mcp.connection")
+        config = msgspec.structs.replace(self._config, startup_timeout=LOGIN_TIMEOUT)
+        port = config.oauth.callback_port
+        async with open_loopback(port, show_link, read_paste) as login:
+            options = msgspec.structs.replace(self._options, login=login)
+            try:
+                connecting = connection_module.connect(self.name, config, options, start=None)
+                async with connecting as connection:
+                    await connection.list_tools()
+            except Exception as error:
+                problem = describe_error(error)
+                raise ToolError(f"the login to {self.name} failed: {problem}") from error
+        return await self._reconnect()
+
     async def authenticate(
         self, headers: Mapping[str, str] | None = None, *, token: str = ""
     ) -> bool:
@@ -164,6 +233,12 @@ class McpServer(BaseSource):
             raise ConfigError(f"server {self.name!r} is a program: set its key in its environment")
         bearer = {"Authorization": f"Bearer {token}"} if token else {}
         self._login_headers = {**(headers or {}), **bearer}
+        return await self._reconnect()
+
+    async def _reconnect(self) -> bool:
+        """Connect with a new login; whether it is up. Nothing happens if it is not open."""
+        if self._run_task is None:
+            return False
         if self._current_connection is not None and self._state == "up":
             self._current_connection.mark_lost("it got a new login")
             await self._changed.wait()
@@ -182,7 +257,7 @@ class McpServer(BaseSource):
 
     async def call(self, tool: str, arguments: Arguments, context: ToolContext) -> ToolOutput:
         connection = await self._wait_connected(tool)
-        return await connection.call_tool(tool, arguments, context.report_progress)
+        return await connection.call_tool(tool, arguments, context)
 
     async def _wait_connected(self, tool: str) -> McpConnection:
         """The connection; waits a moment for a server that is down."""
@@ -213,18 +288,19 @@ class McpServer(BaseSource):
             state: McpState = "down"
             try:
                 problem = await self._run_connection()
-            except AuthRequired as error:
-                state, problem = "login", str(error)
-                self._login_challenge = error.challenge
             except _StartDenied as error:
                 state, problem = "failed", str(error)
             except Exception as error:  # noqa: BLE001 - one server must not affect the others
-                problem = describe_error(error)
+                problem, first = describe_error(error), unwrap_error(error)
+                if isinstance(first, AuthRequired):
+                    state, self._login_challenge = "login", first.challenge
             finally:
-                self._current_connection = None
+                self._last_logs, self._current_connection = self.logs, None
             task = asyncio.current_task()
             if self._run_task is None or (task is not None and task.cancelling()):
                 return  # a cancellation may get lost while the connection is closed
+            if state == "login" and self._should_refresh():
+                continue
             lived = time.monotonic() - started
             if state == "down" and self._should_retry_handshake(lived):
                 continue
@@ -240,6 +316,13 @@ class McpServer(BaseSource):
                 await self._retry_requested.wait()
                 failures = 0
             self._set_state("starting", problem)
+
+    def _should_refresh(self) -> bool:
+        """Whether the tokens may have been refused only because they are old: they are refreshed
+        at the next connection, which is made at once."""
+        tokens, is_first = self._options.tokens, not self._used_expired_token
+        self._used_expired_token = True
+        return is_first and tokens is not None and tokens.has_login(self.name, self._config.url)
 
     def _should_retry_handshake(self, lived: float) -> bool:
         """Whether a program died of the first handshake: it gets the other one at once."""
@@ -262,28 +345,44 @@ class McpServer(BaseSource):
         if self._config.transport == "stdio":
             # A program may die of the newer protocol's handshake: next time use the older one.
             self._protocol_mode = "legacy" if mode == "auto" else "auto"
-        connect, headers = connection_module.connect, {**self._headers(), **self._login_headers}
-        async with connect(
-            self.name, self._config, start=self._start, root=self._root, headers=headers, mode=mode
-        ) as connection:
-            self._protocol_mode, self._is_first_handshake = mode, False
-            async with asyncio.timeout(self._config.startup_timeout):
-                await self._load_tools(connection)
-            self._current_connection = connection
-            self._set_state("up")
-            await self._watch_connection(connection)
-            return connection.problem or "it ended"
+        made: McpConnection | None = None
+        try:
+            async with connection_module.connect(
+                self.name, self._config, self._make_options(), start=self._start, mode=mode
+            ) as made:
+                self._protocol_mode, self._is_first_handshake = mode, False
+                await self._serve(made)
+        except Exception as error:
+            was_up = made is not None and self._current_connection is made
+            if not was_up or isinstance(unwrap_error(error), AuthRequired):
+                raise
+        # What it reported says more than the error that the SDK raises then.
+        return (made.problem if made is not None else None) or "it ended"
+
+    async def _serve(self, connection: McpConnection) -> None:
+        """Be up until the connection ends."""
+        async with asyncio.timeout(self._config.startup_timeout):
+            await self._load_lists(connection)
+        self._current_connection = connection
+        self._used_expired_token = False
+        self._set_state("up")
+        await self._watch_connection(connection)
+
+    def _make_options(self) -> McpClientOptions:
+        """The options with the headers of `authenticate`."""
+        headers = {**self._options.headers(), **self._login_headers}
+        return msgspec.structs.replace(self._options, headers=lambda: headers)
 
     async def _watch_connection(self, connection: McpConnection) -> None:
-        """List its tools again whenever they change, until the connection is lost."""
+        """List what it offers again whenever that changes, until the connection is lost."""
         while not connection.is_lost():
             await connection.changed.wait()
             connection.changed.clear()
-            if connection.has_new_tools and not connection.is_lost():
-                connection.has_new_tools = False
+            if connection.changes.has_new_lists and not connection.is_lost():
+                connection.changes.has_new_lists = False
                 try:
                     async with asyncio.timeout(self._config.startup_timeout):
-                        await self._load_tools(connection)
+                        await self._load_lists(connection)
                 except Exception as error:  # noqa: BLE001 - it keeps its old tools
                     why = describe_error(error)
                     self._set_state("up", f"its new tools could not be listed ({why})")
@@ -291,18 +390,13 @@ class McpServer(BaseSource):
                     self._set_state("up")
                 await asyncio.sleep(RELIST_PAUSE)  # for a server that changes all the time
 
-    async def _load_tools(self, connection: McpConnection) -> None:
-        tools: dict[str, Tool] = {}
-        max_timeout = self._config.timeout * 10 + 30
+    async def _load_lists(self, connection: McpConnection) -> None:
         listed = await connection.list_tools()
-        names = make_tool_names(self.name, (tool.name for tool in listed))
-        for tool in listed:
-            name = names[tool.name]
-            hints = tool.annotations
-            description = tool.description or tool.title or ""
-            is_read_only = bool(hints and hints.read_only_hint)
-            spec = make_tool_spec(name, description, tool.input_schema, is_read_only, max_timeout)
-            tools.setdefault(name, McpTool(tool.name, spec, self.call))
+        self._catalog = await connection.list_catalog()
+        tools = make_tools(self.name, listed, self.call, self._config.background_after)
+        if self._catalog.has_resources:
+            reader = make_resource_tool(self)
+            tools.setdefault(reader.spec.name, reader)
         self._instructions = connection.instructions[:MAX_INSTRUCTION_CHARS]
         if [tool.spec for tool in tools.values()] != [tool.spec for tool in self._tools]:
             self._tools = tuple(tools.values())

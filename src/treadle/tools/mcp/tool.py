@@ -9,15 +9,23 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    BaseTool,
+    ProbeResult,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.transcript.content import Arguments
 from treadle.tools.function import summarize_call
 
 MAX_NAME_CHARS = 64  # the limit of the providers
 MAX_DESCRIPTION_CHARS = 4_000
+MAX_CALL_SECONDS = 7 * 24 * 3600.0  # people sleep
 _JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str, "boolean": bool, "integer": (int, float), "number": (int, float),
     "array": list, "object": dict,
@@ -102,16 +110,58 @@ def _sanitize_tool_name(remote_name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", remote_name) or "tool"
 
 
+class ListedTool(Protocol):
+    """A tool as the SDK lists it."""
+
+    name: str
+    title: str | None
+    description: str | None
+    input_schema: dict[str, Any]
+    annotations: Any
+    execution: Any
+
+
+def make_tools(
+    server: str, listed: Sequence[ListedTool], call: McpCall, background_after: float
+) -> dict[str, Tool]:
+    """The tools of a server by their names here."""
+    tools: dict[str, Tool] = {}
+    names = make_tool_names(server, (tool.name for tool in listed))
+    for tool in listed:
+        hints, tasks = tool.annotations, tool.execution
+        spec = make_tool_spec(
+            names[tool.name],
+            tool.description or tool.title or "",
+            tool.input_schema,
+            is_read_only=bool(hints and hints.read_only_hint),
+            runs_as_task=bool(tasks and tasks.task_support in ("optional", "required")),
+            background_after=background_after,
+        )
+        tools.setdefault(spec.name, McpTool(tool.name, spec, call))
+    return tools
+
+
 def make_tool_spec(
-    name: str, description: str, schema: Mapping[str, Any], is_read_only: bool, timeout: float
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    *,
+    is_read_only: bool,
+    runs_as_task: bool,
+    background_after: float,
 ) -> ToolSpec:
-    """What the model and the loop know of a server's tool."""
+    """What the model and the loop know of a server's tool. The connection has the time limit of a
+    call, which rests while the user is asked."""
     whole = {**schema, "type": "object", "properties": schema.get("properties", {})}
+    may_run_long = runs_as_task or not is_read_only
     return ToolSpec(
         name,
         description[:MAX_DESCRIPTION_CHARS],
         whole,
         effect="pure" if is_read_only else "irreversible",
         concurrent=is_read_only,
-        timeout=timeout,
+        timeout=MAX_CALL_SECONDS,
+        detachable=may_run_long,
+        detach_after=background_after if may_run_long else None,
+        asks_host=True,
     )

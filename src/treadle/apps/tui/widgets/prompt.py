@@ -64,6 +64,7 @@ class PromptWidget(TextArea):
         self.prompt_history = history
         self.attachments = attachments
         self.project_files: Sequence[str] = ()
+        self.list_resources: Callable[[], Sequence[str]] = tuple  # of MCP servers
         self.completions: list[Completion] = []
         self.selected_completion = 0
         self._list_commands = list_commands
@@ -164,7 +165,10 @@ class PromptWidget(TextArea):
             before = ""
         completions: list[Completion] = []
         if not self.prompt_history.is_browsing:
-            completions = find_completions(before, self.project_files, self._list_commands())
+            files = self.project_files
+            if "@" in before and (resources := self.list_resources()):
+                files = [*resources, *files]
+            completions = find_completions(before, files, self._list_commands())
         if completions != self.completions:
             self.completions, self.selected_completion = completions, 0
             self.post_message(self.CompletionsChanged())

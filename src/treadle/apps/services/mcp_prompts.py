@@ -1,0 +1,86 @@
+"""Prompts and resources of MCP servers, as hosts show them: `/server:prompt` and `@server:uri`.
+
+Arguments of a prompt are given by position, as words, or by name, as `topic=looms`; the last one
+takes all that is left. Attaching a resource is assembly/resource_mentions.py.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from treadle.core.errors import ConfigError
+from treadle.core.transcript import Text, UserContent, UserItem
+from treadle.tools.mcp.catalog import McpPrompt
+from treadle.tools.mcp.server import McpServer
+
+
+def list_prompt_commands(servers: Sequence[McpServer]) -> list[tuple[str, str]]:
+    """The names of the prompts as commands, each with its arguments and what it does."""
+    return [
+        (f"{server.name}:{prompt.name}", _describe_prompt(prompt))
+        for server in servers
+        for prompt in server.catalog.prompts
+    ]
+
+
+def list_resource_mentions(servers: Sequence[McpServer]) -> list[str]:
+    """What can stand after `@` in a message."""
+    return [
+        f"{server.name}:{resource.uri}"
+        for server in servers
+        for resource in server.catalog.resources
+        if not resource.is_template
+    ]
+
+
+async def expand_prompt(
+    servers: Sequence[McpServer], command: str, arguments: str
+) -> UserItem | None:
+    """The message of a prompt; None if no server has it."""
+    for server in servers:
+        for prompt in server.catalog.prompts:
+            if command == f"{server.name}:{prompt.name}":
+                given = parse_prompt_arguments(prompt, arguments)
+                messages = await server.get_prompt(prompt.name, given)
+                return UserItem(tuple(_label(one.role, one.content) for one in messages))
+    return None
+
+
+def parse_prompt_arguments(prompt: McpPrompt, text: str) -> dict[str, str]:
+    """The arguments that the user typed; ConfigError if one is missing or too many."""
+    names = [argument.name for argument in prompt.arguments]
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and name in names and name not in given:
+            given[name] = value
+            continue
+        free = [one for one in names if one not in given]
+        if free:
+            given[free[0]] = word
+        elif names:
+            given[names[-1]] += f" {word}"
+        else:
+            raise ConfigError(f"{prompt.name} takes no arguments")
+    missing = [one.name for one in prompt.arguments if one.is_required and one.name not in given]
+    if missing:
+        usage = " ".join(f"{one.name}=..." for one in prompt.arguments)
+        raise ConfigError(f"{prompt.name} needs {', '.join(missing)}: {usage}")
+    return given
+
+
+def _describe_prompt(prompt: McpPrompt) -> str:
+    words = [one.name if one.is_required else f"[{one.name}]" for one in prompt.arguments]
+    return " ".join([*words, prompt.description]).strip()[:80]
+
+
+def _label(role: str, content: UserContent) -> UserContent:
+    """A message of the assistant inside a prompt is marked: the user sends all of it."""
+    if role == "assistant" and isinstance(content, Text):
+        return Text(f"[assistant] {content.text}")
+    return content
