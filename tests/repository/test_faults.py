@@ -39,4 +39,4 @@ def test_every_row_names_the_files_that_test_its_fault():
 
 
 def test_a_fault_without_a_test_is_marked():
-    assert {cell for cell in LAST_CELLS.values() if "`" not in cell} == {"not built yet"}
+    assert {cell for cell in LAST_CELLS.values() if "`" not in cell} <= {"not built yet"}
