@@ -103,11 +103,11 @@ class Worker:
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until `stop`, or until no run is left that could be worked on."""
         await self._beat()
+        third = self._lease.seconds / 3
         helpers = [
-            asyncio.create_task(self._repeat(self._beat, self._lease.seconds / 3)),
-            asyncio.create_task(
-                self._repeat(self._sweep, min(self._poll, self._lease.seconds / 3))
-            ),
+            asyncio.create_task(self._repeat(self._beat, third)),
+            asyncio.create_task(self._repeat(self._sweep, min(self._poll, third))),
+            asyncio.create_task(self._repeat(self._tidy, third)),
         ]
         try:
             while not self._is_stopping:
@@ -244,6 +244,8 @@ class Worker:
             await work()
         except StoreError as error:
             logger.warning("%s", error)
+        except Exception:  # noqa: BLE001 - a schedule that is wrong, say; the worker goes on
+            logger.exception("a worker of the fleet could not do a part of its work")
 
     async def _insist(self, work: Callable[[], Awaitable[None]]) -> None:
         """Until the database has it, or this worker stops: then another one repeats the step."""
