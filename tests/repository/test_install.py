@@ -277,7 +277,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
     done = run([base.program, "doctor"], **provider)
     assert done.returncode == 0, done.stdout
     assert "tui (the full screen), mcp (MCP servers)" in done.stdout
-    assert "pip install 'treadle[tui,mcp,embedded,otel]'" in done.stdout
+    assert "pip install 'treadle[tui,mcp,acp,embedded,otel]'" in done.stdout
 
 
 # ------------------------------------------------------------------ the extras
@@ -288,6 +288,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
     [
         ("tui", "import treadle.apps.tui.app"),
         ("mcp", "import treadle.tools.mcp.connection, treadle.tools.mcp.http_transport"),
+        ("acp", "import treadle.apps.acp.agent"),
         ("embedded", "import xllamacpp; xllamacpp.CommonParams()"),
         (
             "otel",

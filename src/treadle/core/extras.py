@@ -13,11 +13,12 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "mcp", "embedded", "otel"]
+Extra = Literal["tui", "mcp", "acp", "embedded", "otel"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
     "mcp": "MCP servers",
+    "acp": "editors",
     "embedded": "embedded models",
     "otel": "telemetry",
 }
@@ -29,6 +30,7 @@ _TOOL_INSTALLERS = {
 _MODULES: Mapping[Extra, str] = {
     "tui": "textual",
     "mcp": "mcp",
+    "acp": "acp",
     "embedded": "xllamacpp",
     "otel": "opentelemetry",
 }

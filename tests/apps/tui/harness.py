@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from treadle.apps.services.local_host import LocalHost
 from treadle.apps.settings import Settings
 from treadle.apps.tui import frontend
 from treadle.apps.tui.app import TerminalApp
-from treadle.apps.tui.local_host import LocalHost
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.transcript.usage import Usage

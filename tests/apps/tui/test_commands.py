@@ -11,8 +11,8 @@ from tests.apps.tui.harness import (
     use,
     write_file,
 )
+from treadle.apps.services.local_host import LocalHost
 from treadle.apps.tui import commands
-from treadle.apps.tui.local_host import LocalHost
 from treadle.core.contracts.model import ModelCard
 from treadle.models.scripted import Pause, Say, Scripted, ScriptElement
 

@@ -73,6 +73,7 @@ from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import BaseObserver, Observer
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, ToolCallBegan
 from treadle.core.extras import describe_missing, is_installed
@@ -255,6 +256,8 @@ def _assemble(
         lambda: _make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
         warn,
     )
+    wrap = options.wrap_workspace if options is not None else None
+    tool_workspace: Workspace = wrap(workspace) if wrap is not None else workspace
     policy = LazyPolicy(
         workspace,
         rules,
@@ -272,7 +275,7 @@ def _assemble(
     model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
 
     # Tools: built-in and given ones, then MCP servers and skills
-    builtin = _make_builtin_tools(model, workspace, policy, can_ask=began_attended)
+    builtin = _make_builtin_tools(model, tool_workspace, policy, can_ask=began_attended)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
     mutators: list[Mutator] = [Compactor(small_model or model)]
     if settings.tool_summaries and small_model is None:
@@ -408,7 +411,7 @@ def _assemble(
         mutators=mutators,
         gates=gates,
         observers=observers,
-        workspace=workspace,
+        workspace=tool_workspace,
         options=model_options,
         retry=given.retry,
         store=given.store,
@@ -637,7 +640,7 @@ class _WorkspacePreloader(BaseObserver):
 
 
 def _make_builtin_tools(
-    model: Model, workspace: LazyWorkspace, policy: LazyPolicy, *, can_ask: bool
+    model: Model, workspace: Workspace, policy: LazyPolicy, *, can_ask: bool
 ) -> BuiltinSource:
     """The built-in tools that this model can use; `ask` only if the user can answer."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools

@@ -6,12 +6,14 @@ library has no HostSession. Made by assemble.py, used by coding_agent.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.transcript.entries import View
 
 
@@ -23,6 +25,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
     With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
     the files before and after turns; None means only for a host that is not interactive.
+    A new session gets `session_id`, if one is given. `servers` are MCP servers that the host brings
+    as the user's own. `wrap_workspace` puts the host between the tools and the workspace.
     """
 
     interactive: bool = False
@@ -34,6 +38,9 @@ class SessionOptions(msgspec.Struct, frozen=True):
     prompt_chars: int = 0
     suspend: bool = False
     checkpoints: bool | None = None
+    session_id: str = ""
+    servers: Mapping[str, Mapping[str, Any]] = {}
+    wrap_workspace: Callable[[LazyWorkspace], Workspace] | None = None
 
 
 class HostSession(msgspec.Struct, frozen=True):

@@ -4,7 +4,9 @@
     render/    the state as lines of text                  commands       the slash commands
     widgets/   the Textual widgets                         frontend       base of the two frontends
     input/     keys, completion, history, clipboard        app, screen    the full screen
-    host       what the frontends need; local_host is it   plain          line by line
+    plain      line by line
+
+What the frontends need of a session is in services/host.py; services/local_host.py is it.
 
 Imported only when the user starts a terminal.
 """

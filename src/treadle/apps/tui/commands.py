@@ -13,15 +13,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from treadle.apps.tui import limits, trust_dialog
+from treadle.apps.services import trust_dialog
+from treadle.apps.services.choice_option import ChoiceOption
+from treadle.apps.services.host import Ability, Host
+from treadle.apps.services.modes import MODE_DESCRIPTIONS, describe_mode
+from treadle.apps.tui import limits
 from treadle.apps.tui.frontend import Frontend
-from treadle.apps.tui.host import Ability, Host
-from treadle.apps.tui.modes import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.apps.tui.render import context_usage
 from treadle.apps.tui.render.block_text import TODO_SIGNS
 from treadle.apps.tui.state.blocks import strip_brackets
-from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_age, format_dollars, plural, suggest
 from treadle.core.transcript.items import UserItem, to_user_item

@@ -11,18 +11,19 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from treadle.apps.services import trust_dialog
+from treadle.apps.services.choice_option import ChoiceOption
+from treadle.apps.services.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.services.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.services.undo import describe_changes
-from treadle.apps.tui import questions, trust_dialog
+from treadle.apps.tui import questions
 from treadle.apps.tui.conversation import Conversation, PendingQuestion
-from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
 from treadle.apps.tui.dialog_lock import DialogLock
-from treadle.apps.tui.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.tui.input.attachments import Attachments
 from treadle.apps.tui.input.shell_commands import ShellCommands
 from treadle.apps.tui.limits import LimitReport
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.state.blocks import NoteBlock, Tone
-from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver

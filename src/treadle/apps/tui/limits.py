@@ -9,8 +9,8 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
+from treadle.apps.services.host import LimitLine
 from treadle.apps.settings import parse_setting
-from treadle.apps.tui.host import LimitLine
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished

@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.services.choice_option import ChoiceOption
+from treadle.apps.services.host import Host
+from treadle.apps.services.modes import describe_mode
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
-from treadle.apps.tui.host import Host
-from treadle.apps.tui.modes import describe_mode
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.questions import ApprovalAnswer
 from treadle.apps.tui.render import plain_reply
@@ -43,7 +44,6 @@ from treadle.apps.tui.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
-from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 from treadle.core.text import plural

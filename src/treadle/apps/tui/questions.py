@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from treadle.apps.services.choice_option import ChoiceOption
+from treadle.apps.services.host import ModelQuestion
 from treadle.apps.tui.conversation import Conversation, PendingQuestion
-from treadle.apps.tui.host import ModelQuestion
 from treadle.apps.tui.render.block_text import format_call_title
 from treadle.apps.tui.state.blocks import ToolCallBlock, strip_brackets
-from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from treadle.apps.services.host import Host
 from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.host import Host
 from treadle.apps.tui.state.blocks import ShellBlock
 from treadle.core.errors import TreadleError
 from treadle.core.transcript import Text, UserItem

@@ -15,13 +15,13 @@ import msgspec
 from rich.text import Text
 from textual.widget import Widget
 
+from treadle.apps.services.choice_option import ChoiceOption
+from treadle.apps.services.host import FileChange, Host
 from treadle.apps.tui.dialog_lock import DialogLock
-from treadle.apps.tui.host import FileChange, Host
 from treadle.apps.tui.questions import ApprovalAnswer
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.markdown import highlight_code, styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
-from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.apps.tui.widgets.choices import BodyRenderer, Choices
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.core.sanitize import escape_invisible

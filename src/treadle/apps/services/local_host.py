@@ -1,7 +1,7 @@
 """The Host over apps/assembly: a folder, the user's settings, and sessions on disk.
 
 Adds what only an interactive terminal needs: trust, changing the model of an open session, rewind
-with files. Used by both frontends.
+with files. Used by the terminal and by the editors (acp).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
 from treadle.apps.services import undo
 from treadle.apps.services.crash_report import CrashReport
-from treadle.apps.tui.host import (
+from treadle.apps.services.host import (
     Ability,
     FileChange,
     HostCallbacks,
@@ -30,6 +30,7 @@ from treadle.apps.tui.host import (
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError
+from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.policy.modes import PermissionMode
 from treadle.sessions import history
@@ -112,13 +113,22 @@ class LocalHost:
     async def open(
         self, callbacks: HostCallbacks, *, resume: str | None = None, fork: bool = False
     ) -> Driver:
-        await self.aclose()
-        self._callbacks = callbacks
         if fork and resume:
+            await self.aclose()
             parent = self._library.find(resume)
             resume = await undo.fork_session(self._library, parent, self.folder)
+        return await self._open(callbacks, resume)
+
+    async def _open(self, callbacks: HostCallbacks, resume: str | None, new_id: str = "") -> Driver:
+        await self.aclose()
+        self._callbacks = callbacks
         options = msgspec.structs.replace(
-            self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
+            self._options,
+            interactive=True,
+            resume=resume,
+            until=self._goal,
+            checkpoints=True,
+            session_id=new_id,
         )
         settings, ask, show = self._load_settings(), callbacks.ask_approval, callbacks.show_message
         session = await build_agent(settings, self.folder, options, approve=ask, notify=show)
@@ -172,9 +182,14 @@ class LocalHost:
 
     async def reopen(self) -> Driver:
         assert self._callbacks is not None, "only an open session is opened again"
-        # An empty session is not on disk.
-        session = self.driver.session_id if len(self.driver.history) else None
-        return await self.open(self._callbacks, resume=session)
+        session = self.driver.session_id
+        if len(self.driver.history):
+            return await self._open(self._callbacks, session)
+        return await self._open(self._callbacks, None, session)  # an empty one is not on disk
+
+    async def finish_turn(self) -> TurnResult:
+        """Run the turn of the submitted message; `callbacks` decide on all approvals."""
+        return await self._current_session.agent.finish_turn(self.driver)
 
     @property
     def sandbox_problem(self) -> str:
