@@ -58,12 +58,14 @@ class Library:
     def create(
         self, folder: Path, *, parent: ForkPoint | None = None, session_id: str = ""
     ) -> Journal:
-        """A new session of this project; with `session_id` if no other session has it."""
+        """A new session of this project; with `session_id`, unless a session has it."""
         from treadle.sessions.log.journal import Journal
 
         project = self.root / project_name(folder)
-        while not session_id or (project / session_id).exists():
+        is_free = bool(session_id) and not (project / session_id / FIRST_SEGMENT).exists()
+        while not is_free:
             session_id = f"{time.strftime('%y%m%d')}-{secrets.token_hex(3)}"
+            is_free = not (project / session_id).exists()
         return Journal.create(project / session_id, folder=str(folder.resolve()), parent=parent)
 
     def find(self, name: str, *, folder: Path | None = None) -> Path:

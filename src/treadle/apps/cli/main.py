@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
+    "acp": (f"{_HERE}.acp", "serve an editor (Agent Client Protocol)"),
     "doctor": (f"{_HERE}.doctor", "check the installation and this machine"),
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
 }

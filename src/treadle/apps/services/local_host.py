@@ -216,6 +216,15 @@ class LocalHost:
         return await self.reopen()
 
     @property
+    def thinking(self) -> str:
+        """The effort or the number of tokens; "" for the model's default."""
+        return self._load_settings().thinking
+
+    async def change_thinking(self, effort: str) -> Driver:
+        self._flags["thinking"] = effort
+        return await self.reopen()
+
+    @property
     def mode(self) -> str:
         if self._session is None:  # before it is opened
             return self._mode or self._load_settings().permission_mode

@@ -16,6 +16,7 @@ import msgspec
 from treadle.apps.services import trust_dialog
 from treadle.apps.services.choice_option import ChoiceOption
 from treadle.apps.services.host import Ability, Host
+from treadle.apps.services.init_prompt import INIT_PROMPT
 from treadle.apps.services.modes import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.tui import limits
 from treadle.apps.tui.frontend import Frontend
@@ -27,13 +28,6 @@ from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_age, format_dollars, plural, suggest
 from treadle.core.transcript.items import UserItem, to_user_item
 from treadle.core.transcript.transcript import Transcript
-
-INIT_PROMPT = """\
-Look around in this project and write a file AGENTS.md at its root for coding agents that will \
-work here: how to build, test (all, and a single one) and lint it; how it is laid out; the \
-conventions that its code follows and that are not obvious. Read what is there before you write: \
-the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there is one already, \
-which you improve instead. Only what is true and useful, in at most 60 lines."""
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
