@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -145,6 +147,7 @@ class Editor:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            process_group=0,
         )
         self._note()
         return CreateTerminalResponse(terminal_id=name)
@@ -166,7 +169,7 @@ class Editor:
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> None:
         if self.terminals[terminal_id].returncode is None:
-            self.terminals[terminal_id].kill()
+            os.killpg(self.terminals[terminal_id].pid, signal.SIGKILL)  # as a terminal does
 
     async def release_terminal(
         self, session_id: str, terminal_id: str, **_: Any

@@ -22,63 +22,67 @@ from treadle.testing.provider import FakeReply, ProviderServer
 DONE = FakeReply("It is done.")
 
 
-async def start_raw(server: ProviderServer | None = None) -> Process:
-    return await start(server, "acp", stdin=asyncio.subprocess.PIPE)
+PING = b'{"jsonrpc":"2.0","id":"ping","method":"no/such/method"}'
 
 
-async def exchange(process: Process, *lines: bytes) -> list[Any]:
-    """Send lines; the answers, in their order, until the one to a last request of our own."""
-    assert process.stdin is not None
+async def read_answer(process: Process) -> Any:
     assert process.stdout is not None
-    ping = b'{"jsonrpc":"2.0","id":"last","method":"no/such/method"}'
-    process.stdin.write(b"".join(line + b"\n" for line in (*lines, ping)))
-    answers: list[Any] = []
-    while not answers or answers[-1].get("id") != "last":
-        answers.append(json.loads(await process.stdout.readline()))
-    return answers[:-1]
+    return json.loads(await process.stdout.readline())
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (b"hello", -32700),
-        (b"{", -32700),
-        (b"\xff\xfe\x00", -32700),
-        (b"[" * 100_000, -32700),
-        (b"42", -32600),
-        (b"null", -32600),
-        (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]', -32600),
-        (b"{}", -32600),
-        (b'{"id":[1],"result":{}}', -32600),
-        (b'{"id":1,"method":{}}', -32600),
-        (b'{"id":1,"method":"initialize"}', -32602),
-        (b'{"id":1,"method":"initialize","params":[]}', -32602),
-        (b'{"id":1,"method":"session/new","params":{"cwd":7}}', -32602),
-        (b'{"id":1,"method":"session/new","params":{"cwd":"relative","mcpServers":[]}}', -32602),
-        (b'{"id":1,"method":"session/new","params":{"cwd":"/no/such","mcpServers":[]}}', -32602),
-        (b'{"id":1,"method":"session/load","params":{"cwd":"/","sessionId":"../x","mcpServers":[]}}', -32002),
-        (b'{"id":1,"method":"session/prompt","params":{"sessionId":"x","prompt":[]}}', -32002),
-        (b'{"id":1,"method":"session/set_mode","params":{"sessionId":"x","modeId":"y"}}', -32002),
-        (b'{"id":1,"method":"session/list","params":{"cursor":"x"}}', -32602),
-        (b'{"id":1,"method":"_editor/own","params":{}}', -32601),
-        (b'{"id":1,"method":"authenticate","params":{"methodId":"x"}}', -32602),
-    ],
-)  # fmt: skip
-async def test_garbage_is_answered_with_an_error_and_the_connection_continues(
-    line: bytes, code: int
-):
-    process = await start_raw()
-    [answer] = await exchange(process, line)
-    assert answer["error"]["code"] == code
-    assert answer["error"]["message"]
+async def ask(process: Process, *lines: bytes) -> Any:
+    """Send lines; the first answer."""
+    assert process.stdin is not None
+    process.stdin.write(b"".join(line + b"\n" for line in lines))
+    return await read_answer(process)
+
+
+def request(method: str, **params: object) -> bytes:
+    return json.dumps({"id": 1, "method": method, "params": params}).encode()
+
+
+GARBAGE = [
+    (b"hello", -32700),
+    (b"{", -32700),
+    (b"\xff\xfe\x00", -32700),
+    (b"[" * 100_000, -32700),
+    (b"42", -32600),
+    (b"null", -32600),
+    (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]', -32600),
+    (b"{}", -32600),
+    (b'{"id":[1],"result":{}}', -32600),
+    (b'{"id":1,"method":{}}', -32600),
+    (b'{"id":1,"method":"initialize"}', -32602),
+    (b'{"id":1,"method":"initialize","params":[]}', -32602),
+    (request("session/new", cwd=7), -32602),
+    (request("session/new", cwd="relative", mcpServers=[]), -32602),
+    (request("session/new", cwd="/no/such", mcpServers=[]), -32602),
+    (request("session/load", cwd="/", sessionId="../x", mcpServers=[]), -32002),
+    (request("session/load", cwd="/", sessionId="none", mcpServers=[]), -32002),
+    (request("session/fork", cwd="/", sessionId="none"), -32002),
+    (request("session/prompt", sessionId="x", prompt=[]), -32002),
+    (request("session/set_mode", sessionId="x", modeId="y"), -32002),
+    (request("session/close", sessionId="x"), -32002),
+    (request("session/list", cursor="x"), -32602),
+    (request("_editor/own"), -32601),
+    (request("authenticate", methodId="x"), -32602),
+]
+
+
+async def test_garbage_is_answered_with_an_error_and_the_connection_continues():
+    process = await start(None, "acp", stdin=asyncio.subprocess.PIPE)
+    for line, code in GARBAGE:
+        answer = await ask(process, line)
+        assert answer["error"]["code"] == code, line[:80]
+        assert answer["error"]["message"]
     done = await finish(process, b"")
     assert done.code == 0
     assert "Traceback" not in done.err
 
 
 async def test_answers_to_nothing_and_notifications_of_nothing_are_ignored():
-    process = await start_raw()
-    answers = await exchange(
+    process = await start(None, "acp", stdin=asyncio.subprocess.PIPE)
+    answer = await ask(
         process,
         b"",
         b'{"jsonrpc":"2.0","id":99,"result":{}}',
@@ -86,15 +90,17 @@ async def test_answers_to_nothing_and_notifications_of_nothing_are_ignored():
         b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"x"}}',
         b'{"jsonrpc":"2.0","method":"session/cancel"}',
         b'{"jsonrpc":"2.0","method":"_editor/own"}',
+        PING,
     )
-    assert answers == []
+    assert answer["id"] == "ping"
     assert (await finish(process, b"")).code == 0
 
 
 async def test_a_line_that_is_too_long_is_refused_and_the_next_one_is_read():
-    process = await start_raw()
-    [answer] = await exchange(process, b'{"x":"' + b"y" * (65 << 20) + b'"}')
+    process = await start(None, "acp", stdin=asyncio.subprocess.PIPE)
+    answer = await ask(process, b'{"x":"' + b"y" * (65 << 20) + b'"}', PING)
     assert "longer than" in answer["error"]["message"]
+    assert (await read_answer(process))["id"] == "ping"
     await finish(process, b"")
 
 
@@ -216,7 +222,7 @@ async def test_a_session_that_is_open_elsewhere_is_not_loaded():
     async with ProviderServer([DONE]) as server, connect(server) as on, connect(server) as other:
         session = await on.new()
         await on.prompt(session, "Hello")
-        with pytest.raises(RequestError, match="another process"):
+        with pytest.raises(RequestError, match="is open in pid"):
             await other.agent.load_session(cwd=str(on.folder), session_id=session, mcp_servers=[])
 
 
@@ -264,10 +270,11 @@ async def test_a_wrong_server_of_the_editor_is_reported_and_the_session_works():
         assert "far" in on.editor.text
 
 
-async def test_without_a_model_a_new_session_says_what_to_do():
+async def test_without_a_key_the_first_prompt_says_what_to_do():
     async with connect(None, "--model", "anthropic/claude-sonnet-4-5") as on:
+        session = await on.new()
         with pytest.raises(RequestError, match="ANTHROPIC_API_KEY"):
-            await on.new()
+            await on.prompt(session, "Hello")
 
 
 async def test_the_command_line_is_checked():

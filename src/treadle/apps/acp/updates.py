@@ -153,6 +153,8 @@ class SessionUpdates:
         self._update_call(call_id, status="in_progress", title=title, kind=kind)
 
     def _add_output(self, call_id: str, text: str) -> None:
+        if call_id in self._terminals:
+            return  # the editor shows it
         shown = (self._output.get(call_id, "") + text)[-tool_calls.MAX_SHOWN_CHARS :]
         self._output[call_id] = shown
         self._update_call(call_id, content=tool_calls.make_output(shown))
