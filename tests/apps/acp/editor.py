@@ -70,6 +70,7 @@ class Editor:
         self.changed = asyncio.Event()
         self.never = asyncio.Event()
         self.hangs = False  # on permissions
+        self.messages: list[tuple[str, dict[str, Any]]] = []  # all of them: incoming, outgoing
 
     def on_connect(self, conn: Any) -> None:
         pass
@@ -263,7 +264,13 @@ async def connect(
         limit=1 << 24,
     )
     assert process.stdin is not None
-    agent = connect_to_agent(editor, process.stdin, process.stdout, use_unstable_protocol=True)
+    agent = connect_to_agent(
+        editor,
+        process.stdin,
+        process.stdout,
+        use_unstable_protocol=True,
+        observers=[lambda event: editor.messages.append((event.direction.value, event.message))],
+    )
     try:
         capabilities = ClientCapabilities(
             fs=FileSystemCapabilities(read_text_file=files, write_text_file=files),

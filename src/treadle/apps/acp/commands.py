@@ -35,13 +35,13 @@ class CommandAnswer(msgspec.Struct, frozen=True):
     is_reopened: bool = False
 
 
-CommandFunction = Callable[[LocalHost, "EditorQuestions", str], Awaitable[CommandAnswer]]
+RunEditorCommand = Callable[[LocalHost, "EditorQuestions", str], Awaitable[CommandAnswer]]
 
 
 class EditorCommand(msgspec.Struct, frozen=True):
     name: str
     summary: str
-    run: CommandFunction
+    run: RunEditorCommand
     hint: str = ""
 
 
