@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from treadle.apps.services.local_host import LocalHost
+from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.settings import Settings
 from treadle.apps.tui import frontend
 from treadle.apps.tui.app import TerminalApp

@@ -11,7 +11,7 @@ from tests.apps.tui.harness import (
     use,
     write_file,
 )
-from treadle.apps.services.local_host import LocalHost
+from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.tui import commands
 from treadle.core.contracts.model import ModelCard
 from treadle.models.scripted import Pause, Say, Scripted, ScriptElement

@@ -12,7 +12,7 @@ import pytest
 
 from tests.apps.tui.harness import write_file
 from treadle.apps.services import helper_programs
-from treadle.apps.services.custom_commands import find_custom_commands
+from treadle.apps.conversation.custom_commands import find_custom_commands
 from treadle.apps.tui.input.attachments import Attachments
 from treadle.apps.tui.input.completion import (
     find_completions,

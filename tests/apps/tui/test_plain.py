@@ -20,7 +20,7 @@ import pytest
 from tests.apps.tui.events import after
 from tests.apps.tui.harness import exists, write_file
 from tests.apps.tui.tmux import PATIENCE, PROGRAM
-from treadle.apps.services.local_host import LocalHost
+from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend

@@ -8,6 +8,6 @@
     commands     the slash commands            servers    MCP servers that the editor brings
     outbox       updates in their order        settings_options   modes and models to choose from
 
-Like the terminal it runs a LocalHost (services/local_host.py) and has no loop of its own. Imported
+Like the terminal it runs a LocalHost (conversation/local_host.py) and has no loop of its own. Imported
 only by `treadle acp`; the SDK is the extra `acp`.
 """

@@ -1,4 +1,4 @@
-"""The slash commands in the editor: a table, and the user's own (services/custom_commands.py).
+"""The slash commands in the editor: a table, and the user's own (conversation/custom_commands.py).
 
 What an editor does itself (sessions, models, modes, diffs) is not here. A command answers with text
 or sends a message to the model. Used by session.py.
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
-from treadle.apps.services import trust_dialog
-from treadle.apps.services.choice_option import ChoiceOption
-from treadle.apps.services.custom_commands import CustomCommand, find_custom_commands
-from treadle.apps.services.host import FileChange
-from treadle.apps.services.init_prompt import INIT_PROMPT
-from treadle.apps.services.local_host import LocalHost
-from treadle.apps.services.modes import describe_mode
+from treadle.apps.conversation import trust_dialog
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.conversation.host import FileChange
+from treadle.apps.conversation.init_prompt import INIT_PROMPT
+from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.modes import describe_mode
 from treadle.core.errors import SessionNotFound
 from treadle.core.text import format_dollars
 

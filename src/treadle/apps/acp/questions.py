@@ -30,8 +30,8 @@ from acp.schema import (
 from treadle.apps.acp import tool_calls
 from treadle.apps.acp.outbox import Outbox
 from treadle.apps.acp.updates import SessionUpdates, make_child_call_id
-from treadle.apps.services.choice_option import ChoiceOption
-from treadle.apps.services.host import ModelQuestion
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.host import ModelQuestion
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import Approval, Denial, PendingApproval
 

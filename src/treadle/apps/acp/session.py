@@ -34,10 +34,10 @@ from treadle.apps.acp.workspace import EditorWorkspace
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.services.custom_commands import CustomCommand
-from treadle.apps.services.host import HostCallbacks, ModelQuestion
-from treadle.apps.services.local_host import LocalHost
-from treadle.apps.services.trust_dialog import DECLINED_NOTE
+from treadle.apps.conversation.custom_commands import CustomCommand
+from treadle.apps.conversation.host import HostCallbacks, ModelQuestion
+from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.trust_dialog import DECLINED_NOTE
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import InputBlocked
 from treadle.core.events import TerminalReason, TurnResult

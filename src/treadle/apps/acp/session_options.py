@@ -16,8 +16,8 @@ from acp.schema import (
     SessionModeState,
 )
 
-from treadle.apps.services.local_host import LocalHost
-from treadle.apps.services.modes import MODE_DESCRIPTIONS
+from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
 from treadle.apps.settings import SETTINGS_BY_NAME
 from treadle.core.errors import ConfigError
 

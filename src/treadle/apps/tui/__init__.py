@@ -6,7 +6,7 @@
     input/     keys, completion, history, clipboard        app, screen    the full screen
     plain      line by line
 
-What the frontends need of a session is in services/host.py; services/local_host.py is it.
+What the frontends need of a session is in conversation/host.py; conversation/local_host.py is it.
 
 Imported only when the user starts a terminal.
 """

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from treadle.apps.services import trust_dialog
-from treadle.apps.services.choice_option import ChoiceOption
-from treadle.apps.services.host import Ability, Host
-from treadle.apps.services.init_prompt import INIT_PROMPT
-from treadle.apps.services.modes import MODE_DESCRIPTIONS, describe_mode
+from treadle.apps.conversation import trust_dialog
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.host import Ability, Host
+from treadle.apps.conversation.init_prompt import INIT_PROMPT
+from treadle.apps.conversation.modes import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.tui import limits
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from treadle.apps.services.host import ModelQuestion
+from treadle.apps.conversation.host import ModelQuestion
 from treadle.apps.tui.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
 from treadle.apps.tui.state.from_transcript import build_view
 from treadle.apps.tui.state.reducer import apply_event, apply_tool_result

@@ -11,10 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from treadle.apps.services import trust_dialog
-from treadle.apps.services.choice_option import ChoiceOption
-from treadle.apps.services.custom_commands import CustomCommand, find_custom_commands
-from treadle.apps.services.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
+from treadle.apps.conversation import trust_dialog
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.conversation.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.services.undo import describe_changes
 from treadle.apps.tui import questions
 from treadle.apps.tui.conversation import Conversation, PendingQuestion

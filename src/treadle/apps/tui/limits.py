@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from treadle.apps.services.host import LimitLine
+from treadle.apps.conversation.host import LimitLine
 from treadle.apps.settings import parse_setting
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError

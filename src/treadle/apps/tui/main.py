@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.apps.services.host import Host
+from treadle.apps.conversation.host import Host
 from treadle.apps.settings import load_settings, treadle_home
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.extras import require_extra
@@ -33,7 +33,7 @@ def start(
     """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
     from treadle.apps.assembly.rules import is_trusted
-    from treadle.apps.services.local_host import LocalHost
+    from treadle.apps.conversation.local_host import LocalHost
 
     theme = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder)).theme
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))

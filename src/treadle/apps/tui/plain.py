@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.services.choice_option import ChoiceOption
-from treadle.apps.services.host import Host
-from treadle.apps.services.modes import describe_mode
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.host import Host
+from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.dialog_lock import DialogLock

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from treadle.apps.services.choice_option import ChoiceOption
-from treadle.apps.services.host import ModelQuestion
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.host import ModelQuestion
 from treadle.apps.tui.conversation import Conversation, PendingQuestion
 from treadle.apps.tui.render.block_text import format_call_title
 from treadle.apps.tui.state.blocks import ToolCallBlock, strip_brackets

@@ -19,9 +19,9 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
-from treadle.apps.services.choice_option import ChoiceOption
-from treadle.apps.services.host import FileChange, Host, TurnLine
-from treadle.apps.services.modes import describe_mode
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.host import FileChange, Host, TurnLine
+from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.dialog_lock import DialogLock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from treadle.apps.services.host import Host
+from treadle.apps.conversation.host import Host
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.state.blocks import ShellBlock
 from treadle.core.errors import TreadleError

@@ -14,7 +14,7 @@ import msgspec
 from rich.cells import cell_len
 from rich.text import Text
 
-from treadle.apps.services.host import Host
+from treadle.apps.conversation.host import Host
 from treadle.apps.tui.input.completion import Completion
 from treadle.apps.tui.render.block_text import TODO_SIGNS
 from treadle.apps.tui.render.markdown import styled_prefix

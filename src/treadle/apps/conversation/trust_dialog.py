@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from treadle.apps.services.choice_option import ChoiceOption
-from treadle.apps.services.host import Host
-from treadle.apps.services.modes import MODE_DESCRIPTIONS
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.host import Host
+from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
 from treadle.core.sanitize import escape_invisible
 
 DECLINED_NOTE = "this folder is not trusted: its own files are ignored; /trust changes that"

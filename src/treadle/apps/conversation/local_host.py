@@ -18,7 +18,7 @@ from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
 from treadle.apps.services import undo
 from treadle.apps.services.crash_report import CrashReport
-from treadle.apps.services.host import (
+from treadle.apps.conversation.host import (
     Ability,
     FileChange,
     HostCallbacks,
