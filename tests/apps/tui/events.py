@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.apps.tui.state.blocks import ViewBlock
-from treadle.apps.tui.state.reducer import apply_event
-from treadle.apps.tui.state.view_state import ViewState
+from treadle.apps.conversation.state.blocks import ViewBlock
+from treadle.apps.conversation.state.reducer import apply_event
+from treadle.apps.conversation.state.view_state import ViewState
 from treadle.core.events import Event
 
 

@@ -11,21 +11,21 @@ import msgspec
 import pytest
 
 from tests.apps.tui.harness import write_file
-from treadle.apps.services import helper_programs
-from treadle.apps.conversation.custom_commands import find_custom_commands
-from treadle.apps.tui.input.attachments import Attachments
-from treadle.apps.tui.input.completion import (
+from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.conversation.completion import (
     find_completions,
     fuzzy_match,
     list_project_files,
     read_git_branch,
 )
+from treadle.apps.conversation.context_usage import format_context_usage
+from treadle.apps.conversation.custom_commands import find_custom_commands
+from treadle.apps.conversation.state.blocks import Activity, ActivityKind, TaskLine
+from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.services import helper_programs
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.render import render, status_area
-from treadle.apps.tui.render.context_usage import format_context_usage
 from treadle.apps.tui.render.palette import DARK
-from treadle.apps.tui.state.blocks import Activity, ActivityKind, TaskLine
-from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.text import format_age, format_count, format_duration
 from treadle.core.transcript.content import Document, Image, Text
 from treadle.core.transcript.items import Item, NoticeItem, SummaryItem, UserItem, to_user_item

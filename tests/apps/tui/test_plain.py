@@ -20,11 +20,11 @@ import pytest
 from tests.apps.tui.events import after
 from tests.apps.tui.harness import exists, write_file
 from tests.apps.tui.tmux import PATIENCE, PROGRAM
+from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.local_host import LocalHost
-from treadle.apps.tui.conversation import Conversation
+from treadle.apps.conversation.state.view_state import ViewState, close_stream
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend
-from treadle.apps.tui.state.view_state import ViewState, close_stream
 from treadle.core.events import TextDelta
 from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.http import ReceivedRequest

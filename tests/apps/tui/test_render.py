@@ -3,11 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.apps.tui.render import diffs, markdown, render
-from treadle.apps.tui.render.block_text import is_diff
-from treadle.apps.tui.render.palette import DARK, LIGHT, NONE, select_palette
-from treadle.apps.tui.state import markdown_stream
-from treadle.apps.tui.state.blocks import (
+from treadle.apps.conversation.block_text import is_diff
+from treadle.apps.conversation.state import markdown_stream
+from treadle.apps.conversation.state.blocks import (
     THINKING,
     Activity,
     ChildProgress,
@@ -20,6 +18,8 @@ from treadle.apps.tui.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
+from treadle.apps.tui.render import diffs, markdown, render
+from treadle.apps.tui.render.palette import DARK, LIGHT, NONE, select_palette
 
 DIFF = """\
 --- a/x.py

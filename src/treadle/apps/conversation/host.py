@@ -1,4 +1,4 @@
-"""The Host contract: what a user interface with sessions needs from below.
+"""The Host contract: everything that the frontends and the commands need from below.
 
 They do not know how a session is put together (local_host.py does). `abilities` lists what this
 host supports; commands that need anything else are not offered.

@@ -16,8 +16,6 @@ from treadle.apps import settings as settings_page
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
-from treadle.apps.services import undo
-from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.conversation.host import (
     Ability,
     FileChange,
@@ -27,6 +25,8 @@ from treadle.apps.conversation.host import (
     SessionLine,
     TurnLine,
 )
+from treadle.apps.services import undo
+from treadle.apps.services.crash_report import CrashReport
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError

@@ -1,1 +1,1 @@
-"""What the hosts share beyond building an agent: sessions, trust, attachments, costs, undo."""
+"""What the hosts share beyond building an agent: attachments, costs, undo, reports."""

@@ -4,9 +4,7 @@
     render/    the state as lines of text                  commands       the slash commands
     widgets/   the Textual widgets                         frontend       base of the two frontends
     input/     keys, completion, history, clipboard        app, screen    the full screen
-    plain      line by line
-
-What the frontends need of a session is in conversation/host.py; conversation/local_host.py is it.
+    host       what the frontends need; local_host is it   plain          line by line
 
 Imported only when the user starts a terminal.
 """

@@ -13,17 +13,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from treadle.apps.conversation import trust_dialog
+from treadle.apps.conversation import context_usage, limits, trust_dialog
+from treadle.apps.conversation.block_text import TODO_SIGNS
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import Ability, Host
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS, describe_mode
-from treadle.apps.tui import limits
+from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
-from treadle.apps.tui.render import context_usage
-from treadle.apps.tui.render.block_text import TODO_SIGNS
-from treadle.apps.tui.state.blocks import strip_brackets
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_age, format_dollars, plural, suggest
 from treadle.core.transcript.items import UserItem, to_user_item

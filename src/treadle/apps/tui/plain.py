@@ -17,23 +17,17 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.host import Host
-from treadle.apps.conversation.modes import describe_mode
-from treadle.apps.tui import commands
-from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.dialog_lock import DialogLock
-from treadle.apps.tui.frontend import Frontend, format_resume_hint
-from treadle.apps.tui.options import TerminalOptions
-from treadle.apps.tui.questions import ApprovalAnswer
-from treadle.apps.tui.render import plain_reply
-from treadle.apps.tui.render.block_text import (
+from treadle.apps.conversation.block_text import (
     format_call_title,
     is_diff,
     plain_text,
     replace_controls,
 )
-from treadle.apps.tui.state.blocks import (
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.host import Host
+from treadle.apps.conversation.modes import describe_mode
+from treadle.apps.conversation.state.blocks import (
     CodeBlock,
     MarkdownBlock,
     NoteBlock,
@@ -44,6 +38,12 @@ from treadle.apps.tui.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
+from treadle.apps.tui import commands
+from treadle.apps.tui.dialog_lock import DialogLock
+from treadle.apps.tui.frontend import Frontend, format_resume_hint
+from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.questions import ApprovalAnswer
+from treadle.apps.tui.render import plain_reply
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 from treadle.core.text import plural

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
-from treadle.apps.tui.conversation import Conversation, PendingQuestion
-from treadle.apps.tui.render.block_text import format_call_title
-from treadle.apps.tui.state.blocks import ToolCallBlock, strip_brackets
+from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 

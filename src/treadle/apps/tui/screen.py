@@ -19,14 +19,15 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
+from treadle.apps.conversation import completion
 from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.host import FileChange, Host, TurnLine
 from treadle.apps.conversation.modes import describe_mode
+from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.tui import commands
-from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
-from treadle.apps.tui.input import completion
 from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
@@ -35,7 +36,6 @@ from treadle.apps.tui.render.markdown import wrap_text
 from treadle.apps.tui.render.palette import Palette, select_palette
 from treadle.apps.tui.render.status_area import StatusArea, render_completions
 from treadle.apps.tui.render.themes import build_themes
-from treadle.apps.tui.state.blocks import NoteBlock, Tone
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.dialogs import Dialogs, render_file_changes
 from treadle.apps.tui.widgets.lines import LinesWidget

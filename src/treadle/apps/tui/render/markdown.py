@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from treadle.apps.tui.render.block_text import replace_controls
+from treadle.apps.conversation.block_text import replace_controls
 from treadle.apps.tui.render.palette import Palette
 
 if TYPE_CHECKING:

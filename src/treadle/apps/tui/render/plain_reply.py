@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from treadle.apps.tui.state.blocks import CodeBlock, MarkdownBlock, ViewBlock
+from treadle.apps.conversation.state.blocks import CodeBlock, MarkdownBlock, ViewBlock
 
 # The beginning of a line that may become a fence.
 _MAYBE_FENCE = re.compile(r"[ ]{0,12}(`{0,2}|~{0,2}|(`{3,}|~{3,}).*)\Z")

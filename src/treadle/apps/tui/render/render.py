@@ -14,11 +14,8 @@ import msgspec
 from rich.style import Style
 from rich.text import Text
 
-from treadle.apps.tui.render import diffs, markdown
-from treadle.apps.tui.render.block_text import format_call_title, is_diff
-from treadle.apps.tui.render.markdown import styled_prefix
-from treadle.apps.tui.render.palette import Palette
-from treadle.apps.tui.state.blocks import (
+from treadle.apps.conversation.block_text import format_call_title, is_diff
+from treadle.apps.conversation.state.blocks import (
     Activity,
     ActivityKind,
     CallState,
@@ -31,6 +28,9 @@ from treadle.apps.tui.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
+from treadle.apps.tui.render import diffs, markdown
+from treadle.apps.tui.render.markdown import styled_prefix
+from treadle.apps.tui.render.palette import Palette
 from treadle.core.text import format_count, plural
 from treadle.core.transcript.content import parse_arguments
 

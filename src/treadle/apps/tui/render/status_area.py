@@ -14,13 +14,13 @@ import msgspec
 from rich.cells import cell_len
 from rich.text import Text
 
+from treadle.apps.conversation.block_text import TODO_SIGNS
+from treadle.apps.conversation.completion import Completion
 from treadle.apps.conversation.host import Host
-from treadle.apps.tui.input.completion import Completion
-from treadle.apps.tui.render.block_text import TODO_SIGNS
+from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.render.render import format_activity
-from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.text import format_count, format_dollars, format_duration, shorten_home
 
 MAX_TODOS = 6

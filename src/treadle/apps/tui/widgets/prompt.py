@@ -15,9 +15,9 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-from treadle.apps.tui.input.attachments import Attachments
+from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.conversation.completion import Completion, find_completions
 from treadle.apps.tui.input.clipboard import read_clipboard
-from treadle.apps.tui.input.completion import Completion, find_completions
 from treadle.apps.tui.input.prompt_history import PromptHistory
 
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter"})

@@ -21,11 +21,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from treadle.apps.tui.render.block_text import plain_text
-from treadle.apps.tui.render.markdown import CONSOLE, make_printable
-from treadle.apps.tui.render.palette import Palette
-from treadle.apps.tui.render.render import is_foldable, is_tight, render_block
-from treadle.apps.tui.state.blocks import (
+from treadle.apps.conversation.block_text import plain_text
+from treadle.apps.conversation.state.blocks import (
     CodeBlock,
     MarkdownBlock,
     ThinkingBlock,
@@ -33,7 +30,10 @@ from treadle.apps.tui.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
-from treadle.apps.tui.state.view_state import ViewState
+from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.tui.render.markdown import CONSOLE, make_printable
+from treadle.apps.tui.render.palette import Palette
+from treadle.apps.tui.render.render import is_foldable, is_tight, render_block
 
 MAX_CACHED_LINES = 4_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.host import Host
-from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.state.blocks import ShellBlock
+from treadle.apps.conversation.state.blocks import ShellBlock
 from treadle.core.errors import TreadleError
 from treadle.core.transcript import Text, UserItem
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 import msgspec
 
 from treadle.apps.conversation.host import ModelQuestion
-from treadle.apps.tui.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
-from treadle.apps.tui.state.from_transcript import build_view
-from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
-from treadle.apps.tui.state.view_state import (
+from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
+from treadle.apps.conversation.state.from_transcript import build_view
+from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
+from treadle.apps.conversation.state.view_state import (
     ViewState,
     add_block,
     replace_block,

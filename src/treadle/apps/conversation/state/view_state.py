@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact, redact_for_display
-from treadle.apps.tui.state import markdown_stream
-from treadle.apps.tui.state.blocks import (
+from treadle.apps.conversation.state import markdown_stream
+from treadle.apps.conversation.state.blocks import (
     IDLE,
     Activity,
     CodeBlock,
@@ -26,7 +26,7 @@ from treadle.apps.tui.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
-from treadle.apps.tui.state.persistent_list import PersistentList
+from treadle.apps.conversation.state.persistent_list import PersistentList
 from treadle.context.compaction.pins import TODO_TOOLS
 from treadle.core.text import plural
 from treadle.core.transcript import Document, Image, Text, ToolCall, Usage, UserItem

@@ -1,7 +1,7 @@
 import time
 
 from tests.apps.tui.events import after, blocks
-from treadle.apps.tui.state.blocks import (
+from treadle.apps.conversation.state.blocks import (
     WRITING,
     Activity,
     ChildProgress,
@@ -12,9 +12,9 @@ from treadle.apps.tui.state.blocks import (
     ToolCallBlock,
     UserMessageBlock,
 )
-from treadle.apps.tui.state.from_transcript import build_view
-from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
-from treadle.apps.tui.state.view_state import ViewState, set_queued_messages
+from treadle.apps.conversation.state.from_transcript import build_view
+from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
+from treadle.apps.conversation.state.view_state import ViewState, set_queued_messages
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,

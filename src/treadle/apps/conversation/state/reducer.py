@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.tui.state import markdown_stream
-from treadle.apps.tui.state.blocks import (
+from treadle.apps.conversation.state import markdown_stream
+from treadle.apps.conversation.state.blocks import (
     IDLE,
     THINKING,
     WAITING,
@@ -33,7 +33,7 @@ from treadle.apps.tui.state.blocks import (
     UserMessageBlock,
     strip_brackets,
 )
-from treadle.apps.tui.state.view_state import (
+from treadle.apps.conversation.state.view_state import (
     ViewState,
     add_block,
     add_call,

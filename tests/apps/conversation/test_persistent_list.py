@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.apps.tui.state.persistent_list import PersistentList
+from treadle.apps.conversation.state.persistent_list import PersistentList
 
 ACTIONS = st.lists(
     st.one_of(

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.tui.state import markdown_stream, view_state
-from treadle.apps.tui.state.blocks import NoteBlock, ThinkingBlock, ToolCallBlock
-from treadle.apps.tui.state.reducer import apply_tool_result
-from treadle.apps.tui.state.view_state import ViewState, add_block, add_call, update_call
+from treadle.apps.conversation.state import markdown_stream, view_state
+from treadle.apps.conversation.state.blocks import NoteBlock, ThinkingBlock, ToolCallBlock
+from treadle.apps.conversation.state.reducer import apply_tool_result
+from treadle.apps.conversation.state.view_state import ViewState, add_block, add_call, update_call
 from treadle.core.text import plural
 from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (

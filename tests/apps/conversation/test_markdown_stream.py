@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.apps.tui.state import markdown_stream
-from treadle.apps.tui.state.blocks import CodeBlock, MarkdownBlock
+from treadle.apps.conversation.state import markdown_stream
+from treadle.apps.conversation.state.blocks import CodeBlock, MarkdownBlock
 
 MARKDOWN = """\
 # Head

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from treadle.apps.tui.state.blocks import CodeBlock, MarkdownBlock
+from treadle.apps.conversation.state.blocks import CodeBlock, MarkdownBlock
 
 MAX_CHARS = 4_000
 MAX_LINES = 64

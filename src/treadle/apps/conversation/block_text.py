@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from treadle.apps.tui.state.blocks import CodeBlock, ShellBlock, ToolCallBlock, ViewBlock
+from treadle.apps.conversation.state.blocks import CodeBlock, ShellBlock, ToolCallBlock, ViewBlock
 from treadle.core.sanitize import INVISIBLE, escape_char
 from treadle.core.transcript.content import parse_arguments
 
