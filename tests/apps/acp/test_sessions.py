@@ -22,6 +22,7 @@ from acp.schema import (
 )
 
 from tests.apps.acp.editor import Editor, call, connect, say
+from tests.apps.program import run
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 DONE = FakeReply("It is done.")
@@ -300,3 +301,53 @@ async def test_a_failed_request_is_an_error_with_a_sentence():
         with pytest.raises(RequestError, match="key") as caught:
             await on.prompt(session, "Hello")
         assert caught.value.code == -32603
+
+
+async def test_a_call_of_a_child_agent_is_approved_under_its_own_id():
+    task = {"description": "look", "prompt": "Make a file"}
+    replies = [
+        call("task", **task),
+        call("bash", command="touch made"),
+        FakeReply("The file is there."),
+        DONE,
+    ]
+    async with ProviderServer(replies) as server, connect(server) as on:
+        done = await on.prompt(await on.new(), "Let a child do it")
+        assert done.stop_reason == "end_turn"
+        [(question, options)] = on.editor.permissions
+        assert "/" in question.tool_call_id
+        assert [one.kind for one in options] == ["allow_once", "reject_once"]
+        assert Path("made").exists()
+        updates = on.editor.of_kind("tool_call_update")
+        child = [one for one in updates if one.tool_call_id == question.tool_call_id]
+        assert child[-1].status == "completed"
+        assert on.editor.get_call("task")["status"] == "completed"
+
+
+async def test_a_reply_that_breaks_off_is_marked_and_repeated():
+    replies = [FakeReply(("One ", "answer ", "in ", "pieces."))] * 2
+    async with ProviderServer(replies, faults=["disconnect_in_text"]) as server:
+        async with connect(server) as on:
+            assert (await on.prompt(await on.new(), "Hello")).stop_reason == "end_turn"
+            assert "The reply broke off" in on.editor.text
+            assert on.editor.text.endswith("One answer in pieces.")
+
+
+async def test_a_failed_change_of_the_model_keeps_the_session():
+    async with ProviderServer([DONE, DONE]) as server, connect(server) as on:
+        session = await on.new()
+        await on.prompt(session, "Hello")
+        with pytest.raises(RequestError):
+            await on.agent.set_config_option(
+                session_id=session, config_id="model", value="embedded/no-such-model"
+            )
+        assert (await on.prompt(session, "Still there?")).stop_reason == "end_turn"
+        assert b"Hello" in server.requests[-1].body
+
+
+async def test_a_request_before_the_end_of_the_input_is_answered():
+    line = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
+    done = await run(None, "acp", said=line)
+    assert done.code == 0
+    [answer] = done.lines
+    assert answer["result"]["agentInfo"]["name"] == "treadle"

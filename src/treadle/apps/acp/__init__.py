@@ -1,8 +1,8 @@
 """The agent in an editor: `treadle acp` speaks the Agent Client Protocol over stdin and stdout.
 
     main            starts the connection         agent         the methods of the protocol
-    transport       lines of JSON, also bad ones  session       one session: prompt, cancel, settings
-    updates         events as session updates     tool_calls    calls: kinds, titles, diffs, locations
+    transport       lines of JSON, also bad ones  session       one session: prompt, cancel
+    updates         events as session updates     tool_calls    calls: kinds, titles, diffs
     outbox          updates in their order        prompt        content blocks as a message
     questions       approvals and questions       commands      the slash commands
     session_options modes, models, thinking       servers       MCP servers that the editor brings

@@ -215,9 +215,11 @@ class EditorSession:
         if option != session_options.MODE:
             self.check_idle(f"change the {option}")
         driver, mode = self.host.driver, self.host.mode
-        await session_options.change_option(self.host, option, value)
-        if self.host.driver is not driver:
-            self._attach(self.host.driver)
+        try:
+            await session_options.change_option(self.host, option, value)
+        finally:
+            if self.host.driver is not driver:
+                self._attach(self.host.driver)
         if self.host.mode != mode:
             update = CurrentModeUpdate(
                 session_update="current_mode_update", current_mode_id=self.host.mode

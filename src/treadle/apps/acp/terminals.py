@@ -7,6 +7,7 @@ output in the editor while the command runs. Made by session.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from acp.schema import EnvVariable
 from pydantic import ValidationError
 
 from treadle.core.contracts.workspace import CommandResult
+from treadle.core.errors import WorkspaceError
 from treadle.core.sanitize import strip_escapes
 
 MAX_OUTPUT_BYTES = 256 << 10
@@ -60,6 +62,8 @@ class ClientTerminals:
             self._on_open(command, created.terminal_id)
             try:
                 return await self._wait(created.terminal_id, timeout, cwd_file)
+            except CLIENT_ERRORS as error:
+                raise WorkspaceError(f"the terminal of the editor failed: {error}") from error
             finally:
                 await self._release(created.terminal_id)
 
@@ -72,7 +76,8 @@ class ClientTerminals:
             timed_out = True
             await self._client.kill_terminal(**where)
         except asyncio.CancelledError:
-            await asyncio.shield(self._client.kill_terminal(**where))
+            with contextlib.suppress(*CLIENT_ERRORS):
+                await asyncio.shield(self._client.kill_terminal(**where))
             raise
         seen = await self._client.terminal_output(**where)
         status = seen.exit_status
@@ -89,10 +94,8 @@ class ClientTerminals:
         )
 
     async def _release(self, terminal_id: str) -> None:
-        try:
+        with contextlib.suppress(*CLIENT_ERRORS):
             await self._client.release_terminal(session_id=self.session_id, terminal_id=terminal_id)
-        except CLIENT_ERRORS:
-            pass
 
 
 def make_argv(command: str, hidden: Sequence[str]) -> list[str]:

@@ -7,12 +7,14 @@ reach stdout; whatever else is printed goes to stderr. Used by main.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
 from typing import Any
 
 MAX_LINE_BYTES = 64 << 20
+END_SECONDS = 5.0
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 
@@ -23,11 +25,16 @@ class LineTransport:
     def __init__(self, reader: asyncio.StreamReader, writer: PipeWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._open_requests: set[object] = set()  # short ones, which are answered before the end
+        self._answered = asyncio.Event()
 
     async def send(self, message: dict[str, Any]) -> None:
         # `default`: the SDK puts exceptions into its answer to invalid parameters.
         line = json.dumps(message, separators=(",", ":"), default=str)
         await self._writer.write(line.encode() + b"\n")
+        if "method" not in message:
+            self._open_requests.discard(message.get("id"))
+            self._answered.set()
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None at the end of the input."""
@@ -36,11 +43,22 @@ class LineTransport:
                 continue
             message = _parse(line)
             if isinstance(message, dict):
+                if "id" in message and message.get("method") not in (None, "session/prompt"):
+                    self._open_requests.add(message["id"])
                 return message
             code, problem = message
             error = {"code": code, "message": problem}
             await self.send({"jsonrpc": "2.0", "id": None, "error": error})
+        await self._answer_open_requests()
         return None
+
+    async def _answer_open_requests(self) -> None:
+        """The input is over: what was asked before is answered, unless it takes long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                while self._open_requests:
+                    self._answered.clear()
+                    await self._answered.wait()
 
     async def close(self) -> None:
         self._writer.close()

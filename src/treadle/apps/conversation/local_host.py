@@ -29,7 +29,7 @@ from treadle.apps.services import undo
 from treadle.apps.services.crash_report import CrashReport
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
-from treadle.core.errors import ConfigError, StoreError
+from treadle.core.errors import ConfigError, StoreError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.policy.modes import PermissionMode
@@ -212,8 +212,20 @@ class LocalHost:
 
         aliases = self._load_settings().aliases
         await registry.model(name, aliases=aliases).aclose()  # raises if the name is unknown
-        self._flags["model"] = name
-        return await self.reopen()
+        return await self._change_flag("model", name)
+
+    async def _change_flag(self, setting: str, value: str) -> Driver:
+        """Open the session again with another setting; if that fails, with the one before."""
+        before, callbacks, driver = dict(self._flags), self._callbacks, self.driver
+        self._flags[setting] = value
+        try:
+            return await self.reopen()
+        except TreadleError:
+            self._flags = before
+            assert callbacks is not None, "an open session has callbacks"
+            has_history = bool(len(driver.history))
+            await self._open(callbacks, driver.session_id if has_history else None)
+            raise
 
     @property
     def thinking(self) -> str:
@@ -221,8 +233,7 @@ class LocalHost:
         return self._load_settings().thinking
 
     async def change_thinking(self, effort: str) -> Driver:
-        self._flags["thinking"] = effort
-        return await self.reopen()
+        return await self._change_flag("thinking", effort)
 
     @property
     def mode(self) -> str:
