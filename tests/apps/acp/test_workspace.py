@@ -30,6 +30,7 @@ class SavingEditor:
         self.buffers: dict[Path, str] = {}
         self.written: list[Path] = []
         self.refuses = False
+        self.forgets = False
 
     async def read(self, path: Path) -> str | None:
         if path in self.buffers:
@@ -43,6 +44,8 @@ class SavingEditor:
         if self.refuses:
             return False
         self.written.append(path)
+        if self.forgets:
+            return True
         path.write_text(text, newline="")
         self.buffers.pop(path, None)
         return True
@@ -100,6 +103,17 @@ async def test_protected_binary_and_refused_files_are_written_without_the_editor
     files.refuses = True
     await workspace.write("e.txt", b"text", expected="")
     assert (folder / "e.txt").read_bytes() == b"text"
+    await workspace.aclose()
+
+
+async def test_a_write_that_the_editor_only_claims_is_an_error():
+    files, folder = SavingEditor(), Path.cwd()
+    (folder / "a.txt").write_text("old")
+    workspace = make_workspace(files, folder)
+    files.forgets = True
+    for name in ("a.txt", "new.txt"):
+        with pytest.raises(WorkspaceError, match="did not write"):
+            await workspace.write(name, b"text")
     await workspace.aclose()
 
 

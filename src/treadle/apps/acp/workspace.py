@@ -122,7 +122,10 @@ class EditorWorkspace(WrappedWorkspace):
                 on_disk = await self._local.write(path, b"", expected="")
             if not await _finish(self._files.write(real, text)):
                 return await self._local.write(path, data, expected=on_disk.digest)
-            return await self._read_current(path)
+            written = await self._read_current(path)  # the editor may have formatted it
+            if written.digest in (_digest(current), on_disk.digest) and written.data != data:
+                raise WorkspaceError(f"the editor did not write {path}: it is as before")
+            return written
 
     async def _write_to_disk(
         self, path: str, data: bytes, current: FileContent | None, on_disk: FileContent | None
