@@ -224,6 +224,12 @@ def test_no_weights_are_downloaded_that_cannot_run(base: Installation):
     assert done.returncode == 2
 
 
+def test_an_editor_without_its_extra_is_one_sentence(base: Installation):
+    done = run([base.program, "acp"])
+    assert done.stderr == f"treadle acp: {sentence('acp', 'editors')}\n"
+    assert done.returncode == 2
+
+
 def test_without_a_key_the_base_says_what_to_set_and_what_to_install(base: Installation):
     done = run([base.program, "-p", "hi"], **NO_SERVERS)
     assert done.returncode == 2
