@@ -160,6 +160,7 @@ async def test_an_edit_starts_from_the_unsaved_text_and_goes_through_the_editor(
     async with ProviderServer(replies) as server, connect(server, editor=editor, files=True) as on:
         await on.prompt(await on.new(), "Edit")
         assert b"not saved" in server.requests[1].body
+        assert all(b"Changed on disk" not in request.body for request in server.requests)
         assert editor.written == {str(file): "one\nsaved\n"}
         assert file.read_text() == "one\nsaved\n"
         assert server.violations == []

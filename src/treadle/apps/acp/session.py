@@ -38,7 +38,6 @@ from treadle.apps.conversation.custom_commands import CustomCommand
 from treadle.apps.conversation.host import HostCallbacks, ModelQuestion
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.trust_dialog import DECLINED_NOTE
-from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import InputBlocked
 from treadle.core.events import TerminalReason, TurnResult
 from treadle.core.loop.driver import Driver
@@ -258,9 +257,9 @@ class EditorSession:
         assert self._questions is not None, "an open session can ask"
         return await self._questions.ask_user(question)
 
-    def _wrap_workspace(self, workspace: LazyWorkspace) -> Workspace:
+    def _wrap_workspace(self, workspace: LazyWorkspace) -> EditorWorkspace | None:
         if not self._files.can_read and not self._files.can_write and self._terminals is None:
-            return workspace
+            return None
         folders = (self.host.folder, *self.host.list_added_folders())
         run = self._terminals.run if self._terminals is not None else None
         return EditorWorkspace(workspace, self._files, folders, run)

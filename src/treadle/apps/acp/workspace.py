@@ -72,6 +72,7 @@ class EditorWorkspace(WrappedWorkspace):
         self._folders = tuple(folder.resolve() for folder in folders)
         self._run_in_terminal = run_in_terminal
         self._running: set[object] = set()  # commands
+        self._unsaved: dict[str, str] = {}  # digest on disk -> digest of the unsaved text
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     # --- files ---------------------------------------------------------------------------
@@ -101,8 +102,14 @@ class EditorWorkspace(WrappedWorkspace):
             return on_disk
         text = await self._files.read(real)
         if text is None or _normalize(text) == _normalize(disk_text):
+            self._unsaved.pop(on_disk.digest, None)
             return on_disk
-        return _make_content(_encode_like(text, on_disk.data), on_disk.mode)
+        unsaved = _make_content(_encode_like(text, on_disk.data), on_disk.mode)
+        self._unsaved[on_disk.digest] = unsaved.digest
+        return unsaved
+
+    def find_seen_digest(self, digest: str) -> str:
+        return self._unsaved.get(digest, digest)
 
     async def write(
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None

@@ -257,7 +257,8 @@ def _assemble(
         warn,
     )
     wrap = options.wrap_workspace if options is not None else None
-    tool_workspace: Workspace = wrap(workspace) if wrap is not None else workspace
+    host_workspace = wrap(workspace) if wrap is not None else None
+    tool_workspace: Workspace = host_workspace or workspace
     policy = LazyPolicy(
         workspace,
         rules,
@@ -362,6 +363,7 @@ def _assemble(
             secrets=secrets,
             is_attended=can_ask,
             began_attended=began_attended,
+            find_seen_digest=host_workspace.find_seen_digest if host_workspace else None,
         )
         mutators.append(reminders)
         if not is_interactive:  # at a terminal the user sees the open todos, and decides
