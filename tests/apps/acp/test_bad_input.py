@@ -226,9 +226,12 @@ async def test_a_session_that_is_open_elsewhere_is_not_loaded():
             await other.agent.load_session(cwd=str(on.folder), session_id=session, mcp_servers=[])
 
 
-async def test_a_closed_session_takes_no_prompt():
+async def test_a_closed_session_takes_no_prompt_and_a_part_of_its_id_is_no_session():
     async with ProviderServer([DONE]) as server, connect(server) as on:
         session = await on.new()
+        await on.prompt(session, "Hello")
+        with pytest.raises(RequestError, match="whole id"):
+            await on.agent.load_session(cwd=str(on.folder), session_id=session[:-2], mcp_servers=[])
         await on.agent.close_session(session_id=session)
         with pytest.raises(RequestError, match="no session"):
             await on.prompt(session, "Hello")

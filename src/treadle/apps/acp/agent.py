@@ -302,6 +302,8 @@ class EditorAgent:
     ) -> EditorSession:
         assert self._client is not None, "the SDK connects the agent before its first request"
         folder = _check_folder(cwd)
+        if resume is not None and Library().find(resume).name != resume:
+            raise SessionNotFound(f"there is no session {resume!r}: give its whole id")
         flags = dict(self._flags)
         if added:
             flags["add_dir"] = [str(_check_folder(path)) for path in added]
