@@ -115,24 +115,29 @@ class EditorWorkspace(WrappedWorkspace):
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
     ) -> FileContent:
         real = self.resolve(path, for_write=True)
-        text = _decode(_make_content(data, 0))
-        is_shared = self._files.can_write and self._is_open(real) and text is not None
-        if not is_shared or text is None or mode is not None or find_protected_part(str(real)):
-            return await self._local.write(path, data, expected=expected, mode=mode)
         async with self._locks.setdefault(real, asyncio.Lock()):
-            current = await _if_exists(self._read_current(path))
-            _check_expected(current, expected, path)
-            on_disk = await _if_exists(self._local.read(path))
-            if self._running or (on_disk is not None and not on_disk.mode & 0o222):
-                return await self._write_to_disk(path, data, current, on_disk)
-            if on_disk is None:  # claims the name, within the limits of the local workspace
-                on_disk = await self._local.write(path, b"", expected="")
-            if not await _finish(self._files.write(real, text)):
-                return await self._local.write(path, data, expected=on_disk.digest)
-            written = await self._read_current(path)  # the editor may have formatted it
-            if written.digest in (_digest(current), on_disk.digest) and written.data != data:
-                raise WorkspaceError(f"the editor did not write {path}: it is as before")
-            return written
+            text = _decode(_make_content(data, 0))
+            is_shared = self._files.can_write and self._is_open(real) and mode is None
+            if text is None or not is_shared or find_protected_part(str(real)):
+                return await self._local.write(path, data, expected=expected, mode=mode)
+            return await self._write_shared(path, real, text, data, expected)
+
+    async def _write_shared(
+        self, path: str, real: Path, text: str, data: bytes, expected: str | None
+    ) -> FileContent:
+        current = await _if_exists(self._read_current(path))
+        _check_expected(current, expected, path)
+        on_disk = await _if_exists(self._local.read(path))
+        if self._running or (on_disk is not None and not on_disk.mode & 0o222):
+            return await self._write_to_disk(path, data, current, on_disk)
+        if on_disk is None:  # claims the name, within the limits of the local workspace
+            on_disk = await self._local.write(path, b"", expected="")
+        if not await _finish(self._files.write(real, text)):
+            return await self._local.write(path, data, expected=on_disk.digest)
+        written = await self._read_current(path)  # the editor may have formatted it
+        if written.digest in (_digest(current), on_disk.digest) and written.data != data:
+            raise WorkspaceError(f"the editor did not write {path}: it is as before")
+        return written
 
     async def _write_to_disk(
         self, path: str, data: bytes, current: FileContent | None, on_disk: FileContent | None
