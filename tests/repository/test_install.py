@@ -224,6 +224,12 @@ def test_no_weights_are_downloaded_that_cannot_run(base: Installation):
     assert done.returncode == 2
 
 
+def test_an_editor_without_its_extra_is_one_sentence(base: Installation):
+    done = run([base.program, "acp"])
+    assert done.stderr == f"treadle acp: {sentence('acp', 'editors')}\n"
+    assert done.returncode == 2
+
+
 def test_without_a_key_the_base_says_what_to_set_and_what_to_install(base: Installation):
     done = run([base.program, "-p", "hi"], **NO_SERVERS)
     assert done.returncode == 2
@@ -283,7 +289,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
     done = run([base.program, "doctor"], **provider)
     assert done.returncode == 0, done.stdout
     assert "tui (the full screen), web (the page in a browser), mcp (MCP servers)" in done.stdout
-    assert "pip install 'treadle[tui,web,mcp,embedded,otel,fleet]'" in done.stdout
+    assert "pip install 'treadle[tui,web,mcp,acp,embedded,otel,fleet]'" in done.stdout
 
 
 # ------------------------------------------------------------------ the extras
@@ -294,6 +300,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
     [
         ("tui", "import treadle.apps.tui.app"),
         ("mcp", "import treadle.tools.mcp.connection, treadle.tools.mcp.http_transport"),
+        ("acp", "import treadle.apps.acp.agent"),
         ("embedded", "import xllamacpp; xllamacpp.CommonParams()"),
         (
             "otel",

@@ -13,12 +13,13 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "web", "mcp", "embedded", "otel", "fleet"]
+Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
     "web": "the page in a browser",
     "mcp": "MCP servers",
+    "acp": "editors",
     "embedded": "embedded models",
     "otel": "telemetry",
     "fleet": "PostgreSQL",
@@ -32,6 +33,7 @@ _MODULES: Mapping[Extra, str] = {
     "tui": "textual",
     "web": "uvicorn",
     "mcp": "mcp",
+    "acp": "acp",
     "embedded": "xllamacpp",
     "otel": "opentelemetry",
     "fleet": "psycopg_pool",

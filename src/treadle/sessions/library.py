@@ -55,16 +55,18 @@ class Library:
 
     # --- one session -----------------------------------------------------------------------
 
-    def create(self, folder: Path, *, parent: ForkPoint | None = None) -> Journal:
-        """A new session of this project."""
+    def create(
+        self, folder: Path, *, parent: ForkPoint | None = None, session_id: str = ""
+    ) -> Journal:
+        """A new session of this project; with `session_id`, unless a session has it."""
         from treadle.sessions.log.journal import Journal
 
         project = self.root / project_name(folder)
-        while True:
+        is_free = bool(session_id) and not (project / session_id / FIRST_SEGMENT).exists()
+        while not is_free:
             session_id = f"{time.strftime('%y%m%d')}-{secrets.token_hex(3)}"
-            if not (project / session_id).exists():
-                session_dir, home = project / session_id, str(folder.resolve())
-                return Journal.create(session_dir, folder=home, parent=parent)
+            is_free = not (project / session_id).exists()
+        return Journal.create(project / session_id, folder=str(folder.resolve()), parent=parent)
 
     def find(self, name: str, *, folder: Path | None = None) -> Path:
         """The folder of a session, by its id or the beginning of its id if that is unique.

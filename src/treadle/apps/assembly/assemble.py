@@ -117,7 +117,9 @@ async def build_agent(
     load_rules(folder, options.allow, options.deny)  # an invalid one raises before a session opens
     model, model_note = await choose_model(settings)
     _check_prompt_length(options.prompt_chars, model)
-    store, view, warnings = open_session(options.resume, folder, find_environment_secrets())
+    store, view, warnings = open_session(
+        options.resume, folder, find_environment_secrets(), options.session_id
+    )
     async with AsyncExitStack() as on_error:
         on_error.push_async_callback(store.aclose)
         agent = coding_agent(
@@ -127,6 +129,7 @@ async def build_agent(
             allow=options.allow,
             deny=options.deny,
             approve=approve,
+            mcp=options.servers or None,
             hooks=hooks,
             observers=(TimingRecorder(get_session_dir(store)), *observers),
             host=HostSession(store, view, options, (model_note, *warnings), notify, warn),

@@ -91,6 +91,7 @@ from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.extras import describe_missing, is_installed
 from treadle.core.logger import logger
@@ -257,6 +258,9 @@ def _assemble(
         lambda: make_workspace_options(settings, folder, outputs_dir, secrets, rules()),
         warn,
     )
+    wrap = options.wrap_workspace if options is not None else None
+    host_workspace = wrap(workspace) if wrap is not None else None
+    tool_workspace: Workspace = host_workspace or workspace
     policy = LazyPolicy(
         workspace,
         rules,
@@ -274,7 +278,7 @@ def _assemble(
     model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
 
     # Tools: built-in and given ones, then MCP servers and skills
-    builtin = make_builtin_tools(model, workspace, policy, can_ask=began_attended)
+    builtin = make_builtin_tools(model, tool_workspace, policy, can_ask=began_attended)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
     mutators: list[Mutator] = [Compactor(small_model or model)]
     if settings.tool_summaries and small_model is None:
@@ -376,6 +380,7 @@ def _assemble(
             secrets=secrets,
             is_attended=can_ask,
             began_attended=began_attended,
+            find_seen_digest=host_workspace.find_seen_digest if host_workspace else None,
         )
         mutators.append(reminders)
         if not is_interactive:  # at a terminal the user sees the open todos, and decides
@@ -425,7 +430,7 @@ def _assemble(
         mutators=mutators,
         gates=gates,
         observers=observers,
-        workspace=workspace,
+        workspace=tool_workspace,
         options=model_options,
         retry=given.retry,
         store=given.store,

@@ -6,13 +6,23 @@ library has no HostSession. Made by assemble.py, used by coding_agent.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
+from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.transcript.entries import View
+
+
+class HostWorkspace(Workspace, Protocol):
+    """The workspace of a host that may have newer texts than the disk, such as an editor."""
+
+    def find_seen_digest(self, digest: str) -> str:
+        """What the tools saw of a file whose content on disk has this digest: the digest of the
+        unsaved text, or the same."""
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
@@ -23,6 +33,9 @@ class SessionOptions(msgspec.Struct, frozen=True):
     `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
     With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
     the files before and after turns; None means only for a host that is not interactive.
+    A new session gets `session_id`, if one is given. `servers` are MCP servers that the host brings
+    as the user's own. `wrap_workspace` puts the host between the tools and the workspace, if it
+    wants to.
     """
 
     interactive: bool = False
@@ -34,6 +47,9 @@ class SessionOptions(msgspec.Struct, frozen=True):
     prompt_chars: int = 0
     suspend: bool = False
     checkpoints: bool | None = None
+    session_id: str = ""
+    servers: Mapping[str, Mapping[str, Any]] = {}
+    wrap_workspace: Callable[[LazyWorkspace], HostWorkspace | None] | None = None
 
 
 class HostSession(msgspec.Struct, frozen=True):

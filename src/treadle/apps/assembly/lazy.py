@@ -8,6 +8,7 @@ Used by assemble.py, checkpoints.py and `treadle replay`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -257,7 +258,9 @@ class LazyReminders:
         secrets: tuple[str, ...] = (),
         is_attended: bool = True,
         began_attended: bool = True,
+        find_seen_digest: Callable[[str], str] | None = None,
     ) -> None:
+        self._find_seen_digest = find_seen_digest or (lambda digest: digest)
         self._is_attended = is_attended
         self._began_attended = began_attended
         self._builtin = builtin
@@ -284,12 +287,16 @@ class LazyReminders:
         folders = self._iter_seen_folders if self._trusted else None
         memory = ChangedMemory(self._memory or Memory(), self._root, folders)
         return Reminders(
-            changed_files=ChangedFiles(self._get_seen_files),
+            changed_files=ChangedFiles(self._get_seen_files, self._make_digest),
             changed_memory=lambda session_id: self._redact_files(memory(session_id)),
             mode=_start_with_mode(self._first_mode, self._mode),
             is_attended=self._is_attended,
             began_attended=self._began_attended,
         )
+
+    def _make_digest(self, data: bytes) -> str:
+        """What the tools saw of a file with this content on disk."""
+        return self._find_seen_digest(hashlib.sha256(data).hexdigest())
 
     def _redact_files(self, files: list[MemoryFile]) -> list[MemoryFile]:
         replace, secrets = msgspec.structs.replace, self._secrets

@@ -17,6 +17,7 @@ from treadle.apps.assembly.rules import FolderTrust, make_file_denials
 from treadle.apps.settings import Settings, treadle_home
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Event, ToolCallBegan
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class WorkspacePreloader(BaseObserver):
 
 
 def make_builtin_tools(
-    model: Model, workspace: LazyWorkspace, policy: LazyPolicy, *, can_ask: bool
+    model: Model, workspace: Workspace, policy: LazyPolicy, *, can_ask: bool
 ) -> BuiltinSource:
     """The built-in tools that this model can use; `ask` only if the user can answer."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools

@@ -33,13 +33,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
     "fleet": (f"{_HERE}.fleet", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
-    "doctor": (f"{_HERE}.doctor", "check the installation and this machine"),
+    "acp": (f"{_HERE}.acp", "serve an editor (Agent Client Protocol)"),
+    "doctor": (f"{_HERE}.doctor", "check the installation; `completions` prints those of a shell"),
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
 }
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
 SESSION_COMMANDS = ("list", "search", "show", "turns", "export", "fork", "rewind", "prune")
 AGENT_MODULE = "treadle.apps.cli.headless"
-HIDDEN_COMMANDS = ("redo", "diff")  # the help names them with `undo` and `replay`
+# the help names them with `undo`, `replay` and `doctor`
+HIDDEN_COMMANDS = ("redo", "diff", "completions")
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\

@@ -1,7 +1,7 @@
 """The Host over apps/assembly: a folder, the user's settings, and sessions on disk.
 
 Adds what only an interactive terminal needs: trust, changing the model of an open session, rewind
-with files. Used by both frontends.
+with files. Used by the terminal and by the editors (acp).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from treadle.apps.services import undo
 from treadle.apps.services.crash_report import CrashReport
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
-from treadle.core.errors import ConfigError, StoreError
+from treadle.core.errors import ConfigError, StoreError, TreadleError
+from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import Item, NoticeItem, UserItem
@@ -116,13 +117,22 @@ class LocalHost:
     async def open(
         self, callbacks: HostCallbacks, *, resume: str | None = None, fork: bool = False
     ) -> Driver:
-        await self.aclose()
-        self._callbacks = callbacks
         if fork and resume:
+            await self.aclose()
             parent = self._library.find(resume)
             resume = await undo.fork_session(self._library, parent, self.folder)
+        return await self._open(callbacks, resume)
+
+    async def _open(self, callbacks: HostCallbacks, resume: str | None, new_id: str = "") -> Driver:
+        await self.aclose()
+        self._callbacks = callbacks
         options = msgspec.structs.replace(
-            self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
+            self._options,
+            interactive=True,
+            resume=resume,
+            until=self._goal,
+            checkpoints=True,
+            session_id=new_id,
         )
         settings, ask, show = self._load_settings(), callbacks.ask_approval, callbacks.show_message
         session = await build_agent(
@@ -188,9 +198,14 @@ class LocalHost:
 
     async def reopen(self) -> Driver:
         assert self._callbacks is not None, "only an open session is opened again"
-        # An empty session is not on disk.
-        session = self.driver.session_id if len(self.driver.history) else None
-        return await self.open(self._callbacks, resume=session)
+        session = self.driver.session_id
+        if len(self.driver.history):
+            return await self._open(self._callbacks, session)
+        return await self._open(self._callbacks, None, session)  # an empty one is not on disk
+
+    async def finish_turn(self) -> TurnResult:
+        """Run the turn of the submitted message; `callbacks` decide on all approvals."""
+        return await self._current_session.agent.finish_turn(self.driver)
 
     @property
     def sandbox_problem(self) -> str:
@@ -213,8 +228,28 @@ class LocalHost:
 
         aliases = self._load_settings().aliases
         await registry.model(name, aliases=aliases).aclose()  # raises if the name is unknown
-        self._flags["model"] = name
-        return await self.reopen()
+        return await self._change_flag("model", name)
+
+    async def _change_flag(self, setting: str, value: str) -> Driver:
+        """Open the session again with another setting; if that fails, with the one before."""
+        before, callbacks, driver = dict(self._flags), self._callbacks, self.driver
+        self._flags[setting] = value
+        try:
+            return await self.reopen()
+        except TreadleError:
+            self._flags = before
+            assert callbacks is not None, "an open session has callbacks"
+            has_history = bool(len(driver.history))
+            await self._open(callbacks, driver.session_id if has_history else None)
+            raise
+
+    @property
+    def thinking(self) -> str:
+        """The effort or the number of tokens; "" for the model's default."""
+        return self._load_settings().thinking
+
+    async def change_thinking(self, effort: str) -> Driver:
+        return await self._change_flag("thinking", effort)
 
     @property
     def mode(self) -> str:

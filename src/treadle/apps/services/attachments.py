@@ -2,7 +2,7 @@
 
 The media type is detected from the content. `@PATH` does not follow symlinks that leave the
 project or an added folder: the author of the project chose the target, not the user. A path that
-leaves the folder by itself, absolute or with `..`, is the user's choice. Used by cli and tui.
+leaves the folder by itself, absolute or with `..`, is the user's choice. Used by the hosts.
 """
 
 from __future__ import annotations

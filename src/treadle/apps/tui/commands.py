@@ -13,26 +13,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from treadle.apps.conversation import context_usage, limits
+from treadle.apps.conversation import context_usage, limits, trust_dialog
 from treadle.apps.conversation.block_text import TODO_SIGNS
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import Ability, Host
+from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.conversation.state.blocks import strip_brackets
-from treadle.apps.tui import trust_dialog
-from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_age, format_dollars, plural, suggest
 from treadle.core.transcript.items import UserItem, to_user_item
 from treadle.core.transcript.transcript import Transcript
-
-INIT_PROMPT = """\
-Look around in this project and write a file AGENTS.md at its root for coding agents that will \
-work here: how to build, test (all, and a single one) and lint it; how it is laid out; the \
-conventions that its code follows and that are not obvious. Read what is there before you write: \
-the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there is one already, \
-which you improve instead. Only what is true and useful, in at most 60 lines."""
 
 GOAL_OFF = "off"
 _NO_GOAL = """\

@@ -11,7 +11,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.custom_commands import CustomCommand, find_custom_commands
 from treadle.apps.conversation.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
@@ -20,8 +22,7 @@ from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.services.undo import describe_changes
-from treadle.apps.tui import questions, trust_dialog
-from treadle.apps.tui.choice_option import ChoiceOption
+from treadle.apps.tui import questions
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.errors import TreadleError

@@ -23,6 +23,7 @@ from treadle.apps.conversation.block_text import (
     plain_text,
     replace_controls,
 )
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.modes import describe_mode
@@ -38,7 +39,6 @@ from treadle.apps.conversation.state.blocks import (
     ViewBlock,
 )
 from treadle.apps.tui import commands
-from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.options import TerminalOptions

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from treadle.apps.conversation.approval_text import find_editable_argument, format_approval_title
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
-from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 

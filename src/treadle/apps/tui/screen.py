@@ -20,12 +20,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from treadle.apps.conversation import completion
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.host import FileChange, Host, TurnLine
 from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.tui import commands
-from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.key_guard import KeyGuard

@@ -14,8 +14,8 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.completion import fuzzy_match
-from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.apps.tui.render.markdown import make_printable, styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.render.status_area import first_visible_row

@@ -15,8 +15,8 @@ import msgspec
 from rich.text import Text
 from textual.widget import Widget
 
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import FileChange, Host
-from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.questions import ApprovalAnswer
 from treadle.apps.tui.render import diffs

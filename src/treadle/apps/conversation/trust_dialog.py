@@ -1,6 +1,6 @@
 """The trust dialog: asks whether the files of a folder take effect.
 
-Used by both frontends at the first start in a folder, and by `/trust`. A no holds for this session
+Used by the terminal at the first start in a folder, and by `/trust`. A no holds for this session
 or for good. Hooks and servers of the folder need a separate approval whenever they are new or
 changed. What trust allows is defined in policy/trust.py.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
-from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 
 DECLINED_NOTE = "this folder is not trusted: its own files are ignored; /trust changes that"

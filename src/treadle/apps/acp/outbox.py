@@ -1,0 +1,98 @@
+"""The updates of a session on their way to the editor, in their order.
+
+Observers must not wait, so updates are queued and sent by a task. While the editor reads slowly,
+pieces of the same text or call are joined. Used by updates.py and session.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionInfoUpdate,
+    TextContentBlock,
+    ToolCallProgress,
+    ToolCallStart,
+    UsageUpdate,
+    UserMessageChunk,
+)
+
+SessionUpdate = (
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | ToolCallStart
+    | ToolCallProgress
+    | AgentPlanUpdate
+    | AvailableCommandsUpdate
+    | CurrentModeUpdate
+    | ConfigOptionUpdate
+    | SessionInfoUpdate
+    | UsageUpdate
+)
+
+
+class Outbox:
+    """`send` delivers one update; when it fails the editor is gone, and updates are dropped."""
+
+    def __init__(self, send: Callable[[SessionUpdate], Awaitable[None]]) -> None:
+        self._send = send
+        self._waiting: deque[SessionUpdate] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def put(self, update: SessionUpdate) -> None:
+        if self._is_closed:
+            return
+        joined = join_updates(self._waiting[-1], update) if self._waiting else None
+        if joined is not None:
+            self._waiting[-1] = joined
+        else:
+            self._waiting.append(update)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def flush(self) -> None:
+        """Return when everything that was put is sent, or cannot be."""
+        while self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._send(self._waiting.popleft())
+        except (OSError, RuntimeError):  # the connection is closed
+            self._is_closed = True
+            self._waiting.clear()
+        finally:
+            self._task = None
+
+
+def join_updates(first: SessionUpdate, second: SessionUpdate) -> SessionUpdate | None:
+    """Both as one update; None if they cannot be joined."""
+    if isinstance(first, (AgentMessageChunk, AgentThoughtChunk)) and type(first) is type(second):
+        one, two = first.content, second.content
+        if isinstance(one, TextContentBlock) and isinstance(two, TextContentBlock):
+            text = TextContentBlock(type="text", text=one.text + two.text)
+            return first.model_copy(update={"content": text})
+    if not isinstance(first, ToolCallProgress) or not isinstance(second, ToolCallProgress):
+        return None
+    if first.tool_call_id != second.tool_call_id:
+        return None
+    changed = {name: getattr(second, name) for name in second.model_fields_set}
+    return first.model_copy(update=changed)

@@ -1,0 +1,193 @@
+"""Questions to the user in the editor: approvals, questions of the model, choices of commands.
+
+An approval is a permission request; "always" is offered if the policy has a rule for it. A question
+of the model is a form, where the editor has forms; otherwise its choices are the options of a
+permission request. No answer is never a yes. Used by session.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from acp import RequestError
+from acp.interfaces import Client
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ClientCapabilities,
+    ElicitationFormSessionMode,
+    ElicitationMultiSelectPropertySchema,
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
+    EnumOption,
+    PermissionOption,
+    PermissionOptionKind,
+    TitledMultiSelectItems,
+    ToolCallUpdate,
+)
+
+from treadle.apps.acp import tool_calls
+from treadle.apps.acp.outbox import Outbox
+from treadle.apps.acp.updates import SessionUpdates, make_child_call_id
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.host import ModelQuestion
+from treadle.core.sanitize import escape_invisible
+from treadle.core.steps import Approval, Denial, PendingApproval
+
+ONCE, ALWAYS, DENY = "once", "always", "deny"
+_DENIED = "The user denied this call."
+_REJECTING = frozenset({"no", "never", "deny", "skip"})
+
+
+class EditorQuestions:
+    """`interrupt` stops the turn: the editor answers so when the user stops it."""
+
+    def __init__(
+        self,
+        client: Client,
+        capabilities: ClientCapabilities,
+        session_id: str,
+        outbox: Outbox,
+        updates: SessionUpdates,
+        interrupt: Callable[[], None],
+    ) -> None:
+        self._client = client
+        elicitation = capabilities.elicitation
+        self._has_forms = elicitation is not None and elicitation.form is not None
+        self._session_id = session_id
+        self._outbox = outbox
+        self._updates = updates
+        self._interrupt = interrupt
+        self._numbers = count(1)
+
+    async def ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
+        """The user's decision on a call. If the editor cannot ask, the call is denied."""
+        is_child = approval.session_id not in ("", self._session_id)
+        options = [_make_option(ONCE, "Allow", "allow_once")]
+        if approval.rules and not is_child:
+            rules = escape_invisible(", ".join(approval.rules))
+            options.append(_make_option(ALWAYS, f"Always allow {rules}", "allow_always"))
+        options.append(_make_option(DENY, "Reject", "reject_once"))
+        try:
+            answer = await self._request(self._describe_call(approval, is_child), options)
+        except (RequestError, ConnectionError) as error:
+            return Denial(f"The editor could not ask the user: {error}", "headless")
+        if answer is None:
+            self._interrupt()
+            return Denial(_DENIED)
+        if answer == ONCE:
+            return Approval()
+        if answer == ALWAYS and approval.rules and not is_child:
+            return Approval(always=True)
+        return Denial(_DENIED)
+
+    def _describe_call(self, approval: PendingApproval, is_child: bool) -> ToolCallUpdate:
+        call, cwd = approval.call, approval.access.cwd or self._updates.cwd
+        call_id = call.id
+        if is_child:
+            call_id = make_child_call_id(approval.session_id, call.id)
+            self._updates.add_child_call(call_id)
+        content = tool_calls.make_preview_content(approval.preview, cwd)
+        if approval.reason:
+            content.append(tool_calls.make_text(escape_invisible(approval.reason)))
+        return ToolCallUpdate(
+            tool_call_id=call_id,
+            title=tool_calls.make_title(call.name, call.arguments, approval.summary),
+            kind=tool_calls.get_kind(call.name),
+            status="pending",
+            content=content,
+            locations=tool_calls.list_accessed(approval.access, cwd),
+            raw_input=call.arguments,
+        )
+
+    async def choose(
+        self,
+        title: str,
+        options: Sequence[ChoiceOption],
+        *,
+        message: str = "",
+        by_user: bool = True,
+    ) -> str | None:
+        """The value of the chosen option; None if the user chose none."""
+        kinds: dict[bool, PermissionOptionKind] = {True: "reject_once", False: "allow_once"}
+        given = [
+            _make_option(option.value, _label(option), kinds[option.value in _REJECTING])
+            for option in options
+        ]
+        question = ToolCallUpdate(
+            tool_call_id=f"question-{next(self._numbers)}",
+            title=title,
+            kind="other",
+            status="pending",
+            content=[tool_calls.make_text(message)] if message else [],
+        )
+        try:
+            return await self._request(question, given)
+        except (RequestError, ConnectionError):
+            return None
+
+    async def ask_user(self, question: ModelQuestion) -> str | None:
+        """The user's answer to a question of the model; None if there is none."""
+        if self._has_forms:
+            return await self._ask_form(question)
+        if not question.choices:
+            return None  # the tool tells the model to decide itself and to say what it assumed
+        options = [ChoiceOption(label, label, text) for label, text in question.choices]
+        skip = ChoiceOption("skip", "None of these")
+        answer = await self.choose(question.text, [*options, skip])
+        return None if answer == "skip" else answer
+
+    async def _ask_form(self, question: ModelQuestion) -> str | None:
+        form = ElicitationFormSessionMode(
+            session_id=self._session_id, requested_schema=_make_form(question)
+        )
+        await self._outbox.flush()
+        try:
+            response = await self._client.create_elicitation(message=question.text, mode=form)
+        except (RequestError, ConnectionError):
+            return None
+        if not isinstance(response, AcceptElicitationResponse):
+            return None
+        content = response.content or {}
+        chosen = content.get("choice", [])
+        answers = [*(chosen if isinstance(chosen, list) else [chosen]), content.get("answer", "")]
+        return ", ".join(str(answer) for answer in answers if answer) or None
+
+    async def _request(
+        self, question: ToolCallUpdate, options: list[PermissionOption]
+    ) -> str | None:
+        """The id of the chosen option; None if the user stopped the turn."""
+        await self._outbox.flush()
+        response = await self._client.request_permission(
+            session_id=self._session_id, tool_call=question, options=options
+        )
+        outcome = response.outcome
+        return outcome.option_id if isinstance(outcome, AllowedOutcome) else None
+
+
+def _make_option(value: str, name: str, kind: PermissionOptionKind) -> PermissionOption:
+    return PermissionOption(option_id=value, name=name, kind=kind)
+
+
+def _label(option: ChoiceOption) -> str:
+    return f"{option.label}: {option.description}" if option.description else option.label
+
+
+def _make_form(question: ModelQuestion) -> ElicitationSchema:
+    """The choices, and a field for another answer."""
+    if not question.choices:
+        answer = ElicitationStringPropertySchema(type="string", title="Answer")
+        return ElicitationSchema(type="object", properties={"answer": answer}, required=["answer"])
+    options = [
+        EnumOption(const=label, title=_label(ChoiceOption(label, label, text)))
+        for label, text in question.choices
+    ]
+    choice: ElicitationStringPropertySchema | ElicitationMultiSelectPropertySchema
+    if question.is_multiple:
+        items = TitledMultiSelectItems(any_of=options)
+        choice = ElicitationMultiSelectPropertySchema(type="array", title="Choices", items=items)
+    else:
+        choice = ElicitationStringPropertySchema(type="string", title="Choice", one_of=options)
+    other = ElicitationStringPropertySchema(type="string", title="Another answer")
+    return ElicitationSchema(type="object", properties={"choice": choice, "answer": other})

@@ -1,0 +1,283 @@
+"""One session of an editor: a LocalHost, its updates and its questions.
+
+A prompt runs one turn to its end; a second prompt meanwhile is refused. Opened by agent.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from acp import RequestError
+from acp.interfaces import Client
+from acp.schema import (
+    AvailableCommandsUpdate,
+    ClientCapabilities,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    PromptResponse,
+    SessionModeState,
+    StopReason,
+)
+from acp.schema import Usage as PromptUsage
+
+from treadle.apps.acp import commands, session_options
+from treadle.apps.acp.editor_files import ClientFiles
+from treadle.apps.acp.outbox import Outbox, SessionUpdate
+from treadle.apps.acp.prompt import PromptBlock, read_prompt
+from treadle.apps.acp.questions import EditorQuestions
+from treadle.apps.acp.terminals import ClientTerminals
+from treadle.apps.acp.updates import SessionUpdates
+from treadle.apps.acp.workspace import EditorWorkspace
+from treadle.apps.assembly import SessionOptions
+from treadle.apps.assembly.lazy import LazyWorkspace
+from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.conversation.custom_commands import CustomCommand
+from treadle.apps.conversation.host import HostCallbacks, ModelQuestion
+from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.trust_dialog import DECLINED_NOTE
+from treadle.core.errors import InputBlocked
+from treadle.core.events import TerminalReason, TurnResult
+from treadle.core.loop.driver import Driver
+from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.core.transcript import AskModel, RunTools, pending
+from treadle.core.transcript.content import Text, UserContent
+from treadle.core.transcript.usage import Usage
+
+INVALID_REQUEST, INTERNAL_ERROR = -32600, -32603
+UNFINISHED_NOTE = "The last turn of this session is not finished: your message continues it."
+_STOP_REASONS: Mapping[TerminalReason, StopReason] = {
+    "max_turns": "max_turn_requests",
+    "aborted": "cancelled",
+    "refused": "refusal",
+}
+
+
+class EditorSession:
+    """A session that is open in the editor. `notes` are lines for the user about it."""
+
+    def __init__(
+        self,
+        client: Client,
+        capabilities: ClientCapabilities,
+        folder: Path,
+        flags: Mapping[str, object],
+        options: SessionOptions,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self._client = client
+        self._capabilities = capabilities
+        self._files = ClientFiles(client, capabilities)
+        self._terminals: ClientTerminals | None = None
+        if capabilities.terminal:
+            self._terminals = ClientTerminals(client, self._on_terminal)
+        options = msgspec.structs.replace(options, wrap_workspace=self._wrap_workspace)
+        self.host = LocalHost(folder, flags, options)
+        self._notes = list(notes)
+        self._custom: list[CustomCommand] = []
+        self._outbox = Outbox(self._send)
+        self._updates = SessionUpdates(
+            self._outbox, str(self.host.folder), self._get_usage, lambda: self.host.model.window
+        )
+        self._questions: EditorQuestions | None = None
+        self.is_busy = False
+        self._is_cancelled = False
+        self.id = ""
+
+    # --- open and close ------------------------------------------------------------------
+
+    async def open(self, *, resume: str | None = None, fork: bool = False) -> None:
+        callbacks = HostCallbacks(self._ask_approval, self._ask_user, self._show_note)
+        driver = await self.host.open(callbacks, resume=resume, fork=fork)
+        self.id = self._files.session_id = driver.session_id
+        if self._terminals is not None:
+            self._terminals.session_id = self.id
+        self._questions = EditorQuestions(
+            *(self._client, self._capabilities, self.id, self._outbox, self._updates),
+            interrupt=self.cancel,
+        )
+        if not self.host.is_trusted and self.host.list_extension_files():
+            self._notes.append(DECLINED_NOTE)
+        self._notes += self.host.notes[1:]  # the first one is about the model, which editors show
+        self._attach(driver)
+
+    def _attach(self, driver: Driver) -> None:
+        """Watch the driver: of a new session, or of one that was opened again."""
+        driver.watch(self._updates)
+        self._custom, problems = commands.find_custom(self.host)
+        self._notes += problems
+
+    async def show_history(self) -> None:
+        self._updates.replay(self.host.driver.history)
+        await self._outbox.flush()
+
+    def show_commands(self) -> None:
+        """To be called last: the update comes after the response that names the session."""
+        available = commands.list_available(self._custom)
+        self._outbox.put(
+            AvailableCommandsUpdate(
+                session_update="available_commands_update", available_commands=available
+            )
+        )
+
+    async def aclose(self) -> None:
+        self.cancel()
+        try:
+            await self.host.aclose()
+        finally:
+            await self._outbox.aclose()
+
+    # --- prompt --------------------------------------------------------------------------
+
+    async def prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
+        self.check_idle("send another prompt")
+        self.is_busy, self._is_cancelled = True, False
+        try:
+            return await self._run_prompt(blocks)
+        finally:
+            self.is_busy = False
+            await self._outbox.flush()
+
+    async def _run_prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
+        added = self.host.list_added_folders()
+        message = read_prompt(blocks, self.host.folder, added)
+        self._show_notes()
+        first = message[0].text.strip() if message and isinstance(message[0], Text) else ""
+        if first.startswith("/"):
+            answer = await self._run_command(first)
+            if answer is not None and not answer.message:
+                self._updates.show_text(answer.text)
+                return PromptResponse(stop_reason="cancelled" if self._is_cancelled else "end_turn")
+            if answer is not None:
+                message = (Text(answer.message), *message[1:])
+        return await self._run_turn(message)
+
+    async def _run_turn(self, message: tuple[UserContent, ...]) -> PromptResponse:
+        if self._is_cancelled:
+            return PromptResponse(stop_reason="cancelled")
+        driver = self.host.driver
+        if not driver.submit(message):
+            raise RequestError(INVALID_REQUEST, "the prompt is empty: write a message")
+        try:
+            result = await self.host.finish_turn()
+        except InputBlocked as error:
+            self._updates.show_note(f"a hook blocked this message: {error}")
+            return PromptResponse(stop_reason="refusal")
+        if result.reason == "error":
+            problem = redact_for_display(str(result.error or "the turn failed"))
+            raise RequestError(INTERNAL_ERROR, problem, {"kind": type(result.error).__name__})
+        if result.reason in ("budget_exceeded", "goal_not_met"):
+            detail = result.metadata.get("detail") or result.reason.replace("_", " ")
+            self._updates.show_note(f"the turn ended: {detail}")
+        return PromptResponse(stop_reason=_get_stop_reason(result), usage=_make_usage(result))
+
+    async def _run_command(self, line: str) -> commands.CommandAnswer | None:
+        assert self._questions is not None, "an open session can ask"
+        answer = await commands.run_command(line, self.host, self._questions, self._custom)
+        if answer is not None and answer.is_reopened:
+            self._attach(self.host.driver)
+            self.show_commands()
+        return answer
+
+    def _show_notes(self) -> None:
+        if isinstance(pending(self.host.driver.transcript), AskModel | RunTools):
+            self._notes.append(UNFINISHED_NOTE)
+        notes, self._notes = self._notes, []
+        for note in notes:
+            self._updates.show_note(redact_for_display(note))
+
+    def cancel(self) -> None:
+        """Stop the turn, if one runs; asked twice, it is stopped once."""
+        if self.is_busy and not self._is_cancelled:
+            self._is_cancelled = True
+            self.host.driver.interrupt()
+
+    def check_idle(self, action: str) -> None:
+        if self.is_busy:
+            problem = (
+                f"session {self.id} runs a prompt: wait for its end, or cancel it, to {action}"
+            )
+            raise RequestError(INVALID_REQUEST, problem)
+
+    # --- settings ------------------------------------------------------------------------
+
+    @property
+    def modes(self) -> SessionModeState:
+        return session_options.describe_modes(self.host)
+
+    def list_options(self) -> list[session_options.ConfigOption]:
+        return session_options.list_options(self.host)
+
+    async def change_option(self, option: str, value: object) -> None:
+        if option != session_options.MODE:
+            self.check_idle(f"change the {option}")
+        driver, mode = self.host.driver, self.host.mode
+        try:
+            await session_options.change_option(self.host, option, value)
+        finally:
+            if self.host.driver is not driver:
+                self._attach(self.host.driver)
+        if self.host.mode != mode:
+            update = CurrentModeUpdate(
+                session_update="current_mode_update", current_mode_id=self.host.mode
+            )
+            self._outbox.put(update)
+
+    def change_mode(self, mode: str) -> None:
+        self.host.change_mode(mode)
+        options = self.list_options()
+        self._outbox.put(
+            ConfigOptionUpdate(session_update="config_option_update", config_options=options)
+        )
+
+    # --- callbacks -----------------------------------------------------------------------
+
+    async def _send(self, update: SessionUpdate) -> None:
+        await self._client.session_update(session_id=self.id, update=update)
+
+    def _get_usage(self) -> Usage:
+        return self.host.driver.total_usage
+
+    def _on_terminal(self, command: str, terminal_id: str) -> None:
+        self._updates.attach_terminal(command, terminal_id)
+
+    def _show_note(self, text: str) -> None:
+        if self.is_busy:
+            self._updates.show_note(redact_for_display(text))
+        else:
+            self._notes.append(text)  # shown with the next prompt
+
+    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
+        assert self._questions is not None, "an open session can ask"
+        return await self._questions.ask_approval(approval)
+
+    async def _ask_user(self, question: ModelQuestion) -> str | None:
+        assert self._questions is not None, "an open session can ask"
+        return await self._questions.ask_user(question)
+
+    def _wrap_workspace(self, workspace: LazyWorkspace) -> EditorWorkspace | None:
+        if not self._files.can_read and not self._files.can_write and self._terminals is None:
+            return None
+        folders = (self.host.folder, *self.host.list_added_folders())
+        run = self._terminals.run if self._terminals is not None else None
+        return EditorWorkspace(workspace, self._files, folders, run)
+
+
+def _get_stop_reason(result: TurnResult) -> StopReason:
+    if result.metadata.get("truncated"):
+        return "max_tokens"
+    return _STOP_REASONS.get(result.reason, "end_turn")
+
+
+def _make_usage(result: TurnResult) -> PromptUsage:
+    usage: Any = result.total_usage
+    return PromptUsage(
+        total_tokens=usage.total,
+        input_tokens=usage.input,
+        output_tokens=usage.output,
+        thought_tokens=usage.reasoning,
+        cached_read_tokens=usage.cache_read,
+        cached_write_tokens=usage.cache_write,
+    )

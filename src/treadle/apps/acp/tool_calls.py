@@ -1,0 +1,211 @@
+"""Tool calls as editors show them: kind, title, locations, diffs and output. Pure functions.
+
+Used by updates.py for the calls of a turn and of a loaded session, by questions.py for approvals.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from acp.schema import (
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    ImageContentBlock,
+    PlanEntry,
+    TerminalToolCallContent,
+    TextContentBlock,
+    ToolCallLocation,
+    ToolKind,
+)
+
+from treadle.core.contracts.tool import Access, Preview
+from treadle.core.transcript.content import Arguments, Image
+from treadle.core.transcript.items import ToolResultItem
+from treadle.tools.function import summarize_call
+
+CallContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
+PLAN_TOOL = "todo"
+MAX_SHOWN_CHARS = 20_000
+
+_KINDS: dict[str, ToolKind] = {
+    "read": "read",
+    "ls": "read",
+    "task_output": "read",
+    "write": "edit",
+    "edit": "edit",
+    "apply_patch": "edit",
+    "glob": "search",
+    "grep": "search",
+    "recall": "search",
+    "bash": "execute",
+    "task_stop": "execute",
+    "web_fetch": "fetch",
+    "ask": "think",
+    "task": "think",
+}
+_PATH_ARGUMENTS = ("file_path", "path", "file")
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+def get_kind(name: str) -> ToolKind:
+    return _KINDS.get(name, "other")
+
+
+def make_title(name: str, arguments: Arguments | None, summary: str = "") -> str:
+    """One line: the command itself, or the tool and its most informative argument."""
+    command = (arguments or {}).get("command")
+    if name == "bash" and isinstance(command, str) and command.strip():
+        return f"`{' '.join(command.split())}`"
+    text = summary or summarize_call(name, arguments or {})
+    return text.removeprefix("[").removesuffix("]")
+
+
+def find_locations(arguments: Arguments | None, cwd: str) -> list[ToolCallLocation]:
+    """The file that the arguments name; editors can follow the agent to it."""
+    for key in _PATH_ARGUMENTS:
+        path = (arguments or {}).get(key)
+        if isinstance(path, str) and path and "\0" not in path:
+            line = (arguments or {}).get("offset")
+            is_line = isinstance(line, int) and not isinstance(line, bool) and line > 0
+            return [_make_location(cwd, path, line if is_line else None)]
+    return []
+
+
+def list_accessed(access: Access, cwd: str) -> list[ToolCallLocation]:
+    """The files that a call touches, as the policy sees them."""
+    return [_make_location(access.cwd or cwd, file.path) for file in access.files]
+
+
+def _make_location(cwd: str, path: str, line: int | None = None) -> ToolCallLocation:
+    return ToolCallLocation(path=make_absolute(cwd, path), line=line)
+
+
+def make_absolute(cwd: str, path: str) -> str:
+    try:
+        return str(Path(cwd, Path(path).expanduser()))
+    except RuntimeError:  # `~` of a user that does not exist
+        return str(Path(cwd, path))
+
+
+# ------------------------------------------------------------------ content
+
+
+def make_text(text: str) -> ContentToolCallContent:
+    return ContentToolCallContent(type="content", content=TextContentBlock(type="text", text=text))
+
+
+def make_output(text: str) -> list[CallContent]:
+    """Output of a tool, shown as it is: editors render text as Markdown."""
+    text = text.rstrip("\n")
+    if not text.strip():
+        return []
+    if len(text) > MAX_SHOWN_CHARS:
+        cut = len(text) - MAX_SHOWN_CHARS
+        text = f"... [{cut:,} characters are not shown]\n{text[-MAX_SHOWN_CHARS:]}"
+    runs = [len(run) for run in re.findall(r"`{3,}", text)]
+    fence = "`" * max([3, *(run + 1 for run in runs)])
+    return [make_text(f"{fence}\n{text}\n{fence}")]
+
+
+def make_result_content(item: ToolResultItem, cwd: str) -> list[CallContent]:
+    """What a finished call shows: its diff, its images, its output."""
+    if get_kind(item.name) == "edit" and not item.is_error:
+        return parse_diff(item.display, cwd) or make_output(item.text)
+    images: list[CallContent] = [
+        ContentToolCallContent(
+            type="content",
+            content=ImageContentBlock(
+                type="image",
+                data=base64.b64encode(part.data).decode(),
+                mime_type=part.media_type,
+            ),
+        )
+        for part in item.content
+        if isinstance(part, Image) and part.data
+    ]
+    return [*make_output(item.display or item.text), *images]
+
+
+def make_preview_content(preview: Preview | None, cwd: str) -> list[CallContent]:
+    """What an approval shows: what the call would do."""
+    if preview is None or not preview.text:
+        return []
+    if preview.kind == "diff":
+        return parse_diff(preview.text, cwd) or make_output(preview.text)
+    return make_output(preview.text)
+
+
+def parse_diff(text: str, cwd: str) -> list[CallContent]:
+    """A unified diff as one block for each hunk; what the diff leaves out is said at its end."""
+    blocks: list[CallContent] = []
+    lines = text.split("\n")
+    old_name = new_name = ""
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        header = _HUNK.match(line)
+        at += 1
+        if header is not None and (old_name or new_name):
+            counts = int(header[1] or 1), int(header[3] or 1)
+            old, new, at = _take_hunk(lines, at, *counts)
+            is_new, is_removed = old_name == "/dev/null", new_name == "/dev/null"
+            path = make_absolute(cwd, (old_name if is_removed else new_name)[2:])
+            blocks.append(
+                FileEditToolCallContent(
+                    type="diff",
+                    path=path,
+                    old_text=None if is_new else _join_lines(old),
+                    new_text=_join_lines(new),
+                )
+            )
+        elif line.startswith("--- "):
+            old_name = line[4:]
+        elif line.startswith("+++ "):
+            new_name = line[4:]
+        elif line.startswith("... "):
+            blocks.append(make_text(line))
+    return blocks
+
+
+def _take_hunk(
+    lines: Sequence[str], at: int, old_count: int, new_count: int
+) -> tuple[list[str], list[str], int]:
+    """The old and the new lines of a hunk, and where it ends; fewer if the diff was cut."""
+    old: list[str] = []
+    new: list[str] = []
+    while at < len(lines) and (len(old) < old_count or len(new) < new_count):
+        sign, rest = lines[at][:1], lines[at][1:]
+        if sign not in (" ", "-", "+"):
+            break
+        if sign != "+":
+            old.append(rest)
+        if sign != "-":
+            new.append(rest)
+        at += 1
+    return old, new, at
+
+
+def _join_lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+# ------------------------------------------------------------------ plan
+
+
+def parse_plan(arguments: Arguments | None) -> list[PlanEntry] | None:
+    """The todo list of a call as a plan; None if the arguments are not one."""
+    todos: Any = (arguments or {}).get("todos")
+    if not isinstance(todos, list):
+        return None
+    entries: list[PlanEntry] = []
+    for todo in todos:
+        status = todo.get("status", "pending") if isinstance(todo, dict) else None
+        if status not in ("pending", "in_progress", "completed"):
+            return None
+        content = str(todo.get("content", ""))
+        entries.append(PlanEntry(content=content, status=status, priority="medium"))
+    return entries

@@ -1,0 +1,133 @@
+"""Every message of a session is one of the protocol: the official schema reads it whole."""
+
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from acp import schema
+from pydantic import BaseModel
+
+from tests.apps.acp.editor import call, connect
+from treadle.apps.acp.tool_calls import make_output, make_title, parse_diff
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+REQUESTS: dict[str, type[BaseModel]] = {
+    "session/update": schema.SessionNotification,
+    "session/request_permission": schema.RequestPermissionRequest,
+    "fs/read_text_file": schema.ReadTextFileRequest,
+    "fs/write_text_file": schema.WriteTextFileRequest,
+}
+RESPONSES: dict[str, type[BaseModel]] = {
+    "initialize": schema.InitializeResponse,
+    "session/new": schema.NewSessionResponse,
+    "session/load": schema.LoadSessionResponse,
+    "session/fork": schema.ForkSessionResponse,
+    "session/list": schema.ListSessionsResponse,
+    "session/prompt": schema.PromptResponse,
+    "session/set_config_option": schema.SetSessionConfigOptionResponse,
+}
+
+
+def dump(model: type[BaseModel], raw: dict[str, Any]) -> dict[str, Any]:
+    read = model.model_validate(raw)
+    return read.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+async def test_every_message_is_read_by_the_schema_and_is_the_same_again():
+    Path("a.txt").write_text("one\n")
+    todos = [{"content": "edit", "status": "pending"}]
+    replies = [
+        FakeReply("Look.", thinking="Hm.", calls=(FakeCall("read", {"file_path": "a.txt"}),)),
+        call("todo", todos=todos),
+        call("edit", file_path="a.txt", old_string="one", new_string="two"),
+        call("bash", command="echo hello"),
+        call("bash", command="exit 1"),
+        FakeReply("Done."),
+    ]
+    async with ProviderServer(replies) as server, connect(server, files=True) as on:
+        session = await on.new()
+        await on.prompt(session, "Do it")
+        await on.agent.set_config_option(session_id=session, config_id="mode", value="plan")
+        await on.agent.fork_session(session_id=session, cwd=str(on.folder))
+        await on.agent.list_sessions()
+        await on.agent.load_session(cwd=str(on.folder), session_id=session, mcp_servers=[])
+        messages = list(on.editor.messages)
+    asked = {
+        one["id"]: one["method"]
+        for way, one in messages
+        if way == "outgoing" and "id" in one and "method" in one
+    }
+    seen = set()
+    for way, message in messages:
+        if way != "incoming":
+            continue
+        method = message.get("method") or asked[message["id"]]
+        model = (REQUESTS if "method" in message else RESPONSES)[method]
+        raw = message["params"] if "method" in message else message["result"]
+        assert dump(model, raw) == raw
+        seen.add(raw["update"]["sessionUpdate"] if method == "session/update" else method)
+    assert seen == {
+        *REQUESTS,
+        *RESPONSES,
+        "agent_message_chunk",
+        "agent_thought_chunk",
+        "available_commands_update",
+        "current_mode_update",
+        "plan",
+        "tool_call",
+        "tool_call_update",
+        "usage_update",
+        "user_message_chunk",
+    } - {"session/update"}
+
+
+DIFF = """\
+--- a/x.txt
++++ b/x.txt
+@@ -1,3 +1,3 @@
+ one
+--- two
++++ 2
+ three
+@@ -10 +10,2 @@
+-ten
++10
++11
+--- a/gone.txt
++++ /dev/null
+@@ -1 +0,0 @@
+-all
+--- /dev/null
++++ b//abs/new.txt
+@@ -0,0 +1,3 @@
++a
++b
+... 1 more line"""
+
+
+def test_a_diff_becomes_one_block_for_each_hunk():
+    blocks = [one.model_dump(exclude_none=True) for one in parse_diff(DIFF, "/w")]
+    assert [(one.get("path"), one.get("old_text"), one.get("new_text")) for one in blocks] == [
+        ("/w/x.txt", "one\n-- two\nthree\n", "one\n++ 2\nthree\n"),
+        ("/w/x.txt", "ten\n", "10\n11\n"),
+        ("/w/gone.txt", "all\n", ""),
+        ("/abs/new.txt", None, "a\nb\n"),
+        (None, None, None),
+    ]
+    assert blocks[-1]["content"]["text"] == "... 1 more line"
+
+
+def test_output_is_shown_as_it_is():
+    [block] = make_output("a\n```\nb\n````\n")
+    assert block.content.text == "`````\na\n```\nb\n````\n`````"
+    assert make_output(" \n") == []
+    assert len(make_output("x" * 100_000)[0].content.text) < 21_000
+
+
+def test_the_title_of_a_call_is_one_line():
+    assert make_title("bash", {"command": "a\n  b"}) == "`a b`"
+    assert make_title("read", {"file_path": "a.txt"}) == "read: a.txt"
+    assert make_title("mcp__x__y", None) == "mcp__x__y"
