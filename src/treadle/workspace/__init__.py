@@ -9,6 +9,7 @@ environment         the environment variables of a command
 scratch_dir         a private folder: temp of sandboxed commands, long outputs
 sandbox/            bubblewrap, Landlock, seccomp, protected paths
 checkpoints/        the files of a folder before and after each turn
+worktrees/          git worktrees of child agents
 
 The names below load at first use.
 """
