@@ -226,6 +226,27 @@ async def test_a_worktree_that_was_only_begun_is_made_again(repository: Path):
     assert (await again.finish(merge=True)).status == "unchanged"
 
 
+async def test_a_process_that_was_killed_after_the_branch_was_made_continues_it(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def die(*_: object) -> None:
+        raise WorkspaceError("killed")
+
+    left = await open_all(repository).open("one")
+    (left.root / "a.txt").write_text("half\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(Worktrees, "_remove", die)
+        with pytest.raises(WorkspaceError, match="killed"):
+            await left.finish(merge=False)
+    left.release()
+    again = await open_all(repository).open("one")
+    (again.root / "c.txt").write_text("more\n")
+    end = await again.finish(merge=False)
+    assert (end.status, end.files) == ("kept", ("a.txt", "c.txt"))
+    assert git(repository, "show", "--format=", "--name-only", end.branch) == "c.txt"
+    assert list_worktrees(repository) == 1
+
+
 async def test_closing_keeps_what_interrupted_agents_changed(repository: Path):
     told: list[str] = []
     worktrees = open_all(repository, told)

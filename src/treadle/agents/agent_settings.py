@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from treadle.agents.agent_files import AgentDefinition
-from treadle.agents.subagents import OpenStore
+from treadle.agents.subagents import OpenStore, PrepareChild
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook, HookPoint
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -70,6 +70,8 @@ class AgentSettings(TypedDict, total=False):
     clock: Clock | None
     subagents: Sequence[AgentDefinition] | None
     open_store: OpenStore | None
+    prepare_child: PrepareChild | None
+    worktrees: bool
     depth: int
     role: str
     caller: Caller
@@ -118,7 +120,14 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     for name, kind in kinds:
         if settings[name] is not None and not isinstance(settings[name], kind):
             raise _wrong(name, settings[name], f"a {kind.__name__}")
-    for name in ("approve", "keep_output", "open_store", "task_manager", "on_start"):
+    for name in (
+        "approve",
+        "keep_output",
+        "open_store",
+        "prepare_child",
+        "task_manager",
+        "on_start",
+    ):
         if settings[name] is not None and not callable(settings[name]):
             raise _wrong(name, settings[name], "a function")
     instructions = settings["instructions"]

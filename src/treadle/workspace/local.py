@@ -102,7 +102,7 @@ class LocalWorkspace:
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
         make_private_folder(self.outputs_dir)
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
-        state_dir = options.state_dir or _default_state_dir()
+        state_dir = options.state_dir or default_state_dir()
         self._temp_files = TempFiles(state_dir / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
@@ -484,7 +484,8 @@ class OutputReport:
             self((stream.head + stream.tail)[-rest:], stream.total)
 
 
-def _default_state_dir() -> Path:
+def default_state_dir() -> Path:
+    """The agent's own folder for what must survive a crash."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state", "treadle")
 
 

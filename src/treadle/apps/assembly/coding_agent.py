@@ -21,6 +21,12 @@ import msgspec
 
 from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.checkpoints import TurnCheckpoints
+from treadle.apps.assembly.children import (
+    ChildParts,
+    ChildPlace,
+    make_child_options,
+    make_worktrees,
+)
 from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
     Extensions,
@@ -51,7 +57,6 @@ from treadle.apps.assembly.rules import (
     make_rule_saver,
 )
 from treadle.apps.assembly.sessions import (
-    create_child_store,
     get_outputs_dir,
     get_session_dir,
     make_head_log,
@@ -393,6 +398,33 @@ def _assemble(
         if driver.transcript:
             builtin.restore_cwd(driver.session_id, driver.transcript)
 
+    # Child agents
+    worktrees = make_worktrees(folder, trust.is_trusted, warn or logger.warning)
+    child_options: dict[str, Any] = {}
+    if not is_small:
+        parts = ChildParts(
+            rules=rules,
+            make_workspace_options=lambda moved: _make_workspace_options(
+                settings, folder, outputs_dir, secrets, moved
+            ),
+            make_builtin=lambda workspace, policy: _make_builtin_tools(
+                model, workspace, policy, can_ask=began_attended
+            ),
+            make_model=lambda name: _wrap_model(
+                _create_model(name, settings), secrets, None, suspend=False
+            ),
+            small_model=small_model,
+            memory=memory,
+            is_trusted=trust.is_trusted,
+            interactive=given.approve is not None,
+            added_folders=settings.add_dir,
+            readable=(str(outputs_dir), str(treadle_home() / "skills")),
+            secrets=secrets,
+            notify=warn or logger.warning,
+        )
+        place = ChildPlace(folder, builtin, policy, prompt, worktrees)
+        child_options = make_child_options(parts, place, mutators, store, notes)
+
     head_log = None
     if store is not None:
         head_log = make_head_log(store, view, is_unattended=not began_attended)
@@ -417,7 +449,7 @@ def _assemble(
         collision="first_wins",  # a file of the project must not prevent the start
         caller="library" if options is None else "terminal" if is_interactive else "headless",
         on_start=on_start,
-        **({} if is_small else _make_subagent_options(folder, trust.is_trusted, store, notes)),
+        **child_options,
     )
     agent.parts = AgentParts(
         workspace=workspace,
@@ -433,6 +465,7 @@ def _assemble(
         servers=mcp.servers if mcp is not None else (),
         small_model=small_model,
         telemetry=telemetry,
+        worktrees=worktrees,
     )
     if host is None:
         for note in notes:
@@ -699,21 +732,3 @@ def _make_servers(
         notify=notify,
         objection=start_objections(workspace.root, trust.open_store, given),
     )
-
-
-def _make_subagent_options(
-    folder: Path, trusted: bool, store: Store | None, notes: list[str]
-) -> dict[str, Any]:
-    """Options of the Agent: the agent definitions of the user and of a trusted folder."""
-    from treadle.agents.agent_files import read_agent_files
-
-    folders = [folder, Path.home()] if trusted else [Path.home()]
-    definitions, problems = read_agent_files(folders, home=Path.home())
-    notes.extend(problems)
-    if store is None:
-        return {"subagents": definitions}
-
-    async def open_store(parent_id: str, call_id: str) -> Store:
-        return create_child_store(folder, store, parent_id, call_id)
-
-    return {"subagents": definitions, "open_store": open_store}

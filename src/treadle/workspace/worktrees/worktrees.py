@@ -190,6 +190,9 @@ class Worktrees:
         if record is None:  # it was being made: no agent has worked in it
             await self._remove(path, git_dir)
             return None
+        tip = await repository.find_commit(_format_ref(name))
+        if tip and await self._read_base(repository, tip) == record.base:
+            record = msgspec.structs.replace(record, tip=tip)  # it was about to be removed
         return Worktree(self, repository, name, git_dir, record)
 
     async def _make(self, repository: Repository, name: str, *, with_changes: bool) -> Worktree:
@@ -305,10 +308,11 @@ class Worktrees:
     async def _commit(self, worktree: Worktree, tree: str) -> str:
         """Store the tree in the branch of the worktree; its name."""
         repository, record = worktree.repository, worktree.record
-        parent = (await worktree.run_git("rev-parse", "HEAD")).strip()
+        head = (await worktree.run_git("rev-parse", "HEAD")).strip()
+        commits = [one for one in (head, record.tip) if one and one != record.base]
+        parents = [word for one in dict.fromkeys(commits or [record.base]) for word in ("-p", one)]
         text = f"Changes of the agent {worktree.name}\n\n{BASE_TRAILER}: {record.base}\n"
-        commit = ("commit-tree", tree, "-p", parent, "-m", text)
-        made = (await repository.run(*commit)).strip()
+        made = (await repository.run("commit-tree", tree, *parents, "-m", text)).strip()
         ref = _format_ref(worktree.name)
         # An empty old value means that the branch must not exist.
         await repository.run("update-ref", ref, made, record.tip or "0" * len(made))
