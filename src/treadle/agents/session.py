@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from treadle.agents.agent_runs import OUTPUT_RETRIES, AgentRuns, History
+from treadle.agents.child_stores import register_session, unregister_session
 from treadle.agents.result import Result
 from treadle.agents.stream import Stream
 from treadle.core.contracts.store import Store
@@ -83,6 +84,7 @@ class Session(Generic[DepsT, OutputT]):
             check_one_writer(cast(Store, own_store))
         opened = await open_store(self._location, self.id)
         self._store, self.warnings = opened.store, opened.warnings
+        register_session(self.id, self._location, self)
         try:
             self._driver = self._begin(opened.view)
         except BaseException:
@@ -103,6 +105,7 @@ class Session(Generic[DepsT, OutputT]):
             if driver is not None:
                 await driver.aclose()
         finally:
+            unregister_session(self.id, self)
             if store is not None:
                 await store.aclose()
 

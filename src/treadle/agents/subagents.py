@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from treadle.agents import child_stores
 from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.stream import DecideApprovals
 from treadle.core.contracts.observer import BaseObserver
@@ -214,10 +215,9 @@ class SubagentRunner:
         )
 
     async def _open(self, parent_id: str, call_id: str) -> Store | None:
-        if self._open_store is None:
-            return None
+        open_store = self._open_store or child_stores.open_child_store
         try:
-            return await self._open_store(parent_id, call_id)
+            return await open_store(parent_id, call_id)
         except SessionBusy as error:
             raise ToolError(f"the agent is at work elsewhere: {error}") from error
 
@@ -225,6 +225,7 @@ class SubagentRunner:
         self, task: ChildTask, child_id: str, context: ToolContext[Any]
     ) -> ToolOutput:
         store = await self._open(context.session_id, task.call_id)
+        child_stores.register_child(context.session_id, store)
         driver: Driver | None = None
         prepared: PreparedChild | None = None
         try:
@@ -268,6 +269,7 @@ class SubagentRunner:
                 await driver.aclose()
             elif store is not None:
                 await store.aclose()
+            child_stores.unregister_child(store)
 
     async def _run(
         self, child: ChildAgent, driver: Driver, context: ToolContext[Any]
