@@ -250,7 +250,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
     # --- shared --------------------------------------------------------------------------
 
     def _make_child_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
-        return ChildStart(task, child_id, depth, self._own_tools, self.config.policy)
+        config = self.config
+        return ChildStart(task, child_id, depth, config.model, self._own_tools, config.policy)
 
     def _make_child(self, start: ChildStart, changes: Mapping[str, Any]) -> Agent[Any, str]:
         settings = {**self._settings, "model": self.config.model}

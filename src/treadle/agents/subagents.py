@@ -21,12 +21,13 @@ import msgspec
 from treadle.agents import child_stores
 from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.stream import DecideApprovals
+from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import ToolContext, ToolOutput
-from treadle.core.errors import SessionBusy, ToolError, TreadleError
+from treadle.core.errors import SessionBusy, ToolError, error_text
 from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
@@ -84,13 +85,15 @@ class ChildTask(msgspec.Struct, frozen=True):
 class ChildStart(msgspec.Struct, frozen=True):
     """A child that is about to work. `id` is unique and stays the same when it is continued.
 
-    `source` and `policy` are the parent's, without what children do not get. `earlier_usage` is
+    `model`, `source` and `policy` are the parent's, the source without what children do not get.
+    `earlier_usage` is
     what it used before. `is_done`: it has finished, and only its end is missing.
     """
 
     task: ChildTask
     id: str
     depth: int
+    model: Model
     source: ToolSource
     policy: Policy
     earlier_usage: Usage = Usage()
@@ -254,12 +257,13 @@ class SubagentRunner:
             note = await ended.finish(succeeded=answer.is_complete)
             data = {"agent": task.name}
             return ToolOutput(f"{answer.text}\n\n{note}" if note else answer.text, data=data)
-        except (TreadleError, OSError) as error:
+        except Exception as error:  # a child that fails in any way is an error result
             note = ""
             if prepared is not None:
                 failed, prepared = prepared, None
                 note = await failed.finish(succeeded=False)
-            text = str(error) if isinstance(error, ToolError) else f"the agent failed: {error}"
+            text = error_text(error)
+            text = text if isinstance(error, ToolError) else f"the agent failed: {text}"
             raise ToolError(f"{text}\n\n{note}" if note else text) from error
         finally:
             if prepared is not None:

@@ -106,9 +106,7 @@ class ChildSetup:
             changes["policy"] = ChildPolicy(place.policy, start.task.definition.mode)
         changes["instructions"] = self._make_instructions(start, place)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
-        model = own_model or self._find_small_model(start)
-        if model is not None:
-            changes["model"] = model
+        changes["model"] = own_model or self._find_small_model(start) or start.model
         return PreparedCodingChild(self, changes, start, worktree, workspace, own_model)
 
     async def merge(self, worktree: Worktree, *, succeeded: bool, name: str) -> str:
