@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.apps.program import run, start
+from tests.apps.program import finish, run, start
 from tests.workspace.helpers import alive, gone, marker
 from treadle.testing.provider import (
     FakeCall,
@@ -181,6 +182,51 @@ async def test_changes_that_do_not_fit_are_a_branch_that_the_user_and_the_model_
     assert f"All its changes are in the branch {branch}: one.txt" in ran.err
     assert Path("one.txt").read_text() == "the user was faster\n"
     assert git("show", f"{branch}:one.txt") == "one by its agent"
+
+
+async def test_an_interrupted_run_keeps_the_work_of_its_children_as_branches():
+    await make_repository()
+    mark = marker()
+
+    def answer(request: ReceivedRequest) -> FakeReply:
+        if first_words(request) == "go":
+            return reply("", *(task(name, name, worktree="head") for name in NAMES[:2]))
+        is_written = "by its agent" in json.dumps(messages_of(request))
+        return reply("", bash(f"sleep {mark}") if is_written else write(first_words(request)))
+
+    async with ProviderServer(answer) as server:
+        process = await start(server, "-p", "go", *FREELY)
+        while len(alive(mark)) < 2:
+            assert process.returncode is None
+            await asyncio.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        ran = await finish(process)
+    assert alive(mark) == []
+    branches = git("branch", "--list", "treadle/*", "--format=%(refname:short)").split()
+    assert [
+        git("show", f"{branch}:{name}.txt")
+        for branch, name in zip(branches, ("one", "two"), strict=True)
+    ] == ["one by its agent", "two by its agent"]
+    assert all(f"are in the branch {branch}" in ran.err for branch in branches)
+    assert git("worktree", "list").count("\n") == 0
+    assert Path("one.txt").read_text() == "one\n"
+
+
+async def test_undo_takes_back_what_a_child_in_a_worktree_merged():
+    await make_repository()
+
+    def answer(request: ReceivedRequest) -> FakeReply:
+        said = json.dumps(messages_of(request))
+        if first_words(request) == "go":
+            is_done = "tool_result" in said
+            return reply("Done.") if is_done else reply("", task("one", "one", worktree="head"))
+        return reply("done") if "tool_result" in said else reply("", write("one"))
+
+    async with ProviderServer(answer) as server:
+        ran = await run(server, "-p", "go", *FREELY)
+    assert (ran.code, Path("one.txt").read_text()) == (0, "one by its agent\n")
+    undone = await run(None, "undo", "--yes")
+    assert (undone.code, Path("one.txt").read_text()) == (0, "one\n"), undone
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")

@@ -336,3 +336,29 @@ async def test_commits_of_an_agent_stay_in_its_branch(repository: Path):
     end = await one.finish(merge=False)
     assert end.files == ("a.txt", "src/b.txt")
     assert "a commit of the agent" in git(repository, "log", "--format=%s", end.branch)
+
+
+async def test_submodules_that_are_not_in_the_worktree_stay_as_they_are(repository: Path):
+    inner = repository.parent / "inner"
+    inner.mkdir()
+    (inner / "f.txt").write_text("f\n")
+    git(inner, "init", "-q")
+    git(inner, "add", "-A")
+    git(inner, "commit", "-q", "-m", "inner")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
+    git(repository, "commit", "-q", "-m", "with a submodule")
+    one = await open_all(repository).open("one")
+    (one.root / "a.txt").write_text("ONE\n")
+    end = await one.finish(merge=True)
+    assert (end.status, end.files) == ("merged", ("a.txt",))
+    assert (repository / "inner" / "f.txt").read_text() == "f\n"
+
+
+async def test_closing_keeps_what_killed_processes_left_of_the_same_folder(repository: Path):
+    left = await open_all(repository).open("one")
+    (left.root / "a.txt").write_text("half\n")
+    left.release()
+    told: list[str] = []
+    await open_all(repository, told).aclose()
+    assert told == ["the changes of the agent one are in the branch treadle/one"]
+    assert list_worktrees(repository) == 1

@@ -31,6 +31,7 @@ from treadle.core.contracts.policy import Deny, PermissionRequest
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
+from treadle.core.private_folder import find_state_dir
 from treadle.core.text import plural
 from treadle.tools.federation import Federation
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from treadle.workspace.worktrees.worktrees import Worktree, WorktreeEnd, Worktrees
 
 MAX_LISTED = 20
+WORKTREES_DIR = "worktrees"
 OTHER_TOOLS = ("task", "skill", "apply_patch", "notebook_edit", "web_search", "ask")
 WRITE_SPEC = ToolSpec("write", "", {})  # what the policy is asked about
 READ_ONLY_INSTRUCTION = "You may only look: calls that change something are denied."
@@ -250,12 +252,17 @@ def make_worktrees(
         return None
 
     def make() -> Worktrees:
-        from treadle.workspace.local import default_state_dir
         from treadle.workspace.worktrees.worktrees import Worktrees
 
-        return Worktrees(folder, default_state_dir() / "worktrees", notify)
+        return Worktrees(folder, find_state_dir() / WORKTREES_DIR, notify)
 
     return Lazy(make)
+
+
+async def close_worktrees(worktrees: Lazy[Worktrees]) -> None:
+    """Keep as branches what interrupted agents, also of killed processes, changed."""
+    if worktrees.is_made or (find_state_dir() / WORKTREES_DIR).is_dir():
+        await worktrees.get().aclose()
 
 
 async def _open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:

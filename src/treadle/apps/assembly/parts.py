@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from treadle.agents.agent import Agent
+from treadle.apps.assembly.children import close_worktrees
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyWorkspace
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.model import Model
@@ -86,8 +87,8 @@ class AgentParts(msgspec.Struct, frozen=True):
     async def release(self) -> None:
         """Close what is open; it opens again when it is used."""
         try:
-            if self.worktrees is not None and self.worktrees.is_made:
-                await self.worktrees.get().aclose()
+            if self.worktrees is not None:
+                await close_worktrees(self.worktrees)
             if self.small_model is not None:
                 await self.small_model.aclose()
         finally:

@@ -19,6 +19,7 @@ import hashlib
 import os
 import shutil
 import stat
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +36,8 @@ BRANCH_FOLDER = "treadle"
 RECORD_FILE = "treadle.json"  # in the git folder of the worktree
 BASE_TRAILER = "Treadle-Base"
 MAX_FILES = 200_000
+SCRATCH_PREFIX = "index-"
+SCRATCH_SECONDS = 3600.0
 SPARE_BYTES = 256 << 20  # free space that a new worktree leaves
 
 # Which of these paths, relative to the top of the repository, may not be written.
@@ -119,8 +122,11 @@ class Worktrees:
         self._ending: set[asyncio.Task[Any]] = set()
 
     def get_path(self, name: str) -> Path:
+        return self._find_folder() / name
+
+    def _find_folder(self) -> Path:
         digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:8]
-        return self._state_dir / f"{self.folder.name[:40]}-{digest}" / name
+        return self._state_dir / f"{self.folder.name[:40]}-{digest}"
 
     async def open(self, name: str, *, with_changes: bool = False) -> Worktree:
         """The worktree of this name: a new one, or the one that an interruption left, or with the
@@ -129,7 +135,7 @@ class Worktrees:
             if name in self._open:
                 return self._open[name]
             repository = await open_repository(self.folder)
-            await self._keep_leftovers(repository, except_name=name)
+            await self._keep_leftovers(repository, name)
             worktree = await self._take_up(repository, name)
             if worktree is None:
                 worktree = await self._make(repository, name, with_changes=with_changes)
@@ -144,7 +150,8 @@ class Worktrees:
         return bool(await repository.find_commit(_format_ref(name)))
 
     async def aclose(self) -> None:
-        """Keep the changes of all agents that were interrupted as branches."""
+        """Keep the changes of all agents that were interrupted, also of killed processes, as
+        branches."""
         if self._ending:
             await asyncio.wait(self._ending)
         for worktree in list(self._open.values()):
@@ -155,6 +162,9 @@ class Worktrees:
                 self._notify(f"the worktree {worktree.top} is left: {error}")
             else:
                 self._tell(worktree.name, end)
+        if self._find_folder().is_dir():
+            with contextlib.suppress(WorkspaceError):
+                await self._keep_leftovers(await open_repository(self.folder))
 
     async def run_to_end(self, work: Any) -> WorktreeEnd:
         task: asyncio.Task[WorktreeEnd] = asyncio.ensure_future(work)
@@ -334,12 +344,11 @@ class Worktrees:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    async def _keep_leftovers(self, repository: Repository, except_name: str) -> None:
+    async def _keep_leftovers(self, repository: Repository, except_name: str = "") -> None:
         """Keep what agents of killed processes changed as branches."""
-        folder = self.get_path(except_name).parent
-        if not folder.is_dir():
-            return
-        for path in sorted(folder.iterdir()):
+        folder = self._find_folder()
+        await asyncio.to_thread(_remove_old_scratch, self._state_dir)
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if path.name == except_name or path.name in self._open or not path.is_dir():
                 continue
             try:
@@ -363,7 +372,15 @@ class Worktrees:
     def _make_scratch(self) -> Path:
         """A path for an index of git, of which there is no file yet."""
         make_private_folder(self._state_dir)
-        return self._state_dir / f"index-{os.urandom(6).hex()}"
+        return self._state_dir / f"{SCRATCH_PREFIX}{os.urandom(6).hex()}"
+
+
+def _remove_old_scratch(folder: Path) -> None:
+    """Files that a killed process left."""
+    for file in folder.glob(f"{SCRATCH_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > SCRATCH_SECONDS:
+                file.unlink()
 
 
 def _format_ref(name: str) -> str:
