@@ -23,12 +23,14 @@ from treadle._lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+    from treadle.workspace.worktrees.worktrees import Worktrees
 
 __all__ = [
     "CheckpointRecorder",
     "Checkpoints",
     "LocalWorkspace",
     "WorkspaceOptions",
+    "Worktrees",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -38,5 +40,6 @@ __getattr__, __dir__ = lazy_exports(
         "Checkpoints": "checkpoints",
         "LocalWorkspace": "local",
         "WorkspaceOptions": "local",
+        "Worktrees": "worktrees.worktrees",
     },
 )
