@@ -449,3 +449,9 @@ async def test_a_kind_that_needs_a_worktree_says_that_there_are_none():
     model = by_last_message(parent=[Say(calls=[task("child", subagent_type="apart")]), "ok"])
     result = await Agent(model, subagents=kinds).run("parent")
     assert "need a git worktree, and there are none here" in answers(result.transcript)[0]
+
+
+def test_a_wrong_mode_of_a_definition_is_an_error_of_the_agent():
+    kinds = [AgentDefinition("odd", "odd", "Be odd.", mode="plann")]
+    with pytest.raises(ConfigError, match="the mode of 'odd' is 'plann'; expected one of plan"):
+        Agent(Scripted([]), subagents=kinds)

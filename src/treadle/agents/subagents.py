@@ -295,7 +295,9 @@ class SubagentRunner:
         repair = repair_entries(view)
         for entry in repair:
             store.append(entry)
-        return fold_entries(repair, view), ends[-1] if ends else ""
+        view = fold_entries(repair, view)
+        is_begun = len(view.transcript) or view.queued
+        return (view if is_begun else None), ends[-1] if ends else ""
 
     def _keep_view(self, child_id: str, driver: Driver) -> None:
         self._views[child_id] = driver.snapshot().view

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_files import MODES, AgentDefinition
 from treadle.agents.agent_kinds import BUILTIN_AGENTS, GENERAL_AGENT, find_kind
 from treadle.agents.child_settings import TASK_TOOL
 from treadle.agents.subagents import ChildTask, SubagentRunner, WorktreeStart
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import ToolError
+from treadle.core.errors import ConfigError, ToolError
 from treadle.core.json_types.schema import find_mismatch
-from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item
 from treadle.tools.function import summarize_call
 
@@ -74,6 +74,7 @@ class TaskTool(BaseTool):
         self._runner = runner
         self._definitions: dict[str, AgentDefinition] = {}
         for one in (*definitions, *BUILTIN_AGENTS):
+            _check_mode(one)
             self._definitions.setdefault(one.name, one)
         kinds = "\n".join(f"- {one.name}: {one.description}" for one in self._definitions.values())
         properties: dict[str, Any] = {
@@ -180,17 +181,35 @@ class TaskTool(BaseTool):
         counts: dict[str, int] = {}
         for item in history:
             for call in item.calls if isinstance(item, AssistantItem) else ():
-                arguments = call.arguments
-                if call.name != TASK_TOOL or not arguments or self.check(arguments) is not None:
+                given = _read_arguments(call)
+                if given is None or given.continue_agent:
                     continue
-                if arguments.get("continue_agent"):
-                    continue
-                definition = self._find_kind(arguments) or GENERAL_AGENT
-                counts[definition.name] = counts.get(definition.name, 0) + 1
-                name = arguments.get("name") or f"{definition.name}-{counts[definition.name]}"
-                about, start = arguments.get("description", ""), arguments.get("worktree", "")
-                agents.setdefault(name, StartedAgent(name, call.id, definition.name, about, start))
+                definition = self._find_kind(call.arguments or {})
+                kind = definition.name if definition is not None else str(given.subagent_type)
+                counts[kind] = counts.get(kind, 0) + 1
+                name = given.name or f"{kind}-{counts[kind]}"
+                started = StartedAgent(name, call.id, kind, given.description, given.worktree)
+                agents.setdefault(name, started)
         return list(agents.values())
+
+
+def _read_arguments(call: ToolCall) -> _TaskArguments | None:
+    """The arguments of a call of `task` in the history; None if it is another call, or wrong."""
+    if call.name != TASK_TOOL or call.arguments is None:
+        return None
+    try:
+        return msgspec.convert(call.arguments, _TaskArguments)
+    except msgspec.ValidationError:
+        return None
+
+
+def _check_mode(definition: AgentDefinition) -> None:
+    if definition.mode and definition.mode not in MODES.values():
+        known = ", ".join(mode for mode in dict.fromkeys(MODES.values()) if mode)
+        raise ConfigError(
+            f"subagents: the mode of {definition.name!r} is {definition.mode!r}; expected one of "
+            f"{known}"
+        )
 
 
 def _get_start(definition: AgentDefinition) -> WorktreeStart:

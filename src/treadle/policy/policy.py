@@ -101,10 +101,12 @@ class RulePolicy:
         self._evaluator = self._make_evaluator()
 
     def narrow(self, mode: str) -> "RulePolicy":
-        """This policy for a child agent, in its present mode or in `mode`, whichever allows less.
-        A later change of the mode is none of the copy."""
+        """This policy for a child agent: itself, or a copy in `mode` if that allows less."""
+        narrower = choose_narrower(self._mode, mode)
+        if narrower == self._mode:
+            return self
         narrowed = copy(self)
-        narrowed.change_mode(choose_narrower(self._mode, mode))
+        narrowed.change_mode(narrower)
         return narrowed
 
     @property

@@ -38,6 +38,7 @@ from treadle.tools.federation import Federation
 if TYPE_CHECKING:
     from treadle.context.memory import Memory
     from treadle.context.prompt import SystemPrompt
+    from treadle.core.loop.driver import Driver
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.local import WorkspaceOptions
@@ -105,9 +106,13 @@ class ChildSetup:
             changes["policy"] = place.policy
             changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
         else:
+            changes["source"] = start.source
             changes["policy"] = ChildPolicy(place.policy, start.task.definition.mode)
+        if start.task.definition.tools is None:  # a child asks only if its definition says so
+            changes["source"] = FilteredSource(changes["source"], None, ("ask",))
         changes["instructions"] = self._make_instructions(start, place)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
+        changes["on_start"] = partial(_restore_cwd, place.builtin)
         changes["model"] = own_model or self._find_small_model(start) or start.model
         return PreparedCodingChild(self, changes, start, worktree, workspace, own_model)
 
@@ -267,6 +272,12 @@ async def close_worktrees(worktrees: Lazy[Worktrees]) -> None:
 
 async def _open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
     return open_child_store(folder, store, parent_id, call_id)
+
+
+def _restore_cwd(builtin: BuiltinSource, driver: Driver) -> None:
+    """A child that is continued is in the folder of its last command."""
+    if driver.transcript:
+        builtin.restore_cwd(driver.session_id, driver.transcript)
 
 
 def _is_for_children(mutator: Mutator) -> bool:
