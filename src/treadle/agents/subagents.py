@@ -182,7 +182,7 @@ class SubagentRunner:
         """Run a child to its end and return its last answer."""
         child_id = make_child_id(context.session_id, task)
         if child_id in self._running:
-            return self._steer(task, self._running[child_id])
+            return self._steer(task, self._running[child_id], context.call_id)
         if self.depth >= self._max_depth:
             raise ToolError(
                 f"agents may be nested at most {plural(self._max_depth, 'level')} deep; "
@@ -209,10 +209,10 @@ class SubagentRunner:
         finally:
             await store.aclose()
 
-    def _steer(self, task: ChildTask, driver: Driver | None) -> ToolOutput:
+    def _steer(self, task: ChildTask, driver: Driver | None, call_id: str) -> ToolOutput:
         if not task.is_continued or driver is None:
             raise ToolError(f"the agent {task.name} is starting; wait for it")
-        driver.steer(task.prompt)
+        driver.steer(task.prompt, metadata={CALL_KEY: call_id})
         return ToolOutput(
             f"{task.name} is at work and gets the message; its report comes as before"
         )

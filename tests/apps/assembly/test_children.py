@@ -167,6 +167,21 @@ async def test_explore_uses_the_small_model_and_others_their_own(
     assert "agent lost: the model of its parent is used" in caplog.text
 
 
+async def test_a_child_of_a_narrow_child_is_as_narrow(tmp_path: Path):
+    agents = tmp_path / ".treadle" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "careful.md").write_text("---\ndescription: d\nmode: plan\n---\nOnly look.\n")
+    model = scripted(
+        parent=[Say(calls=[task("child", subagent_type="careful")]), "ok"],
+        child=[Say(calls=[task("grandchild")]), "b"],
+        grandchild=[Say(calls=[bash("touch made")]), "a"],
+    )
+    async with treadle.coding_agent(tmp_path, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+    assert not (tmp_path / "made").exists()
+    assert "You may only look" in request_of(model, "grandchild").system
+
+
 # --- worktrees ---------------------------------------------------------------------------
 
 
@@ -224,6 +239,22 @@ async def test_a_child_of_a_child_works_in_the_worktree_of_its_parent(repository
     assert "You work in a git worktree" in deep.system
     properties = next(spec for spec in request_of(model, "child").tools if spec.name == "task")
     assert "worktree" not in properties.schema["properties"]
+
+
+@needs_git
+async def test_a_worktree_gives_a_child_no_tools_that_its_parent_lacks(repository: Path):
+    agents = repository / ".treadle" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "reader.md").write_text("---\ndescription: d\ntools: Read, Task\n---\nRead.\n")
+    model = scripted(
+        parent=[Say(calls=[task("child", subagent_type="reader")]), "ok"],
+        child=[Say(calls=[task("grandchild", worktree="head")]), "b"],
+        grandchild="a",
+    )
+    async with treadle.coding_agent(repository, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+    names = [spec.name for spec in request_of(model, "grandchild").tools]
+    assert names == ["read", "task"]
 
 
 @needs_git

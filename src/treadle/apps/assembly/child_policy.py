@@ -9,7 +9,7 @@ Both follow the parent when the user changes its mode. Used by children.py.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
 import msgspec
 
@@ -18,19 +18,28 @@ from treadle.core.contracts.policy import PermissionRequest, Verdict
 
 if TYPE_CHECKING:
     from treadle.policy.modes import PermissionMode
+    from treadle.policy.policy import RulePolicy
     from treadle.policy.ruleset.rules import Rule, RuleSet
+
+FolderPolicy = Union[LazyPolicy, "ChildPolicy"]
 
 
 class ChildPolicy:
-    """The policy of the parent, in a mode of the child."""
+    """The policy of the parent, in a mode of the child. The parent may be a child itself."""
 
-    def __init__(self, parent: LazyPolicy, mode: str) -> None:
+    def __init__(self, parent: FolderPolicy, mode: str) -> None:
         self._parent = parent
         self._mode = mode
 
+    @property
+    def mode(self) -> PermissionMode:
+        return _choose_mode(self._parent, self._mode)
+
+    async def get_policy(self) -> RulePolicy:
+        return (await self._parent.get_policy()).narrow(self._mode)
+
     async def decide(self, request: PermissionRequest) -> Verdict:
-        policy = await self._parent.get_policy()
-        return await policy.narrow(self._mode).decide(request)
+        return await (await self.get_policy()).decide(request)
 
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         await self._parent.save_rules(request, rules)
@@ -41,7 +50,7 @@ class WorktreePolicy(LazyPolicy):
 
     def __init__(
         self,
-        parent: LazyPolicy,
+        parent: FolderPolicy,
         workspace: LazyWorkspace,
         rules: RuleSet,
         mode: str,
@@ -55,25 +64,31 @@ class WorktreePolicy(LazyPolicy):
         super().__init__(
             workspace,
             lambda: rules,
-            mode=self._find_mode(),
+            mode=_choose_mode(parent, mode),
             interactive=interactive,
             added_folders=added_folders,
             readable=readable,
         )
 
-    async def decide(self, request: PermissionRequest) -> Verdict:
-        if (mode := self._find_mode()) != self.mode:
-            self.change_mode(mode)
-        return await super().decide(request)
+    @property
+    def mode(self) -> PermissionMode:
+        return _choose_mode(self._parent, self._child_mode)
+
+    async def get_policy(self) -> RulePolicy:
+        policy = await super().get_policy()
+        if policy.mode != self.mode:
+            policy.change_mode(self.mode)
+        return policy
 
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         await super().save_rules(request, rules)
         await self._parent.save_rules(request, rules)
 
-    def _find_mode(self) -> PermissionMode:
-        from treadle.policy.modes import choose_narrower
 
-        return choose_narrower(self._parent.mode, self._child_mode)
+def _choose_mode(parent: FolderPolicy, mode: str) -> PermissionMode:
+    from treadle.policy.modes import choose_narrower
+
+    return choose_narrower(parent.mode, mode)
 
 
 def move_rules(rules: RuleSet, folder: Path, worktree: Path) -> RuleSet:

@@ -20,7 +20,12 @@ from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
 from treadle.agents.child_settings import FilteredSource
 from treadle.agents.subagents import ChildStart
 from treadle.agents.tool_names import find_unknown
-from treadle.apps.assembly.child_policy import ChildPolicy, WorktreePolicy, move_rules
+from treadle.apps.assembly.child_policy import (
+    ChildPolicy,
+    FolderPolicy,
+    WorktreePolicy,
+    move_rules,
+)
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.redaction import redact_source
 from treadle.apps.assembly.sessions import open_child_store
@@ -28,6 +33,7 @@ from treadle.context.prompt import describe_environment
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import Deny, PermissionRequest
+from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
@@ -60,7 +66,7 @@ class ChildPlace(msgspec.Struct, frozen=True):
 
     folder: Path
     builtin: BuiltinSource
-    policy: LazyPolicy
+    policy: FolderPolicy
     prompt: SystemPrompt
     worktrees: Lazy[Worktrees] | None = None  # None: there can be none
 
@@ -93,23 +99,19 @@ class ChildSetup:
     async def __call__(self, start: ChildStart) -> PreparedCodingChild:
         worktree = await self._open_worktree(start)
         own_model = self._make_own_model(start)
-        changes: dict[str, Any] = {}
-        place, workspace = self._place, None
+        changes: dict[str, Any] = {"source": start.source}
         if worktree is not None:
             place, workspace = self._make_place(worktree, start)
-            names = [tool.spec.name for tool in place.builtin.tools()]
-            rest = FilteredSource(start.source, None, names)
-            own = redact_source(place.builtin, self._parts.secrets)
-            changes["source"] = Federation([own, rest])
+            changes["source"] = self._make_source(place, start.source)
             changes["workspace"] = workspace
             changes["worktrees"] = False  # its own children work in the same worktree
-            changes["policy"] = place.policy
-            changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
         else:
-            changes["source"] = start.source
-            changes["policy"] = ChildPolicy(place.policy, start.task.definition.mode)
+            policy = ChildPolicy(self._place.policy, start.task.definition.mode)
+            place, workspace = msgspec.structs.replace(self._place, policy=policy), None
         if start.task.definition.tools is None:  # a child asks only if its definition says so
             changes["source"] = FilteredSource(changes["source"], None, ("ask",))
+        changes["policy"] = place.policy
+        changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
         changes["instructions"] = self._make_instructions(start, place)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
         changes["on_start"] = partial(_restore_cwd, place.builtin)
@@ -173,6 +175,12 @@ class ChildSetup:
         return ChildPlace(
             worktree.root, parts.make_builtin(workspace, policy), policy, prompt
         ), workspace
+
+    def _make_source(self, place: ChildPlace, source: ToolSource) -> ToolSource:
+        """The tools of the parent, the built-in ones for the files of the worktree."""
+        own = FilteredSource(place.builtin, [tool.spec.name for tool in source.tools()])
+        rest = FilteredSource(source, None, [tool.spec.name for tool in place.builtin.tools()])
+        return Federation([redact_source(own, self._parts.secrets), rest])
 
     def _make_instructions(self, start: ChildStart, place: ChildPlace) -> str:
         definition = start.task.definition
