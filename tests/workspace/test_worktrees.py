@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.worktrees.worktrees import RECORD_FILE, Worktrees
+from treadle.workspace.worktrees.worktree_files import RECORD_FILE
+from treadle.workspace.worktrees.worktrees import Worktrees
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

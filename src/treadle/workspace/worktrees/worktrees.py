@@ -7,19 +7,17 @@ A worktree begins with the last commit, or with the uncommitted changes too. Whe
 its changes are written into the folder if that touches nothing that the user changed; otherwise
 they become the branch `treadle/NAME`. Only then it is removed. A worktree whose process was killed
 is found by the next one that opens a worktree here, and becomes a branch, too; opened again by its
-name, it continues from there. Uses git.py and merge.py.
+name, it continues from there. Uses git.py, merge.py and
+worktree_files.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
-import stat
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -31,13 +29,22 @@ from treadle.core.private_folder import make_private_folder
 from treadle.workspace.worktrees import merge
 from treadle.workspace.worktrees.git import Repository, open_repository
 from treadle.workspace.worktrees.merge import WorktreeChange
+from treadle.workspace.worktrees.worktree_files import (
+    RECORD_FILE,
+    SCRATCH_PREFIX,
+    WorktreeRecord,
+    count_index_entries,
+    find_existing,
+    find_git_dir,
+    read_record,
+    remove_old_scratch,
+    remove_tree,
+    try_lock,
+)
 
 BRANCH_FOLDER = "treadle"
-RECORD_FILE = "treadle.json"  # in the git folder of the worktree
 BASE_TRAILER = "Treadle-Base"
 MAX_FILES = 200_000
-SCRATCH_PREFIX = "index-"
-SCRATCH_SECONDS = 3600.0
 SPARE_BYTES = 256 << 20  # free space that a new worktree leaves
 
 # Which of these paths, relative to the top of the repository, may not be written.
@@ -59,19 +66,16 @@ class WorktreeEnd(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-class _Record(msgspec.Struct, frozen=True):
-    """What is stored with a worktree: the commit that its changes are compared with, and the commit
-    of its branch that it continues, if it does."""
-
-    base: str
-    tip: str = ""
-
-
 class Worktree:
     """One worktree at work. `top` is that of the repository, `root` the folder of the agent."""
 
     def __init__(
-        self, owner: Worktrees, repository: Repository, name: str, git_dir: Path, record: _Record
+        self,
+        owner: Worktrees,
+        repository: Repository,
+        name: str,
+        git_dir: Path,
+        record: WorktreeRecord,
     ) -> None:
         self.name = name
         self.top = owner.get_path(name)
@@ -80,7 +84,7 @@ class Worktree:
         self.git_dir = git_dir
         self.record = record
         self._owner = owner
-        self._lock = _try_lock(git_dir / RECORD_FILE)
+        self._lock = try_lock(git_dir / RECORD_FILE)
         if self._lock is None:
             raise WorkspaceError(f"the worktree {name} is in use by another process")
 
@@ -191,12 +195,12 @@ class Worktrees:
     async def _take_up(self, repository: Repository, name: str) -> Worktree | None:
         """The worktree that an interruption left; None if there is none, or it was not complete."""
         path = self.get_path(name)
-        git_dir = _find_git_dir(repository, path)
+        git_dir = find_git_dir(repository, path)
         if git_dir is None:
             if path.exists():  # made by nobody, or only begun
                 await self._remove(path, None)
             return None
-        record = _read_record(git_dir)
+        record = read_record(git_dir)
         if record is None:  # it was being made: no agent has worked in it
             await self._remove(path, git_dir)
             return None
@@ -209,27 +213,27 @@ class Worktrees:
         path = self.get_path(name)
         tip = await repository.find_commit(_format_ref(name))
         if tip:
-            record = _Record(await self._read_base(repository, tip), tip)
+            record = WorktreeRecord(await self._read_base(repository, tip), tip)
         elif with_changes:
-            record = _Record(await self._snapshot(repository))
+            record = WorktreeRecord(await self._snapshot(repository))
         else:
-            record = _Record(repository.head)
+            record = WorktreeRecord(repository.head)
         await self._check_size(repository, tip or record.base)
         make_private_folder(path.parent)
         add = ("worktree", "add", "--detach", "--lock", "--quiet")
         try:
             await repository.run(*add, str(path), tip or record.base)
-            git_dir = _find_git_dir(repository, path)
+            git_dir = find_git_dir(repository, path)
             if git_dir is None:
                 raise WorkspaceError(f"git made no worktree at {path}")
             (git_dir / RECORD_FILE).write_bytes(msgspec.json.encode(record))
         except BaseException:
-            await self.run_to_end(self._remove(path, _find_git_dir(repository, path)))
+            await self.run_to_end(self._remove(path, find_git_dir(repository, path)))
             raise
         return Worktree(self, repository, name, git_dir, record)
 
     async def _check_size(self, repository: Repository, commit: str) -> None:
-        count = _count_index_entries(repository.git_dir / "index")
+        count = count_index_entries(repository.git_dir / "index")
         if count > self._max_files:
             raise WorkspaceError(
                 f"the repository has {count:,} files; a worktree is made of at most "
@@ -240,7 +244,7 @@ class Worktrees:
         listed = await repository.run("ls-tree", "-r", "-l", "-z", commit)
         sizes = (line.partition("\t")[0].split()[-1] for line in listed.split("\0")[:-1])
         needed = sum(int(size) for size in sizes if size.isdigit())
-        free = shutil.disk_usage(_find_existing(self._state_dir)).free
+        free = shutil.disk_usage(find_existing(self._state_dir)).free
         if needed + SPARE_BYTES > free:
             raise WorkspaceError(
                 f"a worktree needs {needed >> 20:,} MB, and the disk has only {free >> 20:,} MB "
@@ -337,9 +341,9 @@ class Worktrees:
 
     async def _remove(self, path: Path, git_dir: Path | None) -> None:
         """Remove the files, and what git knows of the worktree."""
-        await asyncio.to_thread(_remove_tree, path)
+        await asyncio.to_thread(remove_tree, path)
         if git_dir is not None:
-            await asyncio.to_thread(_remove_tree, git_dir)
+            await asyncio.to_thread(remove_tree, git_dir)
         for folder in (path.parent, path.parent.parent):
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -347,7 +351,7 @@ class Worktrees:
     async def _keep_leftovers(self, repository: Repository, except_name: str = "") -> None:
         """Keep what agents of killed processes changed as branches."""
         folder = self._find_folder()
-        await asyncio.to_thread(_remove_old_scratch, self._state_dir)
+        await asyncio.to_thread(remove_old_scratch, self._state_dir)
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if path.name == except_name or path.name in self._open or not path.is_dir():
                 continue
@@ -375,73 +379,5 @@ class Worktrees:
         return self._state_dir / f"{SCRATCH_PREFIX}{os.urandom(6).hex()}"
 
 
-def _remove_old_scratch(folder: Path) -> None:
-    """Files that a killed process left."""
-    for file in folder.glob(f"{SCRATCH_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - file.stat().st_mtime > SCRATCH_SECONDS:
-                file.unlink()
-
-
 def _format_ref(name: str) -> str:
     return f"refs/heads/{BRANCH_FOLDER}/{name}"
-
-
-def _find_git_dir(repository: Repository, path: Path) -> Path | None:
-    """The git folder of the worktree at this path."""
-    folder = repository.common_dir / "worktrees"
-    if not folder.is_dir():
-        return None
-    for git_dir in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if (git_dir / "gitdir").read_text().strip() == str(path / ".git"):
-                return git_dir
-    return None
-
-
-def _read_record(git_dir: Path) -> _Record | None:
-    try:
-        record = msgspec.json.decode((git_dir / RECORD_FILE).read_bytes(), type=_Record)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    is_commit = all(set(text) <= set("0123456789abcdef") for text in (record.base, record.tip))
-    return record if is_commit and record.base else None
-
-
-def _try_lock(file: Path) -> int | None:
-    """A lock that the kernel releases when this process ends; None if another one has it."""
-    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return None
-    return fd
-
-
-def _count_index_entries(index: Path) -> int:
-    """How many files the index of git has: bytes 8 to 12 of its head."""
-    try:
-        with index.open("rb") as file:
-            return int.from_bytes(file.read(12)[8:12], "big")
-    except OSError:
-        return 0
-
-
-def _find_existing(path: Path) -> Path:
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
-
-
-def _remove_tree(path: Path) -> None:
-    """Remove a folder with all in it, also in folders that are read-only."""
-
-    def make_writable(function: Callable[..., Any], failed: str, error: object) -> None:
-        parent = Path(failed).parent
-        with contextlib.suppress(OSError):
-            parent.chmod(parent.stat().st_mode | stat.S_IRWXU)
-            if Path(failed).is_dir():
-                Path(failed).chmod(stat.S_IRWXU)
-            function(failed)
-
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, onerror=make_writable)
