@@ -413,7 +413,7 @@ def _assemble(
             make_model=lambda name: _wrap_model(
                 _create_model(name, settings), secrets, None, suspend=False
             ),
-            small_model=small_model,
+            small_model=_make_child_model(small_model, secrets),
             memory=memory,
             is_trusted=trust.is_trusted,
             interactive=given.approve is not None,
@@ -598,6 +598,13 @@ def _create_model(name: str, settings: Settings) -> Model:
 
 def _create_small_model(settings: Settings) -> Model | None:
     return _create_model(settings.small_model, settings) if settings.small_model else None
+
+
+def _make_child_model(small_model: Model | None, secrets: tuple[str, ...]) -> Model | None:
+    """The small model for child agents, unless it can use only a few tools."""
+    if small_model is None or _is_small(small_model):
+        return None
+    return _wrap_model(small_model, secrets, None, suspend=False)
 
 
 def _is_small(model: Model) -> bool:
