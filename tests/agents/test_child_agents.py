@@ -162,13 +162,14 @@ class Crash:
         self.children: dict[str, MemoryStore] = {}
 
     async def open_store(self, parent_id: str, call_id: str) -> Store:
-        return self.children.setdefault(call_id, MemoryStore(f"c-{call_id}"))
+        key = f"{parent_id}/{call_id}"
+        return self.children.setdefault(key, MemoryStore(key))
 
     def restart(self) -> Crash:
         after = Crash()
         after.parent = MemoryStore("p", self.parent.durable)
-        for call_id, store in self.children.items():
-            after.children[call_id] = MemoryStore(store.session_id, store.durable)
+        for key, store in self.children.items():
+            after.children[key] = MemoryStore(store.session_id, store.durable)
         return after
 
     def agent(self, model: Scripted, **settings: Any) -> Agent:
@@ -202,6 +203,22 @@ async def test_a_child_that_a_crash_interrupted_continues_where_it_was():
     assert answers(transcript) == ["the work is done"]
     assert messages(again.requests[0]) == ["work"]
     assert len(record.calls) == 1  # its result was in the log of the child
+
+
+async def test_a_grandchild_that_a_crash_interrupted_continues_with_its_parents():
+    crash, pause = Crash(), Pause()
+    model = Scripted([Say(calls=[task("child")]), Say(calls=[task("deep")]), [pause, "never"]])
+    driver = crash.agent(model).start(store=crash.parent)
+    driver.submit("parent")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    left = crash.restart()
+    driver.interrupt()
+    await step
+    await driver.aclose()
+    again = Scripted(["dug", "the child is done", "ok"])
+    assert answers(await resume_after(left, again)) == ["the child is done"]
+    assert [messages(request) for request in again.requests] == [["deep"], ["child"], ["parent"]]
 
 
 async def test_a_child_that_had_finished_before_the_crash_is_not_run_again():
