@@ -50,7 +50,7 @@ async def test_a_killed_run_leaves_no_server_no_command_and_no_daemon():
     await gone(mark)
 
 
-async def test_a_child_agent_that_was_killed_continues_where_it_was():
+async def test_fault_77_a_child_agent_that_was_killed_continues_where_it_was():
     mark = marker()
     replies = [TASK, bash(f"echo x >> effects; sleep {mark}"), FakeReply("Dug as deep."), LAST]
     async with ProviderServer(replies) as server:
