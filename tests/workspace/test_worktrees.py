@@ -363,3 +363,28 @@ async def test_closing_keeps_what_killed_processes_left_of_the_same_folder(repos
     await open_all(repository, told).aclose()
     assert told == ["the changes of the agent one are in the branch treadle/one"]
     assert list_worktrees(repository) == 1
+
+
+async def test_a_folder_that_is_a_worktree_itself_has_worktrees_of_its_own(repository: Path):
+    git(repository, "worktree", "add", "--quiet", "-b", "side", "../side")
+    side = repository.parent / "side"
+    (side / "a.txt").write_text("side\n")
+    git(side, "commit", "-q", "-a", "-m", "on the side")
+    one = await open_all(side).open("one")
+    assert (one.root / "a.txt").read_text() == "side\n"
+    (one.root / "a.txt").write_text("ONE\n")
+    assert (await one.finish(merge=True)).status == "merged"
+    assert ((side / "a.txt").read_text(), (repository / "a.txt").read_text()) == ("ONE\n", "one\n")
+    assert list_worktrees(repository) == 2
+
+
+async def test_line_ends_that_git_converts_are_no_changes(repository: Path):
+    (repository / ".gitattributes").write_text("*.txt text eol=crlf\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "line ends")
+    (repository / "a.txt").write_bytes(b"one\r\n")
+    one = await open_all(repository).open("one")
+    assert (one.root / "a.txt").read_bytes() == b"one\r\n"
+    (one.root / "a.txt").write_bytes(b"one\r\ntwo\r\n")
+    assert (await one.finish(merge=True)).status == "merged"
+    assert (repository / "a.txt").read_bytes() == b"one\r\ntwo\r\n"

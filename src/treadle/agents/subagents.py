@@ -36,7 +36,6 @@ from treadle.core.transcript.entries import TurnEnded, View, fold_entries
 from treadle.core.transcript.items import Metadata, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
 from treadle.core.transcript.repair import repair_entries
-from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 MAX_ANSWER_CHARS = 20_000
@@ -57,7 +56,6 @@ class ChildAgent(Protocol):
         prompt: UserInput | None = None,
         *,
         deps: object = None,
-        history: Transcript | None = None,
         view: View | None = None,
         store: Store | None = None,
         metadata: Metadata | None = None,
@@ -269,7 +267,8 @@ class SubagentRunner:
             if prepared is not None:
                 await prepared.abandon()
             if driver is not None:
-                self._keep_view(child_id, driver)
+                if store is None:
+                    self._keep_view(child_id, driver)
                 await driver.aclose()
             elif store is not None:
                 await store.aclose()
@@ -287,7 +286,7 @@ class SubagentRunner:
 
     async def _load_view(self, store: Store | None, child_id: str) -> tuple[View | None, str]:
         """What the session of the child holds, None if it is new; and how its last turn ended."""
-        if store is None or store.is_empty:
+        if store is None:
             return self._views.get(child_id), ""
         entries = await store.load()
         ends = [entry.reason for entry in entries if isinstance(entry, TurnEnded)]
@@ -325,9 +324,6 @@ def _start(
     """The driver of the child with the message, or with the turn that a crash left open."""
     message: dict[str, Any] = {"prompt": task.prompt, "metadata": {CALL_KEY: context.call_id}}
     given = {} if is_recovered else message
-    if view is not None and store is not None and store.is_empty:
-        # The program has another log for each call: this one begins with the history.
-        return child.start(history=view.transcript, store=store, deps=context.deps, **given)
     driver = child.start(view=view, store=store, deps=context.deps, **given)
     if is_recovered:
         driver.retry()
