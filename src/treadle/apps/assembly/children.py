@@ -108,8 +108,6 @@ class ChildSetup:
         else:
             policy = ChildPolicy(self._place.policy, start.task.definition.mode)
             place, workspace = msgspec.structs.replace(self._place, policy=policy), None
-        if start.task.definition.tools is None:  # a child asks only if its definition says so
-            changes["source"] = FilteredSource(changes["source"], None, ("ask",))
         changes["policy"] = place.policy
         changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
         changes["instructions"] = self._make_instructions(start, place)
