@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from treadle.agents.result import Result
     from treadle.agents.session import Session
     from treadle.agents.stream import Stream
+    from treadle.agents.subagents import ChildStart, ChildTask, PreparedChild
     from treadle.apps.assembly.coding_agent import coding_agent
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
@@ -73,6 +74,8 @@ __all__ = [
     "AwaitingInput",
     "CacheRequest",
     "ChildEvent",
+    "ChildStart",
+    "ChildTask",
     "ConfigError",
     "Denial",
     "Document",
@@ -89,6 +92,7 @@ __all__ = [
     "OutputMismatch",
     "OutputMissing",
     "PendingApproval",
+    "PreparedChild",
     "Result",
     "Retry",
     "RunContext",
@@ -129,6 +133,8 @@ __getattr__, __dir__ = lazy_exports(
         "AwaitingInput": "core.steps",
         "CacheRequest": "core.contracts.model",
         "ChildEvent": "core.events",
+        "ChildStart": "agents.subagents",
+        "ChildTask": "agents.subagents",
         "ConfigError": "core.errors",
         "Denial": "core.steps",
         "Document": "core.transcript.content",
@@ -145,6 +151,7 @@ __getattr__, __dir__ = lazy_exports(
         "OutputMismatch": "core.errors",
         "OutputMissing": "core.errors",
         "PendingApproval": "core.steps",
+        "PreparedChild": "agents.subagents",
         "Result": "agents.result",
         "Retry": "core.loop.recovery",
         "RunContext": "core.loop.config",

@@ -169,8 +169,8 @@ async def test_a_childs_tools_and_permissions_are_at_most_its_parents():
     )
     await Agent(model, [look, act], subagents=kinds, instructions="Parent.").run("parent")
     assert act.calls == []
-    reader = next(r for r in model.requests if r.system == "Read.")
-    assert [spec.name for spec in reader.tools] == ["look", "task"]
+    reader = next(r for r in model.requests if r.system.startswith("Read."))
+    assert [spec.name for spec in reader.tools] == ["look"]  # `task` is not in its list
 
 
 async def test_money_is_kept_over_the_whole_tree():

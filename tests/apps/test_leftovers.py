@@ -50,10 +50,10 @@ async def test_a_killed_run_leaves_no_server_no_command_and_no_daemon():
     await gone(mark)
 
 
-async def test_a_child_agent_that_was_killed_is_in_doubt_and_its_work_is_kept():
-    """It is not taken up again by itself: the model is told, and finds what the child did."""
+async def test_fault_77_a_child_agent_that_was_killed_continues_where_it_was():
     mark = marker()
-    async with ProviderServer([TASK, bash(f"echo x >> effects; sleep {mark}"), LAST]) as server:
+    replies = [TASK, bash(f"echo x >> effects; sleep {mark}"), FakeReply("Dug as deep."), LAST]
+    async with ProviderServer(replies) as server:
         process = await start(server, "-p", "go", *FREELY)
         while not alive(mark):
             await asyncio.sleep(0.01)
@@ -62,14 +62,18 @@ async def test_a_child_agent_that_was_killed_is_in_doubt_and_its_work_is_kept():
         listed = (await run(None, "sessions", "list", "--all", "--json")).lines
         ran = await run(server, "-p", "--continue", *FREELY)
     assert [row["state"] for row in listed] == ["interrupted", "interrupted"]  # none "runs"
-    child = listed[1]["id"]
-    assert "I look." in (await run(None, "sessions", "show", child)).out
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert "This call of task was running when the program stopped: " in ran.err
-    told = json.dumps(json.loads(server.requests[-1].body)["messages"][-1])
-    assert "outcome unknown" in told
+    assert "The agent continued where it was." in ran.err
+    child, parent = (json.loads(request.body)["messages"] for request in server.requests[-2:])
+    assert child[0]["content"] == "Dig deep." or "Dig deep." in json.dumps(child[0])
+    assert "outcome unknown" in json.dumps(child[-1])  # of its command, which is not run again
+    assert "Dug as deep." in json.dumps(parent[-1])
     assert Path("effects").read_text() == "x\n"
     assert server.violations == []
+    everything = (await run(None, "sessions", "list", "--all", "--json")).lines
+    assert [row["id"] for row in everything] == [row["id"] for row in listed]  # no second child
+    assert [row["state"] for row in everything] == ["done", "done"]
 
 
 async def test_fault_80_sigint_stops_a_child_agent_with_its_processes():

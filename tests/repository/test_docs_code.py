@@ -31,7 +31,7 @@ def make_reply(said: str | dict[str, Any]) -> FakeReply:
     return FakeReply(calls=tuple(FakeCall(name, arguments) for name, arguments in said["calls"]))
 
 
-@pytest.mark.parametrize("page", ["library.md", "hooks.md", "fleet.md"])
+@pytest.mark.parametrize("page", ["library.md", "hooks.md", "child-agents.md", "fleet.md"])
 async def test_every_block_runs(page: str, monkeypatch: pytest.MonkeyPatch):
     module = types.ModuleType("code_of_the_docs")
     monkeypatch.setitem(sys.modules, module.__name__, module)

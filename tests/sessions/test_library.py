@@ -47,8 +47,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "my project"
 
 
-async def session(library: Library, folder: Path, *entries: Entry, **more: ForkPoint) -> Path:
-    journal = library.create(folder, **more)
+async def session(
+    library: Library, folder: Path, *entries: Entry, parent: ForkPoint | None = None
+) -> Path:
+    journal = library.create(folder, parent=parent)
     for entry in entries:
         journal.append(entry)
     await journal.aclose()

@@ -10,7 +10,7 @@ history: one agent serves many sessions at once, and `replace` makes a copy with
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -28,8 +28,16 @@ from treadle.agents.agent_settings import (
     reject_unknown,
     resolve_model,
 )
+from treadle.agents.child_settings import make_child_settings
 from treadle.agents.stream import DecideApprovals
-from treadle.agents.subagents import OpenStore, SubagentRunner, TaskTool, make_child_settings
+from treadle.agents.subagents import (
+    ChildStart,
+    ChildTask,
+    OpenStore,
+    PrepareChild,
+    SubagentRunner,
+)
+from treadle.agents.task_tool import TaskTool
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -141,6 +149,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
         clock: Clock | None = None,
         subagents: Sequence[AgentDefinition] | None = None,
         open_store: OpenStore | None = None,
+        prepare_child: PrepareChild | None = None,
+        worktrees: bool = False,
         depth: int = 0,
         role: str = "",
         caller: Caller = "library",
@@ -165,8 +175,15 @@ class Agent(AgentRuns[DepsT, OutputT]):
         self._own_tools = Federation(own_sources, collision)
         sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
         if subagents is not None:
-            runner = SubagentRunner(self._make_child, depth=depth, open_store=open_store)
-            sources.append(StaticSource([TaskTool(runner, subagents)], "subagents"))
+            runner = SubagentRunner(
+                self._make_child_start,
+                self._make_child,
+                depth=depth,
+                open_store=open_store,
+                prepare=prepare_child,
+            )
+            task_tool = TaskTool(runner, subagents, has_worktrees=worktrees)
+            sources.append(StaticSource([task_tool], "subagents"))
         used_model = resolve_model(model)
         options = options or ModelOptions()
         if structured_output is None and output_type is not str:
@@ -239,10 +256,13 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
     # --- shared --------------------------------------------------------------------------
 
-    def _make_child(self, definition: AgentDefinition, depth: int) -> Agent[Any, str]:
+    def _make_child_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
+        config = self.config
+        return ChildStart(task, child_id, depth, config.model, self._own_tools, config.policy)
+
+    def _make_child(self, start: ChildStart, changes: Mapping[str, Any]) -> Agent[Any, str]:
         settings = {**self._settings, "model": self.config.model}
-        settings = make_child_settings(settings, definition, self._own_tools, self.config.policy)
-        return Agent(**{**settings, "depth": depth})
+        return Agent(**{**make_child_settings(settings, start, changes), "depth": start.depth})
 
     async def _drive(self, driver: Driver, decide: DecideApprovals) -> TurnResult:
         while True:

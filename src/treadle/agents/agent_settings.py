@@ -134,6 +134,8 @@ _EXPECTED: Mapping[str, Expected] = {
         list_of(instance_of(AgentDefinition, "an AgentDefinition"), "AgentDefinitions")
     ),
     "open_store": _OPTIONAL_FUNCTION,
+    "prepare_child": _OPTIONAL_FUNCTION,
+    "worktrees": instance_of(bool, "True or False"),
     "depth": whole_number(0),
     "role": TEXT,
     "caller": one_of(*get_args(Caller)),

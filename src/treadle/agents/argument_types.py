@@ -12,7 +12,7 @@ from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.agent_runs import History
 from treadle.agents.agent_settings import Approver, InstructionsLike, ToolLike
 from treadle.agents.structured_output import StructuredOutput
-from treadle.agents.subagents import OpenStore
+from treadle.agents.subagents import OpenStore, PrepareChild
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -57,6 +57,8 @@ class AgentSettings(TypedDict, total=False):
     clock: Clock | None
     subagents: Sequence[AgentDefinition] | None
     open_store: OpenStore | None
+    prepare_child: PrepareChild | None
+    worktrees: bool
     depth: int
     role: str
     caller: Caller

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from treadle.agents.agent_runs import OUTPUT_RETRIES, AgentRuns, History, check_run
 from treadle.agents.agent_settings import STORE_EXPECTED
+from treadle.agents.child_stores import register_session, unregister_session
 from treadle.agents.result import Result
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import check
@@ -88,6 +89,7 @@ class Session(Generic[DepsT, OutputT]):
             check_one_writer(cast(Store, own_store))
         opened = await open_store(self._location, self.id)
         self._store, self.warnings = opened.store, opened.warnings
+        register_session(self.id, self._location, self)
         try:
             self._driver = self._begin(opened.view)
         except BaseException:
@@ -108,6 +110,7 @@ class Session(Generic[DepsT, OutputT]):
             if driver is not None:
                 await driver.aclose()
         finally:
+            unregister_session(self.id, self)
             if store is not None:
                 await store.aclose()
 

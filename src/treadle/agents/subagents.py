@@ -1,67 +1,145 @@
-"""Child agents: the `task` tool and the runner that starts the children.
+"""Child agents: how they are started, continued and resumed.
 
 A child has its own history and session, at most its parent's permissions, and shares the parent's
 budget. Its last answer, up to a limit, is the result of the call; a child that fails gives an error
-result. Its events are relayed to the parent's observers; interrupting the parent stops it.
+result. Its events are relayed to the parent's observers; interrupting the parent stops it. A child
+continues with a new message, and a call that a crash interrupted continues the child that it had
+started: which message belongs to which call is in the metadata of the message.
+
+The model starts children with task_tool.py; what a child may do is in child_settings.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol
 
 import msgspec
 
-from treadle.agents.agent_files import GENERAL_AGENT, AgentDefinition
+from treadle.agents import child_stores
+from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.stream import DecideApprovals
+from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
-from treadle.core.contracts.tool import (
-    BaseTool,
-    ProbeResult,
-    Tool,
-    ToolContext,
-    ToolOutput,
-    ToolSpec,
-)
-from treadle.core.contracts.wrapped import WrappedSource
-from treadle.core.errors import ToolError, TreadleError
+from treadle.core.contracts.tool import ToolContext, ToolOutput
+from treadle.core.errors import SessionBusy, ToolError, error_text
 from treadle.core.events import Event, TurnResult
-from treadle.core.json_types.schema import find_mismatch
 from treadle.core.loop.driver import Driver
+from treadle.core.steps import UserInput
 from treadle.core.text import plural
-from treadle.core.transcript.content import Arguments
-from treadle.tools.function import summarize_call
+from treadle.core.transcript.entries import TurnEnded, View, fold_entries
+from treadle.core.transcript.items import Metadata, UserItem
+from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
+from treadle.core.transcript.repair import repair_entries
+from treadle.core.transcript.usage import Usage
 
 MAX_ANSWER_CHARS = 20_000
 MAX_DEPTH = 2
 MAX_CHILDREN = 8
+MAX_KEPT_VIEWS = 64
+CALL_KEY = "task_call"  # in the metadata of a message to a child: the call that sent it
 
-DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
-
-Use it for work that would fill this conversation with detail (searching a large code base, \
-reading many files) or that can be done in parallel: several calls in one reply run side by side. \
-The agent sees nothing of this conversation, so put all it needs into the prompt. \
-With run_in_background the report comes later.
-
-Kinds of agents:
-{kinds}"""
+# "": no worktree; head: from the last commit; changes: with the uncommitted changes, too.
+WorktreeStart = Literal["", "head", "changes"]
 
 
 class ChildAgent(Protocol):
     """What the runner needs of a child."""
 
-    def start(self, prompt: str, *, deps: object = None, store: Store | None = None) -> Driver: ...
+    def start(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: object = None,
+        view: View | None = None,
+        store: Store | None = None,
+        metadata: Metadata | None = None,
+    ) -> Driver: ...
 
     async def finish_turn(self, driver: Driver, decide: DecideApprovals) -> TurnResult: ...
 
     async def aclose_owned_model(self) -> None: ...
 
 
-MakeChild = Callable[[AgentDefinition, int], ChildAgent]
-OpenStore = Callable[[str, str], Awaitable[Store | None]]  # (parent session, call id)
+class ChildTask(msgspec.Struct, frozen=True):
+    """What a call of the model wants of a child.
+
+    `call_id` is the call that started the child, also when a later call continues it.
+    """
+
+    definition: AgentDefinition
+    name: str
+    prompt: str
+    call_id: str
+    worktree: WorktreeStart = ""
+    is_continued: bool = False
+
+
+class ChildStart(msgspec.Struct, frozen=True):
+    """A child that is about to work. `id` is unique and stays the same when it is continued.
+
+    `model`, `source` and `policy` are the parent's, the source without what children do not get.
+    `earlier_usage` is
+    what it used before. `is_done`: it has finished, and only its end is missing.
+    """
+
+    task: ChildTask
+    id: str
+    depth: int
+    model: Model
+    source: ToolSource
+    policy: Policy
+    earlier_usage: Usage = Usage()
+    is_done: bool = False
+
+
+class ChildAnswer(msgspec.Struct, frozen=True):
+    """The last message of a child. `is_complete`: it ended by itself, not at a limit."""
+
+    text: str
+    is_complete: bool
+
+
+class PreparedChild(Protocol):
+    """What a program provides for one child; made by the `prepare_child` of an agent.
+
+    `changes` are settings of the child that differ from its parent's; "source" among them replaces
+    the tools. `finish` is called when the child has ended, and returns a text for the parent about
+    its files, or ""; `abandon` instead of it when the child was interrupted. Both release what the
+    child used.
+    """
+
+    @property
+    def changes(self) -> Mapping[str, Any]: ...
+
+    async def finish(self, *, succeeded: bool) -> str: ...
+
+    async def abandon(self) -> None: ...
+
+
+PrepareChild = Callable[[ChildStart], Awaitable[PreparedChild]]
+MakeChild = Callable[[ChildStart, Mapping[str, Any]], ChildAgent]
+MakeStart = Callable[[ChildTask, str, int], ChildStart]
+# (parent session, call id) -> where the child is stored: the same log when asked again, so that a
+# child can be continued.
+OpenStore = Callable[[str, str], Awaitable[Store | None]]
+
+
+class NothingPrepared:
+    """A child that works with what its parent has."""
+
+    changes: Mapping[str, Any] = {}
+
+    async def finish(self, *, succeeded: bool) -> str:
+        return ""
+
+    async def abandon(self) -> None:
+        return None
 
 
 class EventRelay(BaseObserver):
@@ -79,187 +157,201 @@ class SubagentRunner:
 
     def __init__(
         self,
+        make_start: MakeStart,
         make_child: MakeChild,
         *,
         depth: int = 0,
         max_depth: int = MAX_DEPTH,
         max_children: int = MAX_CHILDREN,
         open_store: OpenStore | None = None,
+        prepare: PrepareChild | None = None,
     ) -> None:
+        self._make_start = make_start
         self._make_child = make_child
         self.depth = depth
         self._max_depth = max_depth
         self._max_children = max_children
         self._open_store = open_store
-        self._running_count = 0
+        self._prepare = prepare
+        self._running: dict[str, Driver | None] = {}  # by the id of the child
+        self._views: OrderedDict[str, View] = OrderedDict()  # of children without a store
 
-    async def __call__(
-        self, definition: AgentDefinition, prompt: str, context: ToolContext[Any]
-    ) -> str:
+    async def __call__(self, task: ChildTask, context: ToolContext[Any]) -> ToolOutput:
         """Run a child to its end and return its last answer."""
+        child_id = make_child_id(context.session_id, task)
+        if child_id in self._running:
+            return self._steer(task, self._running[child_id], context.call_id)
         if self.depth >= self._max_depth:
             raise ToolError(
                 f"agents may be nested at most {plural(self._max_depth, 'level')} deep; "
                 "do this work yourself"
             )
-        if self._running_count >= self._max_children:
+        if len(self._running) >= self._max_children:
             raise ToolError(
-                f"{plural(self._running_count, 'agent')} already running, the most allowed; "
+                f"{plural(len(self._running), 'agent')} already running, the most allowed; "
                 "wait for one to end"
             )
-        self._running_count += 1
+        self._running[child_id] = None
         try:
-            child = self._make_child(definition, self.depth + 1)
-            try:
-                return await self._run(child, prompt, context)
-            finally:
-                await child.aclose_owned_model()
+            return await self._open_and_run(task, child_id, context)
         finally:
-            self._running_count -= 1
+            self._running.pop(child_id, None)
 
-    async def _run(self, child: ChildAgent, prompt: str, context: ToolContext[Any]) -> str:
-        store = None
-        if self._open_store is not None:
-            store = await self._open_store(context.session_id, context.call_id)
-        driver = child.start(prompt, deps=context.deps, store=store)
-        driver.watch(EventRelay(context.relay_event))
-        driver.stop_with(context.is_cancelled)
+    async def is_resumable(self, task: ChildTask, context: ToolContext[Any]) -> bool:
+        """Whether the child of an interrupted call has a session, with which it can continue."""
+        store = await self._open(context.session_id, task.call_id)
+        if store is None:
+            return False
         try:
-            turn = await child.finish_turn(driver, context.ask_host)
-        except TreadleError as error:
-            raise ToolError(f"the agent failed: {error}") from error
+            return not store.is_empty
         finally:
-            await driver.aclose()
-        if turn.error is not None:
-            raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
-        text = turn.text.strip() or "(the agent ended without an answer)"
-        if turn.reason != "end_turn":
-            text = f"[ended early: {turn.reason} {turn.detail}]\n{text}"
-        if len(text) > MAX_ANSWER_CHARS:
-            note = f"... [truncated, {len(text)} chars total; session {driver.session_id}]"
-            text = text[:MAX_ANSWER_CHARS] + note
-        return text
+            await store.aclose()
 
-
-class _TaskArguments(msgspec.Struct, forbid_unknown_fields=True):
-    description: str = ""
-    prompt: object = ""
-    subagent_type: object = ""
-    run_in_background: bool = False
-
-
-class TaskTool(BaseTool):
-    """The tool that starts children."""
-
-    def __init__(self, runner: SubagentRunner, definitions: Sequence[AgentDefinition] = ()) -> None:
-        self._runner = runner
-        self._definitions = {one.name: one for one in definitions}
-        self._definitions.setdefault(GENERAL_AGENT.name, GENERAL_AGENT)
-        kinds = "\n".join(f"- {one.name}: {one.description}" for one in self._definitions.values())
-        self._spec = ToolSpec(
-            "task",
-            DESCRIPTION.format(kinds=kinds),
-            {
-                "type": "object",
-                "properties": {
-                    "description": {"type": "string", "description": "three to five words"},
-                    "prompt": {"type": "string", "description": "the whole task"},
-                    "subagent_type": {"type": "string", "enum": list(self._definitions)},
-                    "run_in_background": {"type": "boolean"},
-                },
-                "required": ["description", "prompt"],
-                "additionalProperties": False,
-            },
-            effect="irreversible",
-            concurrent=True,
-            timeout=24 * 3600.0,
-            detachable=True,
-            asks_host=True,
+    def _steer(self, task: ChildTask, driver: Driver | None, call_id: str) -> ToolOutput:
+        if not task.is_continued or driver is None:
+            raise ToolError(f"the agent {task.name} is starting; wait for it")
+        driver.steer(task.prompt, metadata={CALL_KEY: call_id})
+        return ToolOutput(
+            f"{task.name} is at work and gets the message; its report comes as before"
         )
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
-    def check(self, arguments: Arguments) -> str | None:
+    async def _open(self, parent_id: str, call_id: str) -> Store | None:
+        open_store = self._open_store or child_stores.open_child_store
         try:
-            msgspec.convert(arguments, _TaskArguments)
-        except msgspec.ValidationError as error:
-            problem = find_mismatch(arguments, self._spec.schema) or error
-            return f"invalid arguments for task: {problem}"
-        if not isinstance(arguments.get("prompt"), str) or not arguments["prompt"].strip():
-            return "prompt must be a text that describes the whole task"
-        kind = arguments.get("subagent_type", GENERAL_AGENT.name)
-        if kind not in self._definitions:
-            return f"there is no agent {kind!r}; there are {', '.join(self._definitions)}"
+            return await open_store(parent_id, call_id)
+        except SessionBusy as error:
+            raise ToolError(f"the agent is at work elsewhere: {error}") from error
+
+    async def _open_and_run(
+        self, task: ChildTask, child_id: str, context: ToolContext[Any]
+    ) -> ToolOutput:
+        store = await self._open(context.session_id, task.call_id)
+        child_stores.register_child(context.session_id, store)
+        driver: Driver | None = None
+        prepared: PreparedChild | None = None
+        try:
+            view, reason = await self._load_view(store, child_id)
+            if task.is_continued and view is None:
+                raise ToolError(f"the agent {task.name} has no session here; start a new one")
+            is_recovered = view is not None and _has_message(view, context.call_id)
+            answer = _find_answer(view, reason) if is_recovered and view is not None else None
+            start = self._make_start(task, child_id, self.depth + 1)
+            earlier = view.usage + view.child_usage if view is not None else Usage()
+            start = msgspec.structs.replace(
+                start, earlier_usage=earlier, is_done=answer is not None
+            )
+            prepared = NothingPrepared()
+            if self._prepare is not None:
+                prepared = await self._prepare(start)
+            if answer is None:
+                child = self._make_child(start, prepared.changes)
+                driver = _start(child, task, context, store, view, is_recovered=is_recovered)
+                self._running[child_id] = driver
+                try:
+                    answer = await self._run(child, driver, context)
+                finally:
+                    await child.aclose_owned_model()
+            ended, prepared = prepared, None
+            note = await ended.finish(succeeded=answer.is_complete)
+            data = {"agent": task.name}
+            return ToolOutput(f"{answer.text}\n\n{note}" if note else answer.text, data=data)
+        except Exception as error:  # a child that fails in any way is an error result
+            note = ""
+            if prepared is not None:
+                failed, prepared = prepared, None
+                note = await failed.finish(succeeded=False)
+            text = error_text(error)
+            text = text if isinstance(error, ToolError) else f"the agent failed: {text}"
+            raise ToolError(f"{text}\n\n{note}" if note else text) from error
+        finally:
+            if prepared is not None:
+                await prepared.abandon()
+            if driver is not None:
+                if store is None:
+                    self._keep_view(child_id, driver)
+                await driver.aclose()
+            elif store is not None:
+                await store.aclose()
+            child_stores.unregister_child(store)
+
+    async def _run(
+        self, child: ChildAgent, driver: Driver, context: ToolContext[Any]
+    ) -> ChildAnswer:
+        driver.watch(EventRelay(context.relay_event))
+        driver.stop_with(context.is_cancelled)
+        turn = await child.finish_turn(driver, context.ask_host)
+        if turn.error is not None:
+            raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
+        return _make_answer(turn.text, turn.reason, turn.detail, driver.session_id)
+
+    async def _load_view(self, store: Store | None, child_id: str) -> tuple[View | None, str]:
+        """What the session of the child holds, None if it is new; and how its last turn ended."""
+        if store is None:
+            return self._views.get(child_id), ""
+        entries = await store.load()
+        ends = [entry.reason for entry in entries if isinstance(entry, TurnEnded)]
+        view = fold_entries(entries)
+        repair = repair_entries(view)
+        for entry in repair:
+            store.append(entry)
+        view = fold_entries(repair, view)
+        is_begun = len(view.transcript) or view.queued
+        return (view if is_begun else None), ends[-1] if ends else ""
+
+    def _keep_view(self, child_id: str, driver: Driver) -> None:
+        self._views[child_id] = driver.snapshot().view
+        self._views.move_to_end(child_id)
+        while len(self._views) > MAX_KEPT_VIEWS:
+            self._views.popitem(last=False)
+
+
+def make_child_id(parent_id: str, task: ChildTask) -> str:
+    """The id of a child, the same whenever it is computed; part of file names and branches."""
+    digest = hashlib.sha256(f"{parent_id}/{task.call_id}".encode()).hexdigest()[:8]
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in task.name.lower())
+    return f"{plain.strip('-')[:40] or 'agent'}-{digest}"
+
+
+def _start(
+    child: ChildAgent,
+    task: ChildTask,
+    context: ToolContext[Any],
+    store: Store | None,
+    view: View | None,
+    *,
+    is_recovered: bool,
+) -> Driver:
+    """The driver of the child with the message, or with the turn that a crash left open."""
+    message: dict[str, Any] = {"prompt": task.prompt, "metadata": {CALL_KEY: context.call_id}}
+    given = {} if is_recovered else message
+    driver = child.start(view=view, store=store, deps=context.deps, **given)
+    if is_recovered:
+        driver.retry()
+    return driver
+
+
+def _has_message(view: View, call_id: str) -> bool:
+    """Whether the message of this call has reached the child."""
+    items = (*(view.history or view.transcript), *view.queued)
+    return any(
+        isinstance(item, UserItem) and (item.metadata or {}).get(CALL_KEY) == call_id
+        for item in items
+    )
+
+
+def _find_answer(view: View, reason: str) -> ChildAnswer | None:
+    """The last answer, if the child has finished its last turn."""
+    if view.queued or view.open_turn or isinstance(pending(view.transcript), (AskModel, RunTools)):
         return None
-
-    def summary(self, arguments: Arguments) -> str:
-        kind = arguments.get("subagent_type", GENERAL_AGENT.name)
-        return summarize_call("task", {"command": f"{kind}: {arguments.get('description', '')}"})
-
-    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        if arguments.get("run_in_background"):
-            context.detach()
-        definition = self._definitions[arguments.get("subagent_type", GENERAL_AGENT.name)]
-        return ToolOutput(await self._runner(definition, arguments["prompt"], context))
-
-    async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> ProbeResult:
-        return ProbeResult("unknown", "the session of the child agent shows how far it came")
+    reply = last_reply(view.transcript)
+    return _make_answer(reply.text, reason, "", "") if reply is not None else None
 
 
-class FilteredSource(WrappedSource):
-    """A source that offers only some tools of another."""
-
-    def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
-        super().__init__(source)
-        self._names = {name.lower() for name in names}
-        self._unfiltered: Sequence[Tool] | None = None
-        self._filtered: tuple[Tool, ...] = ()
-
-    def tools(self) -> Sequence[Tool]:
-        tools = self._source.tools()
-        if tools is not self._unfiltered:
-            self._unfiltered = tools
-            self._filtered = tuple(tool for tool in tools if tool.spec.name.lower() in self._names)
-        return self._filtered
-
-    async def aclose(self) -> None:
-        return None  # the parent closes it
-
-
-class ReadOnlyPolicy(BasePolicy):
-    """The parent's policy, narrowed to pure tools: for a child in plan mode."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-
-    async def decide(self, request: PermissionRequest) -> Verdict:
-        if request.tool.effect != "pure":
-            return Deny("this agent is in plan mode and may only use read-only tools")
-        return await self._policy.decide(request)
-
-
-def make_child_settings(
-    settings: dict[str, Any], definition: AgentDefinition, source: ToolSource, policy: Policy
-) -> dict[str, Any]:
-    """The settings of a child: its own instructions, at most its parent's tools and policy."""
-    if definition.tools is not None:
-        source = FilteredSource(source, definition.tools)
-    return {
-        **settings,
-        "tools": [source],
-        "instructions": definition.prompt,
-        "max_turns": min(definition.max_turns, settings["max_turns"]),
-        "policy": ReadOnlyPolicy(policy) if definition.mode == "plan" else policy,
-        "observers": (),
-        "name": definition.name,
-        "role": definition.name,
-        "caller": "child",
-        "output_type": str,  # the child answers its parent in text
-        "structured_output": None,
-        "on_start": None,
-        **({"model": definition.model} if definition.model else {}),
-    }
+def _make_answer(text: str, reason: str, detail: str, session_id: str) -> ChildAnswer:
+    text = text.strip() or "(the agent ended without an answer)"
+    if reason != "end_turn":
+        text = f"[ended early: {reason} {detail}]\n{text}"
+    if len(text) > MAX_ANSWER_CHARS:
+        note = f"... [truncated, {len(text)} chars total; session {session_id}]"
+        text = text[:MAX_ANSWER_CHARS] + note
+    return ChildAnswer(text, reason == "end_turn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -16,3 +17,8 @@ def make_private_folder(path: Path) -> None:
     except FileExistsError:
         if not path.is_dir():
             raise
+
+
+def find_state_dir() -> Path:
+    """The agent's own folder for what must survive a crash."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state", "treadle")

@@ -126,6 +126,12 @@ class SharedBudget:
         self.spent_before += spent
         self.spent += spent
 
+    def set_owner(self, session_id: str, closing: float) -> None:
+        """The parent of all sessions, known before it makes a request: after a crash its children
+        continue first. They leave it what a closing reply may cost."""
+        self.owner = session_id
+        self.owner_closing = closing
+
 
 # What a number of input and output tokens costs, in the unit of a budget.
 ComputePrice = Callable[[int, int], float]
@@ -234,6 +240,11 @@ class TokenBudget:
         """Count what a resumed session has used before."""
         self._budget.add_earlier(usage.total)
 
+    def set_owner(self, session_id: str, input_tokens: int) -> None:
+        """See SharedBudget; `input_tokens` is the length of its last request."""
+        closing = input_tokens + CLOSING_TOKENS if input_tokens else 0
+        self._budget.set_owner(session_id, closing)
+
 
 class CostBudget:
     """Limits the cost, in USD: of one agent, or of all that share the budget. What a request may
@@ -264,6 +275,12 @@ class CostBudget:
     def add_earlier(self, usage: Usage, card: ModelCard) -> None:
         """Count what a resumed session has spent before, at the price of `card` if unknown."""
         self.budget.add_earlier(self._compute_cost(usage, card))
+
+    def set_owner(self, session_id: str, input_tokens: int, card: ModelCard) -> None:
+        """See SharedBudget; `input_tokens` is the length of its last request."""
+        prices = get_worst_prices(card) or self._assumed_prices or (0.0, 0.0)
+        closing = _compute_cost(prices, input_tokens, CLOSING_TOKENS) if input_tokens else 0.0
+        self.budget.set_owner(session_id, closing)
 
     def _compute_cost(self, usage: Usage, card: ModelCard) -> float:
         if usage.cost is not None:

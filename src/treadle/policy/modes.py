@@ -9,7 +9,7 @@
 A deny stays a deny in every mode.
 """
 
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec.structs import replace
 
@@ -19,6 +19,16 @@ from treadle.policy.ruleset.rules import normalize_tool_name
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
 _FETCH_TOOLS = ("webfetch", "websearch")
+
+
+_WIDTHS: dict[str, int] = {"plan": 0, "ask": 1, "accept-edits": 2, "auto": 3, "bypass": 4}
+
+
+def choose_narrower(mode: PermissionMode, other: str) -> PermissionMode:
+    """The one of two modes that allows less; "" is no mode."""
+    if other not in _WIDTHS or _WIDTHS[mode] <= _WIDTHS[other]:
+        return mode
+    return cast(PermissionMode, other)
 
 
 def apply_mode(

@@ -6,6 +6,7 @@ is made with; only `save_rules`, which the user causes, adds to them.
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall, PolicyRuling
-from treadle.policy.modes import EDIT_MODES, PermissionMode, apply_mode
+from treadle.policy.modes import EDIT_MODES, PermissionMode, apply_mode, choose_narrower
 from treadle.policy.ruleset.rules import RuleSet, normalize_tool_name
 
 NO_RULES = RuleSet()
@@ -98,6 +99,15 @@ class RulePolicy:
         """The user chose another mode."""
         self._mode = mode
         self._evaluator = self._make_evaluator()
+
+    def narrow(self, mode: str) -> "RulePolicy":
+        """This policy for a child agent: itself, or a copy in `mode` if that allows less."""
+        narrower = choose_narrower(self._mode, mode)
+        if narrower == self._mode:
+            return self
+        narrowed = copy(self)
+        narrowed.change_mode(narrower)
+        return narrowed
 
     @property
     def denies_files(self) -> bool:

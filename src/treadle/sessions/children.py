@@ -8,6 +8,7 @@ Uses index.py; used by library.py, history.py and cost.py.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,14 @@ class ChildSessions:
             return self._index.get_unchanged(child, status) or self._index.get(child)
         except (OSError, SessionNotFound):
             return None  # nothing is written yet
+
+
+def make_child_session_id(parent_id: str, call_id: str) -> str:
+    """The id of the session of a call's child: the same whenever it is computed. The provider chose
+    the id of the call."""
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in call_id).strip("-")[:60]
+    digest = hashlib.sha256(f"{parent_id}/{call_id}".encode()).hexdigest()[:6]
+    return f"{plain or 'call'}-{digest}"
 
 
 def list_children(session_dir: Path) -> list[Path]:

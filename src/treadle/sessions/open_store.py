@@ -60,7 +60,7 @@ async def open_store(location: StoreLocation | None, session_id: str) -> OpenedS
     if isinstance(location, str) and location.startswith(DATABASE_SCHEMES):
         return await _load(await _open_postgres(location, session_id))
     if location is None or isinstance(location, (str, os.PathLike)):
-        path = _find_place(location)
+        path = find_place(location)
         if path.suffix in DATABASE_SUFFIXES:
             return await _load(await asyncio.to_thread(_open_database, path, session_id))
         return await asyncio.to_thread(_open_journal, path / session_id)
@@ -97,7 +97,8 @@ def _check_store(store: object, session_id: str) -> Store:
     return store  # type: ignore[return-value]  # checked by its methods
 
 
-def _find_place(location: str | os.PathLike[str] | None) -> Path:
+def find_place(location: str | os.PathLike[str] | None) -> Path:
+    """The folder or the database that a location names."""
     if location is not None:
         return Path(location).expanduser()
     from treadle.sessions.library import default_root, project_name

@@ -9,6 +9,7 @@ environment         the environment variables of a command
 scratch_dir         a private folder: temp of sandboxed commands, long outputs
 sandbox/            bubblewrap, Landlock, seccomp, protected paths
 checkpoints/        the files of a folder before and after each turn
+worktrees/          git worktrees of child agents
 
 The names below load at first use.
 """
@@ -22,12 +23,14 @@ from treadle._lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+    from treadle.workspace.worktrees.worktrees import Worktrees
 
 __all__ = [
     "CheckpointRecorder",
     "Checkpoints",
     "LocalWorkspace",
     "WorkspaceOptions",
+    "Worktrees",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -37,5 +40,6 @@ __getattr__, __dir__ = lazy_exports(
         "Checkpoints": "checkpoints",
         "LocalWorkspace": "local",
         "WorkspaceOptions": "local",
+        "Worktrees": "worktrees.worktrees",
     },
 )

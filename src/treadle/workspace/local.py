@@ -23,7 +23,7 @@ import msgspec
 
 from treadle.core.contracts.workspace import CommandResult, FileContent, ProgramResult
 from treadle.core.errors import WorkspaceError
-from treadle.core.private_folder import make_private_folder
+from treadle.core.private_folder import find_state_dir, make_private_folder
 from treadle.core.protected_paths import find_aliased_part
 from treadle.workspace import environment, files
 from treadle.workspace.background_command import BackgroundCommand
@@ -102,7 +102,7 @@ class LocalWorkspace:
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
         make_private_folder(self.outputs_dir)
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
-        state_dir = options.state_dir or _default_state_dir()
+        state_dir = options.state_dir or find_state_dir()
         self._temp_files = TempFiles(state_dir / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
@@ -482,10 +482,6 @@ class OutputReport:
         rest = stream.total - self._total
         if rest > 0:
             self((stream.head + stream.tail)[-rest:], stream.total)
-
-
-def _default_state_dir() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state", "treadle")
 
 
 async def _run_uncancelled(work: Callable[[], _T]) -> _T:

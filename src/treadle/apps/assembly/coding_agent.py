@@ -20,6 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.checkpoints import TurnCheckpoints
+from treadle.apps.assembly.children import (
+    ChildParts,
+    ChildPlace,
+    make_child_opener,
+    make_child_options,
+    make_worktrees,
+)
 from treadle.apps.assembly.coding_agent_arguments import (
     GivenParts,
     McpDefinitions,
@@ -48,8 +55,10 @@ from treadle.apps.assembly.lazy import LazyPolicy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.limits import make_gates
 from treadle.apps.assembly.model_choice import (
     choose_model_now,
+    create_model,
     create_small_model,
     is_small_model,
+    make_child_model,
     wrap_model,
 )
 from treadle.apps.assembly.parts import AgentParts, CodingAgent, RunningDrivers
@@ -68,7 +77,6 @@ from treadle.apps.assembly.rules import (
     make_rule_saver,
 )
 from treadle.apps.assembly.sessions import (
-    create_child_store,
     get_outputs_dir,
     get_session_dir,
     make_head_log,
@@ -102,7 +110,6 @@ if TYPE_CHECKING:
     from typing import Never
 
     from treadle.agents.structured_output import StructuredOutput
-    from treadle.agents.subagents import OpenStore
     from treadle.policy.modes import PermissionMode
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.sessions.open_store import StoreLocation
@@ -307,7 +314,7 @@ def _assemble(
         wait = 0.0 if is_interactive else settings.server_wait
         report = notify if host is not None else warn
         added = [Path(folder, one).expanduser() for one in settings.add_dir]
-        sampler = PolicySampler(model, policy, gates, _make_child_opener(folder, store))
+        sampler = PolicySampler(model, policy, gates, make_child_opener(folder, store))
         client_options = make_client_options(added, outputs_dir, sampler, can_ask=is_interactive)
         mcp = make_mcp_servers(
             extensions, given.servers, workspace, trust, wait, notes, report, client_options
@@ -415,6 +422,33 @@ def _assemble(
         if driver.transcript:
             builtin.restore_cwd(driver.session_id, driver.transcript)
 
+    # Child agents
+    worktrees = make_worktrees(folder, trust.is_trusted, warn or logger.warning)
+    child_options: dict[str, Any] = {}
+    if not is_small:
+        parts = ChildParts(
+            rules=rules,
+            make_workspace_options=lambda moved: make_workspace_options(
+                settings, folder, outputs_dir, secrets, moved
+            ),
+            make_builtin=lambda workspace, policy: make_builtin_tools(
+                model, workspace, policy, can_ask=began_attended
+            ),
+            make_model=lambda name: wrap_model(
+                create_model(name, settings), secrets, None, suspend=False
+            ),
+            small_model=make_child_model(small_model, secrets),
+            memory=memory,
+            is_trusted=trust.is_trusted,
+            interactive=given.approve is not None,
+            added_folders=settings.add_dir,
+            readable=(str(outputs_dir), str(treadle_home() / "skills")),
+            secrets=secrets,
+            notify=warn or logger.warning,
+        )
+        place = ChildPlace(folder, builtin, policy, prompt, worktrees)
+        child_options = make_child_options(parts, place, mutators, store, notes)
+
     head_log = None
     if store is not None:
         head_log = make_head_log(store, view, is_unattended=not began_attended)
@@ -439,7 +473,7 @@ def _assemble(
         collision="first_wins",  # a file of the project must not prevent the start
         caller="library" if options is None else "terminal" if is_interactive else "headless",
         on_start=on_start,
-        **({} if is_small else _make_subagent_options(folder, trust.is_trusted, store, notes)),
+        **child_options,
     )
     agent.parts = AgentParts(
         workspace=workspace,
@@ -455,6 +489,7 @@ def _assemble(
         servers=mcp.servers if mcp is not None else (),
         small_model=small_model,
         telemetry=telemetry,
+        worktrees=worktrees,
     )
     if host is None:
         for note in notes:
@@ -469,27 +504,3 @@ def _wrap_policy(policy: LazyPolicy, store: Store | None, *, suspend: bool) -> P
 
         return SuspendOnQuestion(policy, store.session_id)
     return policy
-
-
-def _make_subagent_options(
-    folder: Path, trusted: bool, store: Store | None, notes: list[str]
-) -> dict[str, Any]:
-    """Options of the Agent: the agent definitions of the user and of a trusted folder."""
-    from treadle.agents.agent_files import read_agent_files
-
-    folders = [folder, Path.home()] if trusted else [Path.home()]
-    definitions, problems = read_agent_files(folders, home=Path.home())
-    notes.extend(problems)
-    open_store = _make_child_opener(folder, store)
-    return {"subagents": definitions, **({"open_store": open_store} if open_store else {})}
-
-
-def _make_child_opener(folder: Path, store: Store | None) -> OpenStore | None:
-    """Opens the stores of subagents, inside the session of the parent."""
-    if store is None:
-        return None
-
-    async def open_store(parent_id: str, call_id: str) -> Store:
-        return create_child_store(folder, store, parent_id, call_id)
-
-    return open_store

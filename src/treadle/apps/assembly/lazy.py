@@ -245,6 +245,7 @@ class LazyReminders:
     `stop_hook` is its Hook."""
 
     name = "reminders"
+    for_children = False  # each has its own: see children.py
     points: frozenset[MutationPoint] = frozenset({"before_model"})
 
     def __init__(

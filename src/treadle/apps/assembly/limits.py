@@ -10,6 +10,7 @@ from treadle.apps.assembly.sessions import load_earlier_usage
 from treadle.apps.settings import Settings
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model
+from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.usage import Usage
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit, TokenBudget
 
@@ -23,15 +24,20 @@ def make_gates(
     """The gates, and the budget that subagents share if there is one."""
     limits: list[Gate] = []
     earlier = load_earlier_usage(host.store, host.view) if host is not None else Usage()
+    session_id = host.store.session_id if host is not None else ""
+    reply = last_reply(host.view.transcript) if host is not None and host.view else None
+    last_input = reply.usage.total_input if reply is not None else 0
     if settings.max_tokens is not None:
         tokens = TokenBudget(settings.max_tokens)
         tokens.add_earlier(earlier)
+        tokens.set_owner(session_id, last_input)
         limits.append(tokens)
     if settings.max_time is not None:
         limits.append(TimeLimit(settings.max_time))
     cost = _make_cost_budget(settings, model, notes, host)
     if cost is not None:
         cost.add_earlier(earlier, model.card)
+        cost.set_owner(session_id, last_input, model.card)
         limits.append(cost)
     if host is not None and host.options.suspend:
         from treadle.apps.assembly.suspend import SuspendOnBudget

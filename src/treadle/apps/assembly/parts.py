@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from treadle.agents.agent import Agent
-from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
+from treadle.apps.assembly.children import close_worktrees
+from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyWorkspace
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from treadle.apps.assembly.telemetry import TelemetryExport
     from treadle.policy.modes import PermissionMode
     from treadle.tools.mcp.server import McpServer
+    from treadle.workspace.worktrees.worktrees import Worktrees
 
 
 class RunningDrivers(BaseObserver):
@@ -80,10 +82,13 @@ class AgentParts(msgspec.Struct, frozen=True):
     servers: tuple[McpServer, ...] = ()
     small_model: Model | None = None
     telemetry: TelemetryExport | None = None
+    worktrees: Lazy[Worktrees] | None = None  # of child agents
 
     async def release(self) -> None:
         """Close what is open; it opens again when it is used."""
         try:
+            if self.worktrees is not None:
+                await close_worktrees(self.worktrees)
             if self.small_model is not None:
                 await self.small_model.aclose()
         finally:

@@ -110,15 +110,25 @@ def make_output_saver(outputs: Path) -> Callable[[str, str], str]:
     return save
 
 
-def create_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
-    """The store of a subagent, inside the folder of its parent's session."""
-    from treadle.sessions.children import CHILDREN_DIR, list_descendants
-    from treadle.sessions.log.journal import Journal
+def open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
+    """The store of the subagent of a call, inside the folder of its parent's session: a new one,
+    or the one that was made before."""
+    from treadle.sessions.children import (
+        CHILDREN_DIR,
+        list_descendants,
+        make_child_session_id,
+    )
+    from treadle.sessions.log.journal import Journal, resume
+    from treadle.sessions.log.reader import FIRST_SEGMENT
 
     parent = get_session_dir(store)
     if parent_id != store.session_id:  # the parent is a subagent itself
         parent = next((one for one in list_descendants(parent) if one.name == parent_id), parent)
-    child = parent / CHILDREN_DIR / f"{_make_file_name(call_id)}-{os.urandom(3).hex()}"
+    child = parent / CHILDREN_DIR / make_child_session_id(parent_id, call_id)
+    if (child / FIRST_SEGMENT).exists():
+        journal = resume(child).journal
+        journal.redactor = _as_journal(store).redactor
+        return journal
     journal = Journal.create(child, folder=str(folder))
     journal.redactor = _as_journal(store).redactor
     journal.append(NoticeShown(f"started by call {call_id} of session {parent_id}"))

@@ -343,9 +343,12 @@ class LocalHost:
 
     def list_agents(self) -> list[tuple[str, str]]:
         from treadle.agents.agent_files import read_agent_files
+        from treadle.agents.agent_kinds import BUILTIN_AGENTS
 
         folders = [self.folder] if self.is_trusted else []
         agents, _ = read_agent_files([*folders, Path.home()], home=Path.home())
+        own = {agent.name for agent in agents}
+        agents += [agent for agent in BUILTIN_AGENTS if agent.name not in own]
         return [(agent.name, agent.description) for agent in agents]
 
     def list_skills(self) -> list[tuple[str, str]]:

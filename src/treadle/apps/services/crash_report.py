@@ -22,6 +22,7 @@ _OUTCOMES: dict[CallOutcome, str] = {
     "recovered": "It had finished. It was not started again.",
 }
 _RERUN = "It had not happened. It was started again."
+_RESUMED = "The agent continued where it was."
 
 
 class CrashReport(BaseObserver):
@@ -41,7 +42,8 @@ class CrashReport(BaseObserver):
         if type(event) is not ToolFinished or event.call_id not in self._open_call_ids:
             return
         self._open_call_ids.discard(event.call_id)
-        outcome = _OUTCOMES.get(event.outcome, _RERUN)
+        rerun = _RESUMED if event.name == "task" else _RERUN
+        outcome = _OUTCOMES.get(event.outcome, rerun)
         self._outcomes.append(f"{self._descriptions[event.call_id]} {outcome}")
         if not self._open_call_ids:
             self._notify("\n".join(self._outcomes))

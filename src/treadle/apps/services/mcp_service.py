@@ -18,7 +18,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 
 from treadle._version import __version__
-from treadle.agents.subagents import FilteredSource
+from treadle.agents.child_settings import FilteredSource
 from treadle.apps.assembly.assemble import build_agent
 from treadle.apps.assembly.coding_agent import coding_agent
 from treadle.apps.assembly.host_session import SessionOptions

@@ -70,6 +70,7 @@ class Mutator(Protocol):
     Promises: `mutate` returns None, or the same transcript object, when there is nothing to do; a
     changed view keeps every law; items that stay are the same objects.
     A mutator must not drop the open calls of the last reply, or their results.
+    One with an attribute `for_children` that is False is not given to child agents.
     """
 
     @property

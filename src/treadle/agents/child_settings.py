@@ -1,0 +1,134 @@
+"""The settings of a child agent: at most its parent's tools, hooks and permissions.
+
+Used by agent.py for every child; a program changes more with `prepare_child`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
+from treadle.agents.subagents import ChildStart
+from treadle.agents.tool_names import fold_name, match_tools
+from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
+from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.tool import Tool
+from treadle.core.contracts.wrapped import WrappedSource
+from treadle.policy.budgets import CostBudget, SharedBudget
+
+TASK_TOOL = "task"
+# These are about the session and the messages of the user; the parent's hooks have run for them.
+PARENT_POINTS: frozenset[HookPoint] = frozenset(
+    {"session_start", "session_end", "user_prompt_submit"}
+)
+
+
+class FilteredSource(WrappedSource):
+    """A source that offers only some tools of another."""
+
+    def __init__(
+        self, source: ToolSource, names: Sequence[str] | None, excluded: Sequence[str] = ()
+    ) -> None:
+        super().__init__(source)
+        self._names = names
+        self._excluded = excluded
+        self._unfiltered: Sequence[Tool] | None = None
+        self._filtered: tuple[Tool, ...] = ()
+
+    def tools(self) -> Sequence[Tool]:
+        tools = self._source.tools()
+        if tools is not self._unfiltered:
+            self._unfiltered = tools
+            known = [tool.spec.name for tool in tools]
+            names = frozenset(known) if self._names is None else match_tools(self._names, known)
+            names -= match_tools(self._excluded, known)
+            self._filtered = tuple(tool for tool in tools if tool.spec.name in names)
+        return self._filtered
+
+    async def aclose(self) -> None:
+        return None  # the parent closes it
+
+
+class ReadOnlyPolicy(BasePolicy):
+    """The parent's policy, narrowed to pure tools: for a child in plan mode."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        if request.tool.effect != "pure":
+            return Deny("this agent is in plan mode and may only use read-only tools")
+        return await self._policy.decide(request)
+
+
+class ChildHook:
+    """A hook of the parent, at the points that concern a child, too."""
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self.points = frozenset(hook.points) - PARENT_POINTS
+        self.timeout = get_hook_timeout(hook)
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        return await self._hook.run(hook_input)
+
+
+def make_child_hooks(hooks: Sequence[Hook]) -> list[Hook]:
+    """Session hooks do not run again for each child."""
+    kept = [hook for hook in hooks if frozenset(hook.points) - PARENT_POINTS]
+    return [ChildHook(hook) if hook.points & PARENT_POINTS else hook for hook in kept]
+
+
+def narrow_policy(policy: Policy, mode: str) -> Policy:
+    """The policy in this mode, if it is narrower. A policy that knows modes has a method `narrow`;
+    of others a child in plan mode may use pure tools only."""
+    if not mode:
+        return policy
+    narrow = getattr(policy, "narrow", None)
+    if narrow is not None:
+        narrowed: Policy = narrow(mode)
+        return narrowed
+    return ReadOnlyPolicy(policy) if mode == "plan" else policy
+
+
+def make_child_settings(
+    settings: Mapping[str, Any], start: ChildStart, changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings of a child: its own instructions, at most its parent's tools and policy."""
+    definition = start.task.definition
+    source = changes.get("source", start.source)
+    if definition.tools is not None or definition.excluded_tools:
+        source = FilteredSource(source, definition.tools, definition.excluded_tools)
+    gates = list(settings["gates"])
+    if definition.max_cost is not None:
+        budget = SharedBudget(definition.max_cost)
+        budget.add_earlier(start.earlier_usage.cost or 0.0)
+        gates.append(CostBudget(budget))
+    child = {
+        **settings,
+        "instructions": f"{definition.prompt}\n\n{CHILD_INSTRUCTIONS}",
+        "max_turns": min(definition.max_turns, settings["max_turns"]),
+        "policy": narrow_policy(start.policy, definition.mode),
+        "gates": gates,
+        "hooks": make_child_hooks(settings["hooks"]),
+        "mutators": [one for one in settings["mutators"] if getattr(one, "for_children", True)],
+        "observers": (),
+        "name": definition.name,
+        "role": definition.name,
+        "caller": "child",
+        "output_type": str,  # the child answers its parent in text
+        "structured_output": None,
+        "on_start": None,
+        "subagents": settings["subagents"] if _may_start_children(definition) else None,
+        **({"model": definition.model} if definition.model else {}),
+    }
+    return {**child, **{k: v for k, v in changes.items() if k != "source"}, "tools": [source]}
+
+
+def _may_start_children(definition: AgentDefinition) -> bool:
+    """`task` is a tool as any other: a list of tools has to name it."""
+    is_listed = definition.tools is None or match_tools(definition.tools, (TASK_TOOL,))
+    return bool(is_listed) and TASK_TOOL not in map(fold_name, definition.excluded_tools)

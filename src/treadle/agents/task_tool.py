@@ -1,0 +1,224 @@
+"""The `task` tool: the model starts child agents with it, and continues them by name.
+
+The names of the children are read off the history: the name that a call gave, or its kind and a
+number. So they are the same after a restart. Running them is subagents.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.agents.agent_files import MODES, AgentDefinition
+from treadle.agents.agent_kinds import BUILTIN_AGENTS, GENERAL_AGENT, find_kind
+from treadle.agents.child_settings import TASK_TOOL
+from treadle.agents.subagents import ChildTask, SubagentRunner, WorktreeStart
+from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
+from treadle.core.errors import ConfigError, ToolError
+from treadle.core.json_types.schema import find_mismatch
+from treadle.core.transcript.content import Arguments, ToolCall
+from treadle.core.transcript.items import AssistantItem, Item
+from treadle.tools.function import summarize_call
+
+DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
+
+Use it for work that would fill this conversation with detail (searching a large code base, \
+reading many files) or that can be done in parallel: several calls in one reply run side by side. \
+The agent sees nothing of this conversation, so put all it needs into the prompt. \
+With run_in_background the report comes later. \
+With continue_agent an agent that you started before gets the prompt as its next message.
+
+Kinds of agents:
+{kinds}"""
+
+WORKTREE_DESCRIPTION = (
+    "the agent works in a git worktree of its own, and its changes are merged when it is done: for "
+    "agents that edit at the same time. head: from the last commit; changes: with uncommitted "
+    "changes"
+)
+CONTINUE_DESCRIPTION = "name of an earlier agent; without `name` they are KIND-1, KIND-2, …"
+
+
+class _TaskArguments(msgspec.Struct, forbid_unknown_fields=True):
+    description: str = ""
+    prompt: object = ""
+    subagent_type: object = ""
+    run_in_background: bool = False
+    name: str = ""
+    continue_agent: str = ""
+    worktree: WorktreeStart = ""
+
+
+class StartedAgent(msgspec.Struct, frozen=True):
+    """A child that a call of the history started."""
+
+    name: str
+    call_id: str
+    kind: str
+    description: str
+    worktree: WorktreeStart
+
+
+class TaskTool(BaseTool):
+    """The tool that starts children. `has_worktrees`: they can have git worktrees."""
+
+    def __init__(
+        self,
+        runner: SubagentRunner,
+        definitions: Sequence[AgentDefinition] = (),
+        *,
+        has_worktrees: bool = False,
+    ) -> None:
+        self._runner = runner
+        self._definitions: dict[str, AgentDefinition] = {}
+        for one in (*definitions, *BUILTIN_AGENTS):
+            _check_mode(one)
+            self._definitions.setdefault(one.name, one)
+        kinds = "\n".join(f"- {one.name}: {one.description}" for one in self._definitions.values())
+        properties: dict[str, Any] = {
+            "description": {"type": "string", "description": "three to five words"},
+            "prompt": {"type": "string", "description": "the whole task"},
+            "subagent_type": {"type": "string", "enum": list(self._definitions)},
+            "run_in_background": {"type": "boolean"},
+            "name": {"type": "string", "description": "to continue it by, one or two words"},
+            "continue_agent": {"type": "string", "description": CONTINUE_DESCRIPTION},
+        }
+        if has_worktrees:
+            values = ["head", "changes"]
+            worktree = {"type": "string", "enum": values, "description": WORKTREE_DESCRIPTION}
+            properties["worktree"] = worktree
+        self._has_worktrees = has_worktrees
+        self._spec = ToolSpec(
+            TASK_TOOL,
+            DESCRIPTION.format(kinds=kinds),
+            {
+                "type": "object",
+                "properties": properties,
+                "required": ["description", "prompt"],
+                "additionalProperties": False,
+            },
+            effect="verifiable",
+            concurrent=True,
+            timeout=24 * 3600.0,
+            detachable=True,
+            asks_host=True,
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        try:
+            given = msgspec.convert(arguments, _TaskArguments)
+        except msgspec.ValidationError as error:
+            problem = find_mismatch(arguments, self._spec.schema) or error
+            return f"invalid arguments for task: {problem}"
+        if not isinstance(given.prompt, str) or not given.prompt.strip():
+            return "prompt must be a text that describes the whole task"
+        if self._find_kind(arguments) is None:
+            kind = arguments.get("subagent_type")
+            return f"there is no agent {kind!r}; there are {', '.join(self._definitions)}"
+        if given.worktree and not self._has_worktrees:
+            return "worktree: agents have no worktrees here; leave it out"
+        return None
+
+    def summary(self, arguments: Arguments) -> str:
+        kind = arguments.get("continue_agent") or arguments.get("subagent_type")
+        text = f"{kind or GENERAL_AGENT.name}: {arguments.get('description', '')}"
+        return summarize_call(TASK_TOOL, {"command": text})
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        task = self._make_task(arguments, context)
+        if arguments.get("run_in_background") or task.definition.background:
+            context.detach()
+        return await self._runner(task, context)
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> ProbeResult:
+        """A child that has a session is continued: the call runs again, and takes it up."""
+        task = self._make_task(arguments, context)
+        if await self._runner.is_resumable(task, context):
+            return ProbeResult("not_done", f"the agent {task.name} continues where it was")
+        return ProbeResult("unknown", "the child agent has no session that could be continued")
+
+    # --- details -------------------------------------------------------------------------
+
+    def _find_kind(self, arguments: Arguments) -> AgentDefinition | None:
+        kind = arguments.get("subagent_type") or GENERAL_AGENT.name
+        return find_kind(kind, self._definitions) if isinstance(kind, str) else None
+
+    def _make_task(self, arguments: Arguments, context: ToolContext) -> ChildTask:
+        agents = self._list_agents(context.history())
+        wanted, prompt = arguments.get("continue_agent"), arguments["prompt"]
+        if wanted:
+            found = _find_agent(agents, wanted)
+            definition = find_kind(found.kind, self._definitions) or GENERAL_AGENT
+            start = found.worktree or _get_start(definition)
+            return ChildTask(definition, found.name, prompt, found.call_id, start, True)
+        definition = self._find_kind(arguments) or GENERAL_AGENT
+        own = next((one for one in agents if one.call_id == context.call_id), None)
+        name = arguments.get("name") or (own.name if own is not None else definition.name)
+        if any(one.name == name and one is not own for one in agents):
+            raise ToolError(
+                f"there is an agent {name!r} already: continue it with continue_agent, or choose "
+                "another name"
+            )
+        start = arguments.get("worktree") or _get_start(definition)
+        if start and not self._has_worktrees:
+            raise ToolError(
+                f"agents of the kind {definition.name} need a git worktree, and there "
+                "are none here: the folder has to be a git repository and trusted"
+            )
+        return ChildTask(definition, name, prompt, context.call_id, start)
+
+    def _list_agents(self, history: Iterable[Item]) -> list[StartedAgent]:
+        """The children that the calls of the history started, the first one of each name."""
+        agents: dict[str, StartedAgent] = {}
+        counts: dict[str, int] = {}
+        for item in history:
+            for call in item.calls if isinstance(item, AssistantItem) else ():
+                given = _read_arguments(call)
+                if given is None or given.continue_agent:
+                    continue
+                definition = self._find_kind(call.arguments or {})
+                kind = definition.name if definition is not None else str(given.subagent_type)
+                counts[kind] = counts.get(kind, 0) + 1
+                name = given.name or f"{kind}-{counts[kind]}"
+                started = StartedAgent(name, call.id, kind, given.description, given.worktree)
+                agents.setdefault(name, started)
+        return list(agents.values())
+
+
+def _read_arguments(call: ToolCall) -> _TaskArguments | None:
+    """The arguments of a call of `task` in the history; None if it is another call, or wrong."""
+    if call.name != TASK_TOOL or call.arguments is None:
+        return None
+    try:
+        return msgspec.convert(call.arguments, _TaskArguments)
+    except msgspec.ValidationError:
+        return None
+
+
+def _check_mode(definition: AgentDefinition) -> None:
+    if definition.mode and definition.mode not in MODES.values():
+        known = ", ".join(mode for mode in dict.fromkeys(MODES.values()) if mode)
+        raise ConfigError(
+            f"subagents: the mode of {definition.name!r} is {definition.mode!r}; expected one of "
+            f"{known}"
+        )
+
+
+def _get_start(definition: AgentDefinition) -> WorktreeStart:
+    return "head" if definition.worktree else ""
+
+
+def _find_agent(agents: Sequence[StartedAgent], name: str) -> StartedAgent:
+    for one in agents:
+        if name.strip().casefold() == one.name.casefold():
+            return one
+    known = "; ".join(f"{one.name} ({one.description})" for one in agents)
+    raise ToolError(f"there is no agent {name!r}" + (f"; there are {known}" if known else ""))

@@ -1,0 +1,355 @@
+"""The child agents of the coding agent: what each is told, which model it uses, where it works.
+
+A child gets the prompt of its parent with its own definition instead of the identity: environment,
+memory files and the instructions of the tools. In a git worktree it also gets a workspace, tools
+and a policy of its own; when it ends, its changes are merged into the folder, or kept as a branch.
+Made by coding_agent.py; agents/subagents.py calls it for each child.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.agents.agent_files import read_agent_files
+from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
+from treadle.agents.child_settings import FilteredSource
+from treadle.agents.subagents import ChildStart, OpenStore
+from treadle.agents.tool_names import find_unknown
+from treadle.apps.assembly.child_policy import (
+    ChildPolicy,
+    FolderPolicy,
+    WorktreePolicy,
+    move_rules,
+)
+from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace
+from treadle.apps.assembly.redaction import redact_source
+from treadle.apps.assembly.sessions import open_child_store
+from treadle.context.prompt import describe_environment
+from treadle.core.contracts.model import Model
+from treadle.core.contracts.mutator import Mutator
+from treadle.core.contracts.policy import Deny, PermissionRequest
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.store import Store
+from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
+from treadle.core.errors import ToolError, TreadleError, WorkspaceError
+from treadle.core.private_folder import find_state_dir
+from treadle.core.text import plural
+from treadle.tools.federation import Federation
+
+if TYPE_CHECKING:
+    from treadle.context.memory import Memory
+    from treadle.context.prompt import SystemPrompt
+    from treadle.core.loop.driver import Driver
+    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.tools.builtin import BuiltinSource
+    from treadle.workspace.local import WorkspaceOptions
+    from treadle.workspace.worktrees.worktrees import Worktree, WorktreeEnd, Worktrees
+
+MAX_LISTED = 20
+WORKTREES_DIR = "worktrees"
+OTHER_TOOLS = ("task", "skill", "apply_patch", "notebook_edit", "web_search", "ask")
+WRITE_SPEC = ToolSpec("write", "", {})  # what the policy is asked about
+READ_ONLY_INSTRUCTION = "You may only look: calls that change something are denied."
+WORKTREE_INSTRUCTIONS = """You work in a git worktree, a copy of {folder} of your own: use paths \
+below your working folder, also where the task names paths below {folder}. Files that git ignores, \
+such as installed dependencies, are not in it. Do not commit and do not switch branches: your \
+changes are taken over when you end."""
+
+
+class ChildPlace(msgspec.Struct, frozen=True):
+    """Where children work: the folder of the coding agent, or a worktree of it."""
+
+    folder: Path
+    builtin: BuiltinSource
+    policy: FolderPolicy
+    prompt: SystemPrompt
+    worktrees: Lazy[Worktrees] | None = None  # None: there can be none
+
+
+class ChildParts(msgspec.Struct, frozen=True):
+    """What all children of a coding agent share."""
+
+    rules: Callable[[], RuleSet]
+    make_workspace_options: Callable[[RuleSet], WorkspaceOptions]
+    make_builtin: Callable[[LazyWorkspace, LazyPolicy], BuiltinSource]
+    make_model: Callable[[str], Model]
+    small_model: Model | None
+    memory: Memory | None
+    is_trusted: bool
+    interactive: bool
+    added_folders: tuple[str, ...]
+    readable: tuple[str, ...]
+    secrets: tuple[str, ...]
+    notify: Callable[[str], None]
+
+
+class ChildSetup:
+    """Prepares the children of one place: the `prepare_child` of an agent."""
+
+    def __init__(self, parts: ChildParts, place: ChildPlace, mutators: Sequence[Mutator]) -> None:
+        self._parts = parts
+        self._place = place
+        self._mutators = mutators
+
+    async def __call__(self, start: ChildStart) -> PreparedCodingChild:
+        worktree = await self._open_worktree(start)
+        own_model = self._make_own_model(start)
+        changes: dict[str, Any] = {"source": start.source}
+        if worktree is not None:
+            place, workspace = self._make_place(worktree, start)
+            changes["source"] = self._make_source(place, start.source)
+            changes["workspace"] = workspace
+            changes["worktrees"] = False  # its own children work in the same worktree
+        else:
+            policy = ChildPolicy(self._place.policy, start.task.definition.mode)
+            place, workspace = msgspec.structs.replace(self._place, policy=policy), None
+        changes["policy"] = place.policy
+        changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
+        changes["instructions"] = self._make_instructions(start, place)
+        changes["mutators"] = [*self._mutators, self._make_reminders(place)]
+        changes["on_start"] = partial(_restore_cwd, place.builtin)
+        changes["model"] = own_model or self._find_small_model(start) or start.model
+        return PreparedCodingChild(self, changes, start, worktree, workspace, own_model)
+
+    async def merge(self, worktree: Worktree, *, succeeded: bool, name: str) -> str:
+        """End a worktree, and tell what became of the changes."""
+        try:
+            find = partial(self._find_unwritable, worktree.repository.top)
+            end = await worktree.finish(merge=succeeded, find_unwritable=find)
+        except WorkspaceError as error:
+            text = f"its changes could not be merged and stay in {worktree.top}: {error}"
+        else:
+            text = describe_end(end)
+            if end.status in ("unchanged", "merged"):
+                return text
+        self._parts.notify(f"agent {name}: {text}")
+        return text
+
+    # --- one child -----------------------------------------------------------------------
+
+    async def _open_worktree(self, start: ChildStart) -> Worktree | None:
+        wanted, lazy = start.task.worktree, self._place.worktrees
+        if not wanted or lazy is None:
+            return None
+        worktrees = lazy.get()
+        try:
+            if start.is_done and not await worktrees.has(start.id):
+                return None  # its changes were taken over before the interruption
+            # A child that goes on sees its earlier work, which is in the folder and not committed.
+            with_changes = wanted == "changes" or start.task.is_continued
+            return await worktrees.open(start.id, with_changes=with_changes)
+        except WorkspaceError as error:
+            raise ToolError(f"the agent has no worktree: {error}") from error
+
+    def _make_place(
+        self, worktree: Worktree, start: ChildStart
+    ) -> tuple[ChildPlace, LazyWorkspace]:
+        parts, parent = self._parts, self._place
+        rules = move_rules(parts.rules(), parent.folder, worktree.root)
+        workspace = LazyWorkspace(worktree.root, lambda: parts.make_workspace_options(rules))
+        policy = WorktreePolicy(
+            parent.policy,
+            workspace,
+            rules,
+            start.task.definition.mode,
+            interactive=parts.interactive,
+            added_folders=parts.added_folders,
+            readable=parts.readable,
+        )
+        text = describe_environment(
+            worktree.root, added_folders=[Path(added) for added in parts.added_folders]
+        )
+        text += "\n\n" + WORKTREE_INSTRUCTIONS.format(folder=parent.folder)
+        sections = [
+            msgspec.structs.replace(one, text=text) if one.name == "environment" else one
+            for one in parent.prompt.sections
+        ]
+        prompt = msgspec.structs.replace(parent.prompt, sections=tuple(sections))
+        return ChildPlace(
+            worktree.root, parts.make_builtin(workspace, policy), policy, prompt
+        ), workspace
+
+    def _make_source(self, place: ChildPlace, source: ToolSource) -> ToolSource:
+        """The tools of the parent, the built-in ones for the files of the worktree."""
+        own = FilteredSource(place.builtin, [tool.spec.name for tool in source.tools()])
+        rest = FilteredSource(source, None, [tool.spec.name for tool in place.builtin.tools()])
+        return Federation([redact_source(own, self._parts.secrets), rest])
+
+    def _make_instructions(self, start: ChildStart, place: ChildPlace) -> str:
+        definition = start.task.definition
+        own = [definition.prompt, CHILD_INSTRUCTIONS]
+        if definition.mode == "plan" or place.policy.mode == "plan":
+            own.append(READ_ONLY_INSTRUCTION)
+        sections = [one.text for one in place.prompt.sections if one.name != "identity"]
+        return "\n\n".join(text.strip() for text in (*own, *sections) if text.strip())
+
+    def _make_reminders(self, place: ChildPlace) -> LazyReminders:
+        """About files and memory. A child has no mode and no user of its own to be told about."""
+        return LazyReminders(
+            place.builtin,
+            place.folder,
+            self._parts.memory,
+            lambda: "ask",
+            trusted=self._parts.is_trusted,
+            secrets=self._parts.secrets,
+            is_attended=False,
+            began_attended=False,
+        )
+
+    def _make_own_model(self, start: ChildStart) -> Model | None:
+        definition = start.task.definition
+        if not definition.model or start.is_done:
+            return None
+        try:
+            return self._parts.make_model(definition.model)
+        except TreadleError as error:
+            self._parts.notify(f"agent {definition.name}: the model of its parent is used: {error}")
+            return None
+
+    def _find_small_model(self, start: ChildStart) -> Model | None:
+        definition = start.task.definition
+        is_wanted = definition.use_small_model and not definition.model
+        return self._parts.small_model if is_wanted else None
+
+    async def _find_unwritable(self, top: Path, paths: Sequence[str]) -> list[str]:
+        """The files that a rule, or plan mode, keeps the agent from writing."""
+        policy = await self._place.policy.get_policy()
+        denied: list[str] = []
+        for path in paths:
+            access = Access(files=(FileAccess(str(top / path), "write"),))
+            verdict = await policy.decide(PermissionRequest("", "", WRITE_SPEC, {}, "", access))
+            if isinstance(verdict, Deny) and verdict.kind == "policy":
+                denied.append(path)
+        return denied
+
+
+def make_child_options(
+    parts: ChildParts,
+    place: ChildPlace,
+    mutators: Sequence[Mutator],
+    store: Store | None,
+    notes: list[str],
+) -> dict[str, Any]:
+    """Options of the Agent: the agent definitions of the user and of a trusted folder, and how its
+    children are prepared and stored."""
+    folders = [place.folder, Path.home()] if parts.is_trusted else [Path.home()]
+    definitions, problems = read_agent_files(folders, home=Path.home())
+    notes += problems
+    known = [*(tool.spec.name for tool in place.builtin.tools()), *OTHER_TOOLS]
+    for one in definitions:
+        if unknown := find_unknown((*(one.tools or ()), *one.excluded_tools), known):
+            notes.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
+    options: dict[str, Any] = {
+        "subagents": definitions,
+        "prepare_child": ChildSetup(parts, place, [m for m in mutators if _is_for_children(m)]),
+        "worktrees": place.worktrees is not None,
+    }
+    open_store = make_child_opener(place.folder, store)
+    return options if open_store is None else {**options, "open_store": open_store}
+
+
+def make_child_opener(folder: Path, store: Store | None) -> OpenStore | None:
+    """Opens the stores of child agents, inside the session of the parent; None without one."""
+    return None if store is None else partial(_open_child_store, folder, store)
+
+
+def make_worktrees(
+    folder: Path, trusted: bool, notify: Callable[[str], None]
+) -> Lazy[Worktrees] | None:
+    """The worktrees of a trusted folder in a git repository; None for other folders, because git
+    runs programs that a repository names."""
+    if not trusted or not any((one / ".git").exists() for one in (folder, *folder.parents)):
+        return None
+
+    def make() -> Worktrees:
+        from treadle.workspace.worktrees.worktrees import Worktrees
+
+        return Worktrees(folder, find_state_dir() / WORKTREES_DIR, notify)
+
+    return Lazy(make)
+
+
+async def close_worktrees(worktrees: Lazy[Worktrees]) -> None:
+    """Keep as branches what interrupted agents, also of killed processes, changed."""
+    if worktrees.is_made or (find_state_dir() / WORKTREES_DIR).is_dir():
+        await worktrees.get().aclose()
+
+
+async def _open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
+    return open_child_store(folder, store, parent_id, call_id)
+
+
+def _restore_cwd(builtin: BuiltinSource, driver: Driver) -> None:
+    """A child that is continued is in the folder of its last command."""
+    if driver.transcript:
+        builtin.restore_cwd(driver.session_id, driver.transcript)
+
+
+def _is_for_children(mutator: Mutator) -> bool:
+    return getattr(mutator, "for_children", True)
+
+
+class PreparedCodingChild:
+    """A child of the coding agent while it works."""
+
+    def __init__(
+        self,
+        setup: ChildSetup,
+        changes: Mapping[str, Any],
+        start: ChildStart,
+        worktree: Worktree | None,
+        workspace: LazyWorkspace | None,
+        own_model: Model | None,
+    ) -> None:
+        self.changes = changes
+        self._setup = setup
+        self._name = start.task.name
+        self._worktree = worktree
+        self._workspace = workspace
+        self._own_model = own_model
+
+    async def finish(self, *, succeeded: bool) -> str:
+        await self.abandon()
+        if self._worktree is None:
+            return ""
+        return await self._setup.merge(self._worktree, succeeded=succeeded, name=self._name)
+
+    async def abandon(self) -> None:
+        """Close what the child used. Its worktree stays, so that it can be continued; when the
+        session ends, its changes become a branch."""
+        if self._workspace is not None:
+            await self._workspace.aclose()
+        if self._own_model is not None:
+            await self._own_model.aclose()
+
+
+def describe_end(end: WorktreeEnd) -> str:
+    """What became of the changes in a worktree, for the model and the user."""
+    files = _list_names(end.files)
+    if end.status == "unchanged":
+        return "It changed no files."
+    if end.status == "merged":
+        return f"Its changes are in the folder now, not committed: {files}"
+    if end.status == "left":
+        inner = _list_names(end.refused)
+        return f"Its worktree stays at {end.path}, because of the repositories in it: {inner}"
+    why = "It did not finish, so nothing is merged."
+    if end.refused:
+        refused = _list_names(end.refused)
+        why = (
+            f"Nothing is merged: changed in the folder meanwhile, or not to be written: {refused}."
+        )
+    return (
+        f"{why} All its changes are in the branch {end.branch}: {files}. "
+        f"See them with `git show {end.branch}`."
+    )
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {plural(len(names) - MAX_LISTED, 'more file')}" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more

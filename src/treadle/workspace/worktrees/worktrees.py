@@ -1,0 +1,383 @@
+"""The worktrees of the child agents of a folder.
+
+    worktree = await worktrees.open("general-1-3fa9c1d2")      made, or as an interruption left it
+    end = await worktree.finish(merge=True)                    merged or kept as a branch, removed
+
+A worktree begins with the last commit, or with the uncommitted changes too. When its agent is done,
+its changes are written into the folder if that touches nothing that the user changed; otherwise
+they become the branch `treadle/NAME`. Only then it is removed. A worktree whose process was killed
+is found by the next one that opens a worktree here, and becomes a branch, too; opened again by its
+name, it continues from there. Uses git.py, merge.py and
+worktree_files.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.core.errors import WorkspaceError
+from treadle.core.private_folder import make_private_folder
+from treadle.workspace.worktrees import merge
+from treadle.workspace.worktrees.git import Repository, open_repository
+from treadle.workspace.worktrees.merge import WorktreeChange
+from treadle.workspace.worktrees.worktree_files import (
+    RECORD_FILE,
+    SCRATCH_PREFIX,
+    WorktreeRecord,
+    count_index_entries,
+    find_existing,
+    find_git_dir,
+    read_record,
+    remove_old_scratch,
+    remove_tree,
+    try_lock,
+)
+
+BRANCH_FOLDER = "treadle"
+BASE_TRAILER = "Treadle-Base"
+MAX_FILES = 200_000
+SPARE_BYTES = 256 << 20  # free space that a new worktree leaves
+
+# Which of these paths, relative to the top of the repository, may not be written.
+FindUnwritable = Callable[[Sequence[str]], Awaitable[list[str]]]
+
+
+class WorktreeEnd(msgspec.Struct, frozen=True):
+    """What became of a worktree.
+
+    unchanged  there was no change         merged  its changes are in the folder
+    kept       they are in `branch`        left    the worktree is still at `path`
+    `refused` are the paths that kept the changes from being merged.
+    """
+
+    status: Literal["unchanged", "merged", "kept", "left"]
+    files: tuple[str, ...] = ()
+    branch: str = ""
+    refused: tuple[str, ...] = ()
+    path: str = ""
+
+
+class Worktree:
+    """One worktree at work. `top` is that of the repository, `root` the folder of the agent."""
+
+    def __init__(
+        self,
+        owner: Worktrees,
+        repository: Repository,
+        name: str,
+        git_dir: Path,
+        record: WorktreeRecord,
+    ) -> None:
+        self.name = name
+        self.top = owner.get_path(name)
+        self.root = self.top / repository.folder.relative_to(repository.top)
+        self.repository = repository
+        self.git_dir = git_dir
+        self.record = record
+        self._owner = owner
+        self._lock = try_lock(git_dir / RECORD_FILE)
+        if self._lock is None:
+            raise WorkspaceError(f"the worktree {name} is in use by another process")
+
+    async def finish(
+        self, *, merge: bool, find_unwritable: FindUnwritable | None = None
+    ) -> WorktreeEnd:
+        """Bring the changes back, or keep them as a branch, and remove the worktree. Once begun it
+        is done, also if the caller is cancelled."""
+        return await self._owner.run_to_end(
+            self._owner.end_worktree(self, merge=merge, find_unwritable=find_unwritable)
+        )
+
+    async def run_git(self, *arguments: str) -> str:
+        return await self.repository.run(*arguments, worktree=self.top, git_dir=self.git_dir)
+
+    def release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+
+class Worktrees:
+    """The worktrees of one folder. `notify` gets lines for the user about leftovers."""
+
+    def __init__(
+        self,
+        folder: Path,
+        state_dir: Path,
+        notify: Callable[[str], None] | None = None,
+        *,
+        max_files: int = MAX_FILES,
+    ) -> None:
+        self.folder = folder.resolve()
+        self._state_dir = state_dir.resolve()
+        self._notify = notify or (lambda text: None)
+        self._max_files = max_files
+        self._open: dict[str, Worktree] = {}
+        self._changing = asyncio.Lock()  # one at a time makes, merges or removes
+        self._ending: set[asyncio.Task[Any]] = set()
+
+    def get_path(self, name: str) -> Path:
+        return self._find_folder() / name
+
+    def _find_folder(self) -> Path:
+        digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:8]
+        return self._state_dir / f"{self.folder.name[:40]}-{digest}"
+
+    async def open(self, name: str, *, with_changes: bool = False) -> Worktree:
+        """The worktree of this name: a new one, or the one that an interruption left, or with the
+        changes that its branch has. WorkspaceError if it cannot be made."""
+        async with self._changing:
+            if name in self._open:
+                return self._open[name]
+            repository = await open_repository(self.folder)
+            await self._keep_leftovers(repository, name)
+            worktree = await self._take_up(repository, name)
+            if worktree is None:
+                worktree = await self._make(repository, name, with_changes=with_changes)
+            self._open[name] = worktree
+            return worktree
+
+    async def has(self, name: str) -> bool:
+        """Whether there is a worktree or a branch of this name."""
+        if self.get_path(name).exists():
+            return True
+        repository = await open_repository(self.folder)
+        return bool(await repository.find_commit(_format_ref(name)))
+
+    async def aclose(self) -> None:
+        """Keep the changes of all agents that were interrupted, also of killed processes, as
+        branches."""
+        if self._ending:
+            await asyncio.wait(self._ending)
+        for worktree in list(self._open.values()):
+            try:
+                end = await worktree.finish(merge=False)
+            except WorkspaceError as error:
+                worktree.release()
+                self._notify(f"the worktree {worktree.top} is left: {error}")
+            else:
+                self._tell(worktree.name, end)
+        if self._find_folder().is_dir():
+            with contextlib.suppress(WorkspaceError):
+                await self._keep_leftovers(await open_repository(self.folder))
+
+    async def run_to_end(self, work: Any) -> WorktreeEnd:
+        task: asyncio.Task[WorktreeEnd] = asyncio.ensure_future(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return await asyncio.shield(task)
+
+    async def end_worktree(
+        self, worktree: Worktree, *, merge: bool, find_unwritable: FindUnwritable | None = None
+    ) -> WorktreeEnd:
+        """See `Worktree.finish`."""
+        async with self._changing:
+            if self._open.get(worktree.name, worktree) is not worktree:
+                return WorktreeEnd("unchanged")
+            end = await self._bring_back(worktree, merge, find_unwritable)
+            if end.status != "left":
+                await self._remove(worktree.top, worktree.git_dir)
+            self._open.pop(worktree.name, None)
+            worktree.release()
+            return end
+
+    # --- making --------------------------------------------------------------------------
+
+    async def _take_up(self, repository: Repository, name: str) -> Worktree | None:
+        """The worktree that an interruption left; None if there is none, or it was not complete."""
+        path = self.get_path(name)
+        git_dir = find_git_dir(repository, path)
+        if git_dir is None:
+            if path.exists():  # made by nobody, or only begun
+                await self._remove(path, None)
+            return None
+        record = read_record(git_dir)
+        if record is None:  # it was being made: no agent has worked in it
+            await self._remove(path, git_dir)
+            return None
+        tip = await repository.find_commit(_format_ref(name))
+        if tip and await self._read_base(repository, tip) == record.base:
+            record = msgspec.structs.replace(record, tip=tip)  # it was about to be removed
+        return Worktree(self, repository, name, git_dir, record)
+
+    async def _make(self, repository: Repository, name: str, *, with_changes: bool) -> Worktree:
+        path = self.get_path(name)
+        tip = await repository.find_commit(_format_ref(name))
+        if tip:
+            record = WorktreeRecord(await self._read_base(repository, tip), tip)
+        elif with_changes:
+            record = WorktreeRecord(await self._snapshot(repository))
+        else:
+            record = WorktreeRecord(repository.head)
+        await self._check_size(repository, tip or record.base)
+        make_private_folder(path.parent)
+        add = ("worktree", "add", "--detach", "--lock", "--quiet")
+        try:
+            await repository.run(*add, str(path), tip or record.base)
+            git_dir = find_git_dir(repository, path)
+            if git_dir is None:
+                raise WorkspaceError(f"git made no worktree at {path}")
+            (git_dir / RECORD_FILE).write_bytes(msgspec.json.encode(record))
+        except BaseException:
+            await self.run_to_end(self._remove(path, find_git_dir(repository, path)))
+            raise
+        return Worktree(self, repository, name, git_dir, record)
+
+    async def _check_size(self, repository: Repository, commit: str) -> None:
+        count = count_index_entries(repository.git_dir / "index")
+        if count > self._max_files:
+            raise WorkspaceError(
+                f"the repository has {count:,} files; a worktree is made of at most "
+                f"{self._max_files:,}. Work in the folder itself"
+            )
+        if await repository.read_setting("extensions.partialclone"):
+            return  # the sizes are not known here: git would fetch every file
+        listed = await repository.run("ls-tree", "-r", "-l", "-z", commit)
+        sizes = (line.partition("\t")[0].split()[-1] for line in listed.split("\0")[:-1])
+        needed = sum(int(size) for size in sizes if size.isdigit())
+        free = shutil.disk_usage(find_existing(self._state_dir)).free
+        if needed + SPARE_BYTES > free:
+            raise WorkspaceError(
+                f"a worktree needs {needed >> 20:,} MB, and the disk has only {free >> 20:,} MB "
+                "free. Work in the folder itself"
+            )
+
+    async def _snapshot(self, repository: Repository) -> str:
+        """A commit with the uncommitted changes of the folder. The index stays as it is."""
+        index = self._make_scratch()
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(repository.git_dir / "index", index)
+            await repository.run("add", "--all", index=index)
+            tree = (await repository.run("write-tree", index=index)).strip()
+        finally:
+            index.unlink(missing_ok=True)
+        if tree == (await repository.run("rev-parse", f"{repository.head}^{{tree}}")).strip():
+            return repository.head
+        text = "Uncommitted changes that an agent began with"
+        made = await repository.run("commit-tree", tree, "-p", repository.head, "-m", text)
+        return made.strip()
+
+    async def _read_base(self, repository: Repository, tip: str) -> str:
+        """The commit that the changes in a branch of ours are compared with."""
+        wanted = f"--format=%(trailers:key={BASE_TRAILER},valueonly)"
+        base = (await repository.run("log", "-1", wanted, tip)).strip()
+        return await repository.find_commit(base) if base else tip
+
+    # --- ending --------------------------------------------------------------------------
+
+    async def _bring_back(
+        self, worktree: Worktree, should_merge: bool, find_unwritable: FindUnwritable | None
+    ) -> WorktreeEnd:
+        repository, record = worktree.repository, worktree.record
+        await worktree.run_git("add", "--all")
+        tree = (await worktree.run_git("write-tree")).strip()
+        changes = await merge.list_changes(repository, record.base, tree)
+        files = tuple(change.path for change in changes)
+        if not changes:
+            await self._delete_branch(worktree)
+            return WorktreeEnd("unchanged")
+        submodules = tuple(change.path for change in changes if change.is_submodule)
+        if submodules:  # git would store a name, not the files
+            return WorktreeEnd("left", files, refused=submodules, path=str(worktree.top))
+        refused: tuple[str, ...] = ()
+        if should_merge:
+            refused = await self._merge(worktree, changes, tree, find_unwritable)
+            if not refused:
+                await self._delete_branch(worktree)
+                return WorktreeEnd("merged", files)
+        branch = await self._commit(worktree, tree)
+        return WorktreeEnd("kept", files, branch, refused)
+
+    async def _merge(
+        self,
+        worktree: Worktree,
+        changes: Sequence[WorktreeChange],
+        tree: str,
+        find_unwritable: FindUnwritable | None,
+    ) -> tuple[str, ...]:
+        """Write the changes into the folder; if that is not possible, the paths that prevent it."""
+        if find_unwritable is not None:
+            denied = await find_unwritable([change.path for change in changes])
+            if denied:
+                return tuple(denied)
+        scratch = self._make_scratch()
+        try:
+            conflicts = await merge.find_conflicts(worktree.repository, changes, scratch)
+            if not conflicts:
+                await merge.write_changes(worktree.repository, changes, tree, scratch)
+            return tuple(conflicts)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+    async def _commit(self, worktree: Worktree, tree: str) -> str:
+        """Store the tree in the branch of the worktree; its name."""
+        repository, record = worktree.repository, worktree.record
+        head = (await worktree.run_git("rev-parse", "HEAD")).strip()
+        commits = [one for one in (head, record.tip) if one and one != record.base]
+        parents = [word for one in dict.fromkeys(commits or [record.base]) for word in ("-p", one)]
+        text = f"Changes of the agent {worktree.name}\n\n{BASE_TRAILER}: {record.base}\n"
+        made = (await repository.run("commit-tree", tree, *parents, "-m", text)).strip()
+        ref = _format_ref(worktree.name)
+        # An empty old value means that the branch must not exist.
+        await repository.run("update-ref", ref, made, record.tip or "0" * len(made))
+        return ref.removeprefix("refs/heads/")
+
+    async def _delete_branch(self, worktree: Worktree) -> None:
+        """Delete our branch, whose changes are in the folder, unless the user changed it."""
+        if worktree.record.tip:
+            delete = ("update-ref", "-d", _format_ref(worktree.name), worktree.record.tip)
+            with contextlib.suppress(WorkspaceError):
+                await worktree.repository.run(*delete)
+
+    async def _remove(self, path: Path, git_dir: Path | None) -> None:
+        """Remove the files, and what git knows of the worktree."""
+        await asyncio.to_thread(remove_tree, path)
+        if git_dir is not None:
+            await asyncio.to_thread(remove_tree, git_dir)
+        for folder in (path.parent, path.parent.parent):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    async def _keep_leftovers(self, repository: Repository, except_name: str = "") -> None:
+        """Keep what agents of killed processes changed as branches."""
+        folder = self._find_folder()
+        await asyncio.to_thread(remove_old_scratch, self._state_dir)
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path.name == except_name or path.name in self._open or not path.is_dir():
+                continue
+            try:
+                worktree = await self._take_up(repository, path.name)
+                if worktree is None:
+                    continue
+                end = await self._bring_back(worktree, False, None)
+                if end.status != "left":
+                    await self._remove(worktree.top, worktree.git_dir)
+                worktree.release()
+                self._tell(path.name, end)
+            except WorkspaceError:
+                continue  # another process uses it, or it cannot be read: it stays
+
+    def _tell(self, name: str, end: WorktreeEnd) -> None:
+        if end.status == "kept":
+            self._notify(f"the changes of the agent {name} are in the branch {end.branch}")
+        elif end.status == "left":
+            self._notify(f"the changes of the agent {name} are in {end.path}")
+
+    def _make_scratch(self) -> Path:
+        """A path for an index of git, of which there is no file yet."""
+        make_private_folder(self._state_dir)
+        return self._state_dir / f"{SCRATCH_PREFIX}{os.urandom(6).hex()}"
+
+
+def _format_ref(name: str) -> str:
+    return f"refs/heads/{BRANCH_FOLDER}/{name}"

@@ -1,0 +1,310 @@
+"""Child agents of the coding agent: what they see, and where they work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from treadle.apps.assembly import coding_agent as assembly
+from treadle.core.contracts.model import ModelRequest
+from treadle.core.errors import UnknownModel
+from treadle.core.events import ChildEvent, UsageUpdated
+from treadle.core.steps import PendingApproval
+from treadle.core.transcript import ToolResultItem, Transcript, UserItem
+from treadle.models import Pause, Say, Scripted
+from treadle.testing.observers import RecordingObserver
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+FREE: dict[str, Any] = {"permission_mode": "bypass", "sandbox": "off"}
+
+
+def task(prompt: str, **more: object) -> tuple[str, dict[str, object]]:
+    return "task", {"description": "a piece of work", "prompt": prompt, **more}
+
+
+def bash(command: str) -> tuple[str, dict[str, object]]:
+    return "bash", {"command": command}
+
+
+def answers(transcript: Transcript) -> list[str]:
+    return [item.text for item in transcript if isinstance(item, ToolResultItem)]
+
+
+def messages(request: ModelRequest) -> list[str]:
+    return [item.text for item in request.transcript if isinstance(item, UserItem)]
+
+
+def scripted(**replies: Any) -> Scripted:
+    """A model that answers by the last message of the user: a reply, or replies in order."""
+    left = {
+        key: list(value) if isinstance(value, list) else [value] for key, value in replies.items()
+    }
+
+    def answer(request: ModelRequest) -> Any:
+        return left[messages(request)[-1].split()[0]].pop(0)
+
+    return Scripted(answer)
+
+
+def request_of(model: Scripted, prompt: str) -> ModelRequest:
+    return next(one for one in model.requests if messages(one)[-1] == prompt)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    done = subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+# --- what a child sees -------------------------------------------------------------------
+
+
+async def test_a_child_sees_environment_memory_and_tool_instructions_as_its_parent(tmp_path: Path):
+    (tmp_path / "AGENTS.md").write_text("Use tabs here.\n")
+    agents = tmp_path / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "reviewer.md").write_text(
+        "---\nname: reviewer\ndescription: reviews\ntools: Read, WebFetch, Teleport\n---\n"
+        "Be strict.\n"
+    )
+    model = scripted(
+        parent=[Say(calls=[task("child", subagent_type="reviewer")]), "ok"], child="done"
+    )
+    async with treadle.coding_agent(tmp_path, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+        assert any("reviewer.md: there is no tool Teleport; ignored" in n for n in agent.notes)
+    parent, child = request_of(model, "parent"), request_of(model, "child")
+    assert child.system.startswith("Be strict.")
+    for part in ("Use tabs here.", f"Working folder: {tmp_path}", "# How to work"):
+        assert part in parent.system
+        assert part in child.system
+    instructions = agent._get_parts().prompt
+    tools = next(one.text for one in instructions.sections if one.name == "tools")
+    assert tools.strip() in child.system
+    assert "You are Treadle" not in child.system
+    assert "It sees only your last message" in " ".join(child.system.split())
+    assert [spec.name for spec in child.tools] == ["read", "web_fetch"]
+    assert len(child.system) > 0.9 * len(parent.system)
+
+
+async def test_session_hooks_of_the_settings_run_once_and_not_for_each_child(tmp_path: Path):
+    hooks = {
+        point: [{"hooks": [{"type": "command", "command": f"echo {point} >> {tmp_path}/log"}]}]
+        for point in ("SessionStart", "UserPromptSubmit", "SubagentStop")
+    }
+    settings = Path.home() / ".treadle" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"hooks": hooks}))
+    model = scripted(parent=[Say(calls=[task("child")]), "ok"], child="done")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    async with treadle.coding_agent(folder, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+    ran = (tmp_path / "log").read_text().split()
+    assert sorted(ran) == ["SessionStart", "SubagentStop", "UserPromptSubmit"]
+
+
+async def test_a_child_of_a_parent_in_plan_mode_is_told_that_it_may_only_look(tmp_path: Path):
+    model = scripted(
+        parent=[Say(calls=[task("child")]), "ok"],
+        child=[Say(calls=[bash("touch made")]), "done"],
+    )
+    options: dict[str, Any] = {**FREE, "permission_mode": "plan"}
+    async with treadle.coding_agent(tmp_path, model=model, **options) as agent:
+        await agent.run("parent")
+    assert "You may only look" in request_of(model, "child").system
+    assert not (tmp_path / "made").exists()
+    notices = [type(item).__name__ for item in request_of(model, "child").transcript]
+    assert notices == ["UserItem"]
+
+
+async def test_explore_uses_the_small_model_and_others_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    agents = tmp_path / ".treadle" / "agents"
+    agents.mkdir(parents=True)
+    for name, used in (("own", "acme/own"), ("lost", "acme/lost")):
+        (agents / f"{name}.md").write_text(f"---\ndescription: d\nmodel: {used}\n---\nWork.\n")
+    made: dict[str, Scripted] = {}
+
+    def create(name: str, settings: object) -> Scripted:
+        if name == "acme/lost":
+            raise UnknownModel("there is no model acme/lost")
+        made[name] = Scripted(["done"], name=name)
+        return made[name]
+
+    monkeypatch.setattr(assembly, "_create_model", create)
+    kinds = ("explore", "own", "lost")
+    model = scripted(
+        parent=[Say(calls=[task(kind, subagent_type=kind) for kind in kinds]), "ok"], lost="done"
+    )
+    options: dict[str, Any] = {**FREE, "small_model": "acme/small"}
+    async with treadle.coding_agent(tmp_path, model=model, trust=True, **options) as agent:
+        result = await agent.run("parent")
+    assert answers(result.transcript) == ["done"] * 3
+    assert [len(made[name].requests) for name in ("acme/small", "acme/own")] == [1, 1]
+    assert made["acme/own"].closed
+    assert "agent lost: the model of its parent is used" in caplog.text
+
+
+async def test_a_child_of_a_narrow_child_is_as_narrow(tmp_path: Path):
+    agents = tmp_path / ".treadle" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "careful.md").write_text("---\ndescription: d\nmode: plan\n---\nOnly look.\n")
+    model = scripted(
+        parent=[Say(calls=[task("child", subagent_type="careful")]), "ok"],
+        child=[Say(calls=[task("grandchild")]), "b"],
+        grandchild=[Say(calls=[bash("touch made")]), "a"],
+    )
+    async with treadle.coding_agent(tmp_path, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+    assert not (tmp_path / "made").exists()
+    assert "You may only look" in request_of(model, "grandchild").system
+
+
+# --- worktrees ---------------------------------------------------------------------------
+
+
+@needs_git
+async def test_children_in_worktrees_work_at_once_and_their_changes_come_back(repository: Path):
+    model = scripted(
+        parent=[Say(calls=[task(f"c{n}", worktree="head") for n in range(3)]), "ok"],
+        **{f"c{n}": [Say(calls=[bash(f"pwd; echo {n} > {n}.txt")]), "done"] for n in range(3)},
+    )
+    watch = RecordingObserver()
+    options: dict[str, Any] = {**FREE, "trust": True, "observers": [watch]}
+    async with treadle.coding_agent(repository, model=model, **options) as agent:
+        result = await agent.run("parent")
+    expected = "done\n\nIts changes are in the folder now, not committed: {}.txt"
+    assert answers(result.transcript) == [expected.format(n) for n in range(3)]
+    assert [(repository / f"{n}.txt").read_text() for n in range(3)] == ["0\n", "1\n", "2\n"]
+    assert git(repository, "worktree", "list").count("\n") == 0
+    system = request_of(model, "c0").system
+    assert f"You work in a git worktree, a copy of {repository}" in system
+    assert f"Working folder: {repository}\n" not in system
+    used = [event for event in watch.events_of(ChildEvent) if isinstance(event.child, UsageUpdated)]
+    assert len(used) == 6  # the cost of each request reaches the parent
+
+
+@needs_git
+async def test_approvals_in_a_worktree_reach_the_approver_of_the_parent(repository: Path):
+    asked: list[str] = []
+
+    def approve(approval: PendingApproval) -> bool:
+        asked.append(approval.call.name)
+        return True
+
+    model = scripted(
+        parent=[Say(calls=[task("child", worktree="head")]), "ok"],
+        child=[Say(calls=[("write", {"file_path": "new.txt", "content": "new\n"})]), "done"],
+    )
+    options: dict[str, Any] = {"permission_mode": "ask", "sandbox": "off", "trust": True}
+    async with treadle.coding_agent(repository, model=model, approve=approve, **options) as agent:
+        await agent.run("parent")
+    assert asked == ["write"]
+    assert (repository / "new.txt").read_text() == "new\n"
+
+
+@needs_git
+async def test_a_child_of_a_child_works_in_the_worktree_of_its_parent(repository: Path):
+    model = scripted(
+        parent=[Say(calls=[task("child", worktree="head")]), "ok"],
+        child=[Say(calls=[task("grandchild")]), "done"],
+        grandchild=[Say(calls=[bash("echo deep > deep.txt; pwd")]), "dug"],
+    )
+    async with treadle.coding_agent(repository, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+    assert (repository / "deep.txt").read_text() == "deep\n"
+    deep = request_of(model, "grandchild")
+    assert "You work in a git worktree" in deep.system
+    properties = next(spec for spec in request_of(model, "child").tools if spec.name == "task")
+    assert "worktree" not in properties.schema["properties"]
+
+
+@needs_git
+async def test_a_worktree_gives_a_child_no_tools_that_its_parent_lacks(repository: Path):
+    agents = repository / ".treadle" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "reader.md").write_text("---\ndescription: d\ntools: Read, Task\n---\nRead.\n")
+    model = scripted(
+        parent=[Say(calls=[task("child", subagent_type="reader")]), "ok"],
+        child=[Say(calls=[task("grandchild", worktree="head")]), "b"],
+        grandchild="a",
+    )
+    async with treadle.coding_agent(repository, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+    names = [spec.name for spec in request_of(model, "grandchild").tools]
+    assert names == ["read", "task"]
+
+
+@needs_git
+async def test_an_interrupted_child_keeps_its_worktree_and_closing_makes_it_a_branch(
+    repository: Path,
+):
+    pause = Pause()
+    model = scripted(
+        parent=[Say(calls=[task("child", worktree="head", name="kid")])],
+        child=[Say(calls=[bash("echo half > a.txt")]), [pause, "never"]],
+        go=[Say(calls=[task("finish", continue_agent="kid")]), [Pause(), "never"]],
+        finish=[
+            Say(calls=[bash("cat a.txt; echo more >> a.txt")]),
+            AssertionError("the model died"),
+        ],
+    )
+    async with treadle.coding_agent(repository, model=model, trust=True, **FREE) as agent:
+        driver = agent.start("parent")
+        step = asyncio.create_task(driver.next())
+        await pause.reached.wait()
+        driver.interrupt()
+        await step
+        driver.submit("go on")
+        await driver.next()
+        [_, result] = answers(driver.transcript)
+        await driver.aclose()
+    assert result.startswith("error: ")
+    assert (repository / "a.txt").read_text() == "one\n"
+    branch = git(repository, "branch", "--list", "treadle/*", "--format=%(refname:short)")
+    assert branch.startswith("treadle/kid-")
+    assert "the agent failed: AssertionError: the model died" in result
+    assert f"All its changes are in the branch {branch}: a.txt" in result
+    assert git(repository, "show", f"{branch}:a.txt") == "half\nmore"
+    assert git(repository, "worktree", "list").count("\n") == 0
+
+
+@needs_git
+async def test_without_trust_there_are_no_worktrees(repository: Path):
+    model = scripted(parent="ok")
+    async with treadle.coding_agent(repository, model=model, trust=False, **FREE) as agent:
+        await agent.run("parent")
+    spec = next(one for one in request_of(model, "parent").tools if one.name == "task")
+    assert "worktree" not in spec.schema["properties"]
+
+
+@needs_git
+async def test_a_worktree_that_cannot_be_made_is_an_error_result_with_the_reason(tmp_path: Path):
+    git(tmp_path, "init", "-q")
+    model = scripted(parent=[Say(calls=[task("child", worktree="head")]), "ok"])
+    async with treadle.coding_agent(tmp_path, model=model, trust=True, **FREE) as agent:
+        result = await agent.run("parent")
+    assert "error: the agent has no worktree: " in answers(result.transcript)[0]
+    assert "no commit yet: make a first commit" in answers(result.transcript)[0]
