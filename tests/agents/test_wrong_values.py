@@ -177,4 +177,4 @@ async def test_a_program_may_define_the_general_agent():
     task = Say(calls=[("task", {"description": "d", "prompt": "p"})])
     scripted = Scripted([task, "child done", "done"])
     await Agent(scripted, subagents=[own], store=MemoryStore).run("x")
-    assert scripted.requests[1].system == "You do all."
+    assert scripted.requests[1].system.startswith("You do all.")

@@ -377,7 +377,7 @@ async def test_replace_makes_another_agent_that_differs():
     other = agent.replace(model=Scripted(["two"]))
     assert (await other.run("x")).text == "two"
     assert other.config.instructions == "Be brief."
-    with pytest.raises(TypeError, match="no setting 'modell'"):
+    with pytest.raises(TypeError, match="no argument 'modell'"):
         agent.replace(modell="x")  # type: ignore[call-arg]
 
 

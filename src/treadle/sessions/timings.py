@@ -7,6 +7,7 @@ loses its last lines. TimingRecorder writes it, timeline.py reads it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -116,7 +117,8 @@ class TimingRecorder(BaseObserver):
         pending, self._pending = self._pending, []
         lines = b"".join(msgspec.json.encode(timing) + b"\n" for timing in pending)
         try:
-            with self._file.open("ab") as file:
+            fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "ab") as file:
                 file.write(lines)
         except OSError:
             pass  # a full disk: the log says so; these times are not needed

@@ -13,6 +13,7 @@ import pytest
 
 import treadle
 from treadle.apps.assembly import coding_agent as assembly
+from treadle.apps.assembly import model_choice
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.errors import UnknownModel
 from treadle.core.events import ChildEvent, UsageUpdated
@@ -153,7 +154,8 @@ async def test_explore_uses_the_small_model_and_others_their_own(
         made[name] = Scripted(["done"], name=name)
         return made[name]
 
-    monkeypatch.setattr(assembly, "_create_model", create)
+    for module in (assembly, model_choice):
+        monkeypatch.setattr(module, "create_model", create)
     kinds = ("explore", "own", "lost")
     model = scripted(
         parent=[Say(calls=[task(kind, subagent_type=kind) for kind in kinds]), "ok"], lost="done"

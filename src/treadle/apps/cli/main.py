@@ -23,12 +23,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
     "mcp": (f"{_HERE}.mcp", "add, list, test MCP servers; log in to one; be one"),
     "trust": (f"{_HERE}.trust", "trust a folder: use its memory, settings, agents, hooks, servers"),
-    "config": (f"{_HERE}.config", "show the settings and their sources; set one"),
-    "sessions": (f"{_HERE}.sessions", "list, search, show, fork, rewind, undo, prune"),
+    "config": (f"{_HERE}.config", "show the settings and set one; `prompt` prints the system prompt"),
+    "sessions": (f"{_HERE}.sessions", "list, search, show, fork, rewind, prune; also `replay`, `diff`"),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
-    "replay": (f"{_HERE}.replay", "replay a session offline; `diff` compares two"),
+    "replay": (f"{_HERE}.replay", "replay a session offline"),
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
     "fleet": (f"{_HERE}.fleet", "run many tasks, on one or more machines"),
@@ -40,8 +40,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
 SESSION_COMMANDS = ("list", "search", "show", "turns", "export", "fork", "rewind", "prune")
 AGENT_MODULE = "treadle.apps.cli.headless"
-# the help names them with `undo`, `replay` and `doctor`
-HIDDEN_COMMANDS = ("redo", "diff", "completions")
+# the help names them with `undo`, `sessions`, `config` and `doctor`
+HIDDEN_COMMANDS = ("redo", "replay", "diff", "prompt", "completions")
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\
