@@ -23,8 +23,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
     "mcp": (f"{_HERE}.mcp", "add, list, test MCP servers; log in to one; be one"),
     "trust": (f"{_HERE}.trust", "trust a folder: use its memory, settings, agents, hooks, servers"),
-    "config": (f"{_HERE}.config", "show the settings and set one; `prompt` prints the system prompt"),
-    "sessions": (f"{_HERE}.sessions", "list, search, show, fork, rewind, prune; also `replay`, `diff`"),
+    "config": (
+        f"{_HERE}.config",
+        "show the settings and set one; `prompt` prints the system prompt",
+    ),
+    "sessions": (
+        f"{_HERE}.sessions",
+        "list, search, show, fork, rewind, prune; also `replay`, `diff`",
+    ),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
