@@ -174,7 +174,10 @@ def _update_context(ui: Frontend, before: Transcript) -> None:
 
 
 async def _export(ui: Frontend, arguments: str) -> None:
-    ui.show_message(f"exported to {await ui.host.export(arguments)}")
+    from treadle.apps.pages.session_files import write_session
+
+    session_dir = await ui.host.flush()
+    ui.show_message(f"exported to {write_session(session_dir, ui.host.folder, arguments)}")
 
 
 async def _queue(ui: Frontend, arguments: str) -> None:

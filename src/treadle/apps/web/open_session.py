@@ -14,6 +14,7 @@ from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock
 from treadle.apps.web.call_index import CallIndex
+from treadle.apps.web.call_times import CallTimes
 from treadle.apps.web.feed import Feed, PageState
 from treadle.apps.web.render.regions import SessionFacts, render_regions
 from treadle.core.errors import ConfigError, TreadleError
@@ -43,12 +44,16 @@ class OpenSession:
         self._shell_commands = ShellCommands(host)
         self._conversation: Conversation | None = None
         self._feed: Feed | None = None
+        self._call_times = CallTimes()
         self._title = ""
         self._facts = SessionFacts()
 
     async def open(self, resume: str | None) -> None:
         """Open a new session, or continue one."""
-        self._attach(await self.host.open(self._callbacks, resume=resume))
+        driver = await self.host.open(self._callbacks, resume=resume)
+        if resume is not None:
+            self._call_times.load(await self.host.flush())
+        self._attach(driver)
 
     @property
     def _callbacks(self) -> HostCallbacks:
@@ -91,6 +96,7 @@ class OpenSession:
     # --- the page --------------------------------------------------------------------------
 
     def _attach(self, driver: Driver) -> None:
+        driver.watch(self._call_times)  # before the conversation, which shows them
         conversation = Conversation(driver, self._mark_changed, self._return_messages)
         for note in self.host.notes:
             conversation.show_block(NoteBlock(note))
@@ -99,9 +105,12 @@ class OpenSession:
         self._calls = CallIndex()
         self.refresh_facts()
         if self._feed is None or self._feed.session_id != driver.session_id:
-            self._feed = Feed(driver.session_id, self._build_state)
+            self._feed = Feed(driver.session_id, self._build_state, self._find_seconds)
         conversation.start()
         self._mark_changed()
+
+    def _find_seconds(self, call_id: str) -> float | None:
+        return self._call_times.find(call_id)
 
     def _build_state(self, version: int) -> PageState:
         conversation = self.conversation

@@ -14,6 +14,8 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core.transcript.content import Image
+
 Tone = Literal["plain", "faint", "good", "warning", "error"]
 CallState = Literal[
     "writing",
@@ -59,6 +61,7 @@ class UserMessageBlock(msgspec.Struct, frozen=True):
     text: str
     steered: bool = False
     attachments: tuple[str, ...] = ()
+    pictures: tuple[Image, ...] = ()
 
 
 class MarkdownBlock(msgspec.Struct, frozen=True):
@@ -110,6 +113,7 @@ class ToolCallBlock(msgspec.Struct, frozen=True):
     task_id: str = ""
     full_output: str = ""
     child: ChildProgress | None = None
+    pictures: tuple[Image, ...] = ()
 
     @property
     def is_finished(self) -> bool:

@@ -48,6 +48,7 @@ from treadle.apps.conversation.state.view_state import (
 )
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
+from treadle.core.transcript.content import Image
 from treadle.core.transcript.items import CallOutcome, ToolResultItem
 from treadle.core.transcript.usage import Usage
 
@@ -77,6 +78,7 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
             result=text,
             display=redact_for_display(item.display),
             full_output=item.full_output,
+            pictures=tuple(part for part in item.content if isinstance(part, Image)),
             progress="",
         )
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from treadle.apps.conversation.host import FileChange, TurnLine
-from treadle.apps.web.render.elements import escape_html
+from treadle.apps.pages.elements import escape_html
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_age
 

@@ -13,8 +13,8 @@ from treadle.apps.conversation.block_text import format_activity, format_call_ti
 from treadle.apps.conversation.conversation import PendingQuestion
 from treadle.apps.conversation.state.blocks import ToolCallBlock
 from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
 from treadle.apps.web.call_index import CallIndex
-from treadle.apps.web.render.elements import CALL_SIGNS, escape_html, render_icon
 from treadle.apps.web.render.questions import render_question
 from treadle.core.text import format_count, format_dollars, plural
 

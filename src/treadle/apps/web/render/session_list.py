@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.web.render.elements import escape_html, render_icon
+from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.core.text import format_age, format_dollars, shorten_home
 
 SHOWN_PER_FOLDER = 5

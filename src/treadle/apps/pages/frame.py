@@ -1,13 +1,13 @@
-"""The frame of the work page; its regions are filled over the socket."""
+"""The frame of all pages, and the work page, whose regions are filled over the socket."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
 
-from treadle.apps.web.render.elements import escape_html, render_icon
+from treadle.apps.pages.elements import escape_html, render_icon
 
-STATIC = Path(__file__).parent.parent / "static"
+STATIC = Path(__file__).parent / "static"
 _TABS = (("work", "Work"), ("inspect", "Inspect"), ("cost", "Cost"))
 
 
@@ -16,8 +16,11 @@ def read_icons() -> str:
     return (STATIC / "icons.svg").read_text(encoding="utf-8")
 
 
-def render_page(title: str, page: str, session: str, body: str, style: str = "") -> str:
-    """A page with the head and the top bar that all of them have."""
+def render_page(
+    title: str, page: str, session: str, body: str, style: str = "", script: str = ""
+) -> str:
+    """A page with the head and the top bar that all of them have. `page` is the tab that it
+    belongs to; its script has the same name by default."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -27,7 +30,7 @@ def render_page(title: str, page: str, session: str, body: str, style: str = "")
         '<link rel="stylesheet" href="/static/tokens.css">'
         '<link rel="stylesheet" href="/static/treadle.css">'
         '<script type="module" src="/static/theme.js"></script>'
-        f'<script type="module" src="/static/{page}.js"></script></head>'
+        f'<script type="module" src="/static/{script or page}.js"></script></head>'
         f'<body class="{style or page}" data-session="{escape_html(session)}">'
         f"{read_icons()}{_render_top(page, session)}{body}</body></html>"
     )
