@@ -19,8 +19,7 @@ CALL = ToolCall("1", "write", '{"file_path": "x"}')
 async def write_log(*entries: Item | TurnBegan | Rewound) -> Path:
     journal = Library().create(Path())
     for entry in entries:
-        is_entry = isinstance(entry, TurnBegan | Rewound)
-        journal.append(entry if is_entry else ItemAdded(entry))
+        journal.append(entry if isinstance(entry, TurnBegan | Rewound) else ItemAdded(entry))
     await journal.aclose()
     return journal.session_dir
 

@@ -12,7 +12,7 @@ BAR_SHARE = 0.7  # of the room of a column
 MAX_LABELS = 15
 
 
-class Segment(msgspec.Struct, frozen=True):
+class BarPart(msgspec.Struct, frozen=True):
     """A part of a column: its value, and the class of its colour."""
 
     value: float
@@ -22,8 +22,8 @@ class Segment(msgspec.Struct, frozen=True):
 class Column(msgspec.Struct, frozen=True):
     """One column. `thin` is drawn beside the wide one; `title` is shown when one points at it."""
 
-    segments: tuple[Segment, ...]
-    thin: tuple[Segment, ...] = ()
+    segments: tuple[BarPart, ...]
+    thin: tuple[BarPart, ...] = ()
     label: str = ""
     title: str = ""
 
@@ -54,7 +54,7 @@ def draw_columns(
 
 
 def _draw_stack(
-    segments: Sequence[Segment], left: float, width: float, height: int, top: float
+    segments: Sequence[BarPart], left: float, width: float, height: int, top: float
 ) -> str:
     bars, bottom = "", float(height)
     for part in segments:

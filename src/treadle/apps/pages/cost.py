@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 
-from treadle.apps.pages.charts import Column, Segment, draw_axis, draw_columns, draw_labels
+from treadle.apps.pages.charts import BarPart, Column, draw_axis, draw_columns, draw_labels
 from treadle.apps.pages.elements import escape_html
 from treadle.apps.pages.frame import render_page
 from treadle.apps.pages.static_page import render_static_page
@@ -99,7 +99,7 @@ def _render_days(report: CostReport) -> str:
     is_priced = any(day.cost for day in days)
     columns = [
         Column(
-            (Segment(_value(day, is_priced), "m-1"),),
+            (BarPart(_value(day, is_priced), "m-1"),),
             title=f"{day.key}: {format_cost(day)}, {plural(day.calls, 'call')}",
         )
         for day in days

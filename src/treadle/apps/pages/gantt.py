@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.state.blocks import ToolCallBlock
+from treadle.apps.conversation.state.reducer import CHILD_TOOL
 from treadle.apps.pages.blocks import format_seconds
 from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
 from treadle.core.text import plural
@@ -16,7 +17,6 @@ TOP = 24
 MAX_ROWS = 60
 TICKS = 6
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
-_CHILD_TOOL = "task"
 
 KEY = (
     '<ul class="key">'
@@ -123,7 +123,7 @@ def _draw_request(request: RequestInfo, scale: _Scale) -> list[str]:
 
 
 def _draw_call(call: CallInfo, y: float, scale: _Scale) -> list[str]:
-    style = "g-child" if call.call.name == _CHILD_TOOL else "g-call"
+    style = "g-child" if call.call.name == CHILD_TOOL else "g-call"
     if call.is_error:
         style = "g-bad"
     if call.asked and not call.answered and call.is_open:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from treadle.apps.pages.charts import (
+    BarPart,
     Column,
-    Segment,
     draw_axis,
     draw_columns,
     draw_labels,
@@ -100,8 +100,8 @@ def _render_context(shown: Sequence[RequestInfo], center: RequestInfo, at: int) 
     columns = []
     for request in shown:
         sizes, usage = split_request(request), request.usage
-        stack = tuple(Segment(sizes[name], style) for name, style, _ in reversed(PARTS))
-        thin = (Segment(usage.cache_read, "d-read"), Segment(usage.cache_write, "d-write"))
+        stack = tuple(BarPart(sizes[name], style) for name, style, _ in reversed(PARTS))
+        thin = (BarPart(usage.cache_read, "d-read"), BarPart(usage.cache_write, "d-write"))
         title = f"request {request.number}: {format_count(usage.total_input)} tokens"
         columns.append(Column(stack, thin, title=title))
     sizes = split_request(center)
@@ -132,7 +132,7 @@ def _render_costs(
     costs = [request.usage.cost or 0.0 for request in shown]
     columns = [
         Column(
-            (Segment(cost, "d-user" if position == at else "d-tools"),),
+            (BarPart(cost, "d-user" if position == at else "d-tools"),),
             title=f"request {request.number}: {format_dollars(cost)}",
         )
         for position, (request, cost) in enumerate(zip(shown, costs, strict=True))

@@ -15,6 +15,10 @@ import msgspec
 
 from treadle.apps.conversation import context_usage, limits
 from treadle.apps.conversation.block_text import TODO_SIGNS
+from treadle.apps.conversation.custom_commands import (
+    describe_unknown_command,
+    expand_custom_command,
+)
 from treadle.apps.conversation.host import Ability, Host
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.conversation.state.blocks import strip_brackets
@@ -23,9 +27,8 @@ from treadle.apps.tui.choice_option import ChoiceOption
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.core.errors import SessionNotFound, TreadleError
-from treadle.core.text import format_age, format_dollars, plural, suggest
+from treadle.core.text import format_age, format_dollars, plural
 from treadle.core.transcript.items import UserItem, to_user_item
-from treadle.core.transcript.transcript import Transcript
 
 INIT_PROMPT = """\
 Look around in this project and write a file AGENTS.md at its root for coding agents that will \
@@ -87,13 +90,12 @@ async def run_command(ui: Frontend, line: str) -> None:
 def _run_custom_command(
     ui: Frontend, name: str, arguments: str, known: dict[str, SlashCommand]
 ) -> None:
-    for custom in ui.custom_commands:
-        if custom.name == name:
-            ui.conversation.submit(to_user_item(custom.expand(arguments)))
-            return
-    suggestion = suggest(name, [*known, *(custom.name for custom in ui.custom_commands)])
-    hint = f"did you mean /{suggestion}?" if suggestion else "/help lists the commands"
-    ui.show_message(f"unknown command /{name}; {hint}", "warning")
+    text = expand_custom_command(ui.custom_commands, name, arguments)
+    if text is not None:
+        ui.conversation.submit(to_user_item(text))
+        return
+    names = [*known, *(custom.name for custom in ui.custom_commands)]
+    ui.show_message(describe_unknown_command(name, names), "warning")
 
 
 # ------------------------------------------------------------------ session
@@ -154,23 +156,13 @@ async def _unless_new(ui: Frontend, action: str, work: Awaitable[None]) -> None:
 
 
 async def _compact(ui: Frontend, arguments: str) -> None:
-    driver, before = ui.host.driver, ui.host.driver.transcript
-    if await driver.compact(arguments):
-        _update_context(ui, before)  # the compaction itself tells what it did
-    else:
+    if not await ui.conversation.compact(arguments):  # the compaction itself tells what it did
         ui.show_message("nothing was compacted: the history is short already")
 
 
 async def _uncompact(ui: Frontend, arguments: str) -> None:
-    driver, before = ui.host.driver, ui.host.driver.transcript
-    when = "again" if driver.uncompact() else "already"
-    _update_context(ui, before)
+    when = "again" if ui.conversation.uncompact() else "already"
     ui.show_message(f"the model sees the whole history {when}")
-
-
-def _update_context(ui: Frontend, before: Transcript) -> None:
-    used, after = ui.conversation.view.context_tokens, ui.host.driver.transcript
-    ui.conversation.set_context_tokens(context_usage.estimate_change(used, before, after))
 
 
 async def _export(ui: Frontend, arguments: str) -> None:
@@ -284,9 +276,7 @@ async def _budget(ui: Frontend, arguments: str) -> None:
 
 
 def _show_limits(ui: Frontend) -> None:
-    found = ui.host.list_limits()
-    none = f"this session has no limit of cost, tokens or time; {limits.USAGE}"
-    ui.show_message(limits.format_limits(found) if found else none)
+    ui.show_message(limits.format_limits(ui.host.list_limits()))
 
 
 async def _config(ui: Frontend, arguments: str) -> None:

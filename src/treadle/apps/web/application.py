@@ -24,10 +24,10 @@ from treadle.apps.pages.session_html import render_session_html
 from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
 from treadle.apps.services.costs import load_cost_report
 from treadle.apps.web.access import AccessGuard
-from treadle.apps.web.actions import GoTo
 from treadle.apps.web.feed import Position
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.inspection import Inspections, StepRequest
+from treadle.apps.web.messages import GoTo
 from treadle.apps.web.tab import Problem, Tab
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.transcript.content import UserContent

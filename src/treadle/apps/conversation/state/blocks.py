@@ -89,12 +89,14 @@ class ThinkingBlock(msgspec.Struct, frozen=True):
 
 
 class ChildProgress(msgspec.Struct, frozen=True):
-    """What a child agent has done so far."""
+    """What a child agent has done so far. `children` are its own child agents by their call."""
 
     calls: int = 0
     tokens: int = 0
     activity: Activity = IDLE
     recent_calls: tuple[str, ...] = ()
+    title: str = ""
+    children: dict[str, ChildProgress] = {}
 
 
 class ToolCallBlock(msgspec.Struct, frozen=True):
