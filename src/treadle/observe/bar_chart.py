@@ -6,7 +6,6 @@ No colour. The caller gives the width and the values.
 
 from __future__ import annotations
 
-import html
 import unicodedata
 from collections.abc import Sequence
 from typing import Literal
@@ -63,32 +62,6 @@ def render_bars(
         value = " " * (value_width - display_width(row.value_text)) + row.value_text
         lines.append(f"{fit_width(row.label, label_width, truncate_side)}{bar}  {value}")
     return lines
-
-
-def render_svg_bar(value: float | None, max_value: float) -> str:
-    """One horizontal bar, as long as its share of the available width."""
-    width = f"{_percent(value, max_value):.2f}%"
-    return f'<svg class="bar" aria-hidden="true"><rect width="{width}"/></svg>'
-
-
-def render_svg_columns(rows: Sequence[ChartBar]) -> str:
-    """All rows as columns; each has its label and value as a tooltip."""
-    max_value = max((row.value or 0.0 for row in rows), default=0.0)
-    columns = []
-    for x, row in enumerate(rows):
-        height = _percent(row.value, max_value)
-        title = html.escape(f"{row.label}: {row.value_text or '0'}")
-        columns.append(
-            f'<g><title>{title}</title><rect class="room" x="{x}" width="1" height="100"/>'
-            f'<rect x="{x}.1" width=".8" y="{100 - height:.2f}" height="{height:.2f}"/></g>'
-        )
-    size = f'viewBox="0 0 {len(rows)} 100" preserveAspectRatio="none"'
-    return f'<svg class="columns" {size} role="img">{"".join(columns)}</svg>'
-
-
-def _percent(value: float | None, max_value: float) -> float:
-    """In percent; every value above zero stays visible."""
-    return max(0.5, value / max_value * 100) if value and value > 0 and max_value > 0 else 0.0
 
 
 def display_width(text: str) -> int:

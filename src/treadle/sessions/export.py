@@ -1,4 +1,4 @@
-"""A session as Markdown or JSON; html_export.py renders it as one HTML page.
+"""A session as Markdown or JSON (apps/pages/session_html.py: as one HTML page).
 
 The whole log is exported, with the items that a compaction or a rewind removed from the view; these
 points are marked. Nothing is opened for writing.
@@ -40,10 +40,10 @@ class ExportBlock(msgspec.Struct, frozen=True):
 
 def read_blocks(session_dir: Path) -> list[ExportBlock]:
     """All blocks of a session, in order."""
-    return [block for _, entry in _read_redacted(session_dir) for block in _entry_blocks(entry)]
+    return [block for _, entry in read_redacted(session_dir) for block in _entry_blocks(entry)]
 
 
-def _read_redacted(session_dir: Path) -> Iterator[tuple[Record, Entry]]:
+def read_redacted(session_dir: Path) -> Iterator[tuple[Record, Entry]]:
     """Every entry without secrets of this process: earlier versions wrote what the user typed."""
     redactor = EntryRedactor(find_secrets(os.environ))
     for record, entry in read_records(session_dir):
@@ -54,14 +54,22 @@ def _entry_blocks(entry: Entry) -> list[ExportBlock]:
     match entry:
         case ItemAdded(item=item):
             return _item_blocks(item)
-        case ViewRewritten(mutator=mutator, start=start, stop=stop):
-            return [ExportBlock("engine", "", f"{mutator}: items {start} to {stop} left the view")]
-        case Rewound(turn_id=turn_id):
-            return [ExportBlock("engine", "", f"rewound to before {turn_id.replace('-', ' ')}")]
-        case TurnEnded(reason=reason, detail=detail) if reason != "end_turn":
-            return [ExportBlock("engine", "", f"the turn ended: {reason} {detail}".strip())]
         case _:
-            return []
+            text = describe_entry(entry)
+            return [ExportBlock("engine", "", text)] if text else []
+
+
+def describe_entry(entry: Entry) -> str:
+    """What an entry that is no item did to the view; "" if a reader need not know."""
+    match entry:
+        case ViewRewritten(mutator=mutator, start=start, stop=stop):
+            return f"{mutator}: items {start} to {stop} left the view"
+        case Rewound(turn_id=turn_id):
+            return f"rewound to before {turn_id.replace('-', ' ')}"
+        case TurnEnded(reason=reason, detail=detail) if reason != "end_turn":
+            return f"the turn ended: {reason} {detail}".strip()
+        case _:
+            return ""
 
 
 def _item_blocks(item: Item) -> list[ExportBlock]:
@@ -143,7 +151,7 @@ def render_json(summary: SessionSummary, session_dir: Path) -> bytes:
     """The whole log as one JSON document: numbers, times, entries with their content."""
     entries = [
         b'{"n":%d,"t":%.3f,"entry":%b}' % (line.seq, line.time, to_json(entry))
-        for line, entry in _read_redacted(session_dir)
+        for line, entry in read_redacted(session_dir)
     ]
     title = get_title(summary) if summary.title else ""
     head = to_json(msgspec.structs.replace(summary, title=title, read_position=ReadPosition()))

@@ -10,6 +10,7 @@ history.py is what the model saw.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -48,6 +49,7 @@ class TimelineStep(msgspec.Struct, frozen=True):
     request: int = 0
     label: str = ""
     is_error: bool = False
+    turn_id: str = ""
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
@@ -86,7 +88,7 @@ class CallInfo(msgspec.Struct, frozen=True):
     is_error: bool = False
     is_open: bool = False  # it has no result
     asked: float = 0.0
-    answered: float = 0.0
+    answered: float = 0.0  # 0 although it was asked: the question is open
     is_eager: bool = False  # it began before the reply was complete
 
 
@@ -100,14 +102,17 @@ class Timeline(msgspec.Struct, frozen=True):
         return sum((request.usage for request in self.requests), NO_USAGE)
 
 
-def read_timeline(session_dir: Path) -> Timeline:
-    """The timeline of a session, from the beginning of its log."""
+def read_timeline(
+    session_dir: Path, records: Iterable[tuple[Record, Entry]] | None = None
+) -> Timeline:
+    """The timeline of a session, from the beginning of its log. `records` are its entries, if they
+    were changed, for example redacted."""
     timings = read_timings(session_dir)
     builder = _TimelineBuilder(
         [one for one in timings if isinstance(one, RequestTiming)],
         {one.call_id: one for one in timings if isinstance(one, CallTiming)},
     )
-    for record, entry in read_records(session_dir):
+    for record, entry in read_records(session_dir) if records is None else records:
         builder.add(record, entry)
     return builder.finish()
 
@@ -124,6 +129,7 @@ class _TimelineBuilder:
         self._open: dict[str, CallInfo] = {}
         self._calls: list[CallInfo] = []
         self._turn = 0
+        self._turn_id = ""
         self._last = (0, 0.0)  # number and time of the last entry
         self._usage = NO_USAGE  # since the last reply
         self._context = ContextCounter()
@@ -134,8 +140,9 @@ class _TimelineBuilder:
 
     def _add_to_timeline(self, record: Record, entry: Entry) -> None:
         match entry:
-            case TurnBegan():
+            case TurnBegan(turn_id=turn_id):
                 self._turn += 1
+                self._turn_id = turn_id
             case ItemAdded(item=UserItem() as item):
                 self._add_step("message", record, item.text)
             case ItemAdded(item=AssistantItem() as item):
@@ -171,7 +178,15 @@ class _TimelineBuilder:
     ) -> None:
         number, request = len(self._steps) + 1, len(self._requests)
         step = TimelineStep(
-            number, kind, record.seq, record.time, self._turn, request, label[:200], is_error
+            number,
+            kind,
+            record.seq,
+            record.time,
+            self._turn,
+            request,
+            label[:200],
+            is_error,
+            self._turn_id,
         )
         self._steps.append(step)
 
@@ -223,7 +238,7 @@ class _TimelineBuilder:
             request,
             self._turn,
             timing.start,
-            timing.end,
+            max(timing.start, timing.end),
             asked=timing.asked,
             answered=timing.answered,
             is_eager=timing.start < self._requests[-1].end,

@@ -34,7 +34,8 @@ class RequestTiming(msgspec.Struct, frozen=True, tag="request", tag_field="k", g
 class CallTiming(
     msgspec.Struct, frozen=True, tag="call", tag_field="k", omit_defaults=True, gc=False
 ):
-    """A tool call. `asked` and `answered`: the wait for an approval; 0: there was none."""
+    """A tool call. `asked` and `answered`: the wait for an approval; 0: there was none. One whose
+    question is open has no `end`; another line with all times follows."""
 
     call_id: str
     start: float
@@ -103,7 +104,10 @@ class TimingRecorder(BaseObserver):
 
     def _ask(self, event: Event) -> None:
         assert isinstance(event, events.ApprovalRequired)
-        self._asked[event.call.id] = self._clock()
+        now, call_id = self._clock(), event.call.id
+        self._asked[call_id] = now
+        self._pending.append(CallTiming(call_id, now, 0.0, now))
+        self._write()  # a person may look at the session while the question is open
 
     def _resolve(self, event: Event) -> None:
         assert isinstance(event, events.ApprovalResolved)
@@ -137,6 +141,12 @@ def read_timings(session_dir: Path) -> list[Timing]:
         except msgspec.DecodeError:
             continue  # the last line of a process that was killed
     return timings
+
+
+def read_call_seconds(session_dir: Path) -> dict[str, float]:
+    """How long each call took, by its id."""
+    timings = (one for one in read_timings(session_dir) if isinstance(one, CallTiming))
+    return {one.call_id: one.end - one.start for one in timings if one.end}
 
 
 _decode = msgspec.json.Decoder(Timing).decode

@@ -119,6 +119,7 @@ class TabClient:
             message = await self.receive()
             if message["kind"] == kind:
                 return message
+            assert message["kind"] != "problem", message["text"]
 
     @property
     def text(self) -> str:

@@ -129,15 +129,68 @@ async def test_the_slider_shows_each_step_and_what_the_model_was_sent(tmp_path: 
                 await take_picture(page, "cost-light")
 
 
+async def test_commands_files_search_and_budget_by_keyboard(tmp_path: Path):
+    (tmp_path / "notes.md").write_text("")
+    async with ProviderServer(script(*TASK[2:])) as provider:
+        async with web_server(provider, tmp_path) as server, open_page(server) as page:
+            await page.wait_for_selector("text=Connected")
+            await page.click("text=Explain how this project is laid out")
+            assert await page.input_value("#prompt") == "Explain how this project is laid out"
+            await page.fill("#prompt", "")
+            await page.type("#prompt", "read @not")
+            await page.wait_for_selector("#completions >> text=notes.md")
+            await page.keyboard.press("Tab")
+            assert await page.input_value("#prompt") == "read @notes.md "
+            await page.keyboard.press("Enter")
+            await page.wait_for_selector("text=parses 1h30m")
+            await page.type("#prompt", "/bud")
+            await page.wait_for_selector("#completions >> text=/budget")
+            await page.keyboard.press("Enter")
+            await page.keyboard.press("Enter")
+            await page.fill("dialog [data-limit=cost]", "3")
+            await page.click("dialog [data-kind=cost]")
+            await page.wait_for_selector("#meters >> text=of $3")
+            await page.fill("#search", "1h30m")
+            await page.wait_for_selector("text=No title has")
+            await page.press("#search", "Enter")
+            await page.wait_for_selector("#found >> text=1 session with")
+
+
+async def test_a_fork_is_compared_with_its_origin(tmp_path: Path):
+    replies = (FakeReply(text="one"), FakeReply(text="two"), FakeReply(text="three"))
+    async with ProviderServer(script(*replies)) as provider:
+        async with web_server(provider, tmp_path) as server, open_page(server) as page:
+            await send(page, "first")
+            await page.wait_for_selector(".prose >> text=one")
+            await page.wait_for_selector("#stop-button", state="hidden")
+            address = page.url
+            await page.click("[data-do=fork]")
+            await page.wait_for_url(lambda url: url != address)
+            await send(page, "another way")
+            await page.wait_for_selector(".prose >> text=two")
+            await page.click("#inspect-link")
+            await page.click("text=Raw")
+            await page.wait_for_selector("[data-view=raw][aria-pressed=true]")
+            await page.click("text=Transcript")
+            await page.wait_for_selector("#sheet .prose >> text=one")
+            await page.click("[data-range=all]")
+            await page.wait_for_selector("text=All turns")
+            await page.click("a[href^='/compare/']")
+            await page.wait_for_selector("text=The same up to item")
+            await page.wait_for_selector(".pair >> text=another way")
+            await page.wait_for_selector(".pair >> text=It ends here.")
+
+
 async def test_the_page_fits_a_phone(tmp_path: Path):
     async with ProviderServer(script(*TASK)) as provider, web_server(provider, tmp_path) as server:
         async with open_page(server, (390, 844), has_touch=True) as page:
             await send(page, "Parse durations")
             await page.wait_for_selector(".ask")
             await take_picture(page, "work-phone")
-            for path in ("", "/cost", page.url.replace("/session/", "/inspect/")):
+            session = page.url.rpartition("/")[2]
+            for path in ("", "/cost", f"/inspect/{session}", f"/compare/{session}"):
                 if path:
-                    await page.goto(path if path.startswith("http") else server.address + path)
+                    await page.goto(server.address + path)
                     await page.wait_for_load_state()
                 wide = await page.evaluate("document.documentElement.scrollWidth")
                 assert wide <= 390, path or "work"
@@ -158,6 +211,9 @@ async def test_no_page_has_a_serious_accessibility_fault(tmp_path: Path, theme: 
             await page.click("[data-close]")
             await page.click("#inspect-link")
             await page.wait_for_selector("text=Request 3")
+            await check_accessibility(page)
+            await page.click("a[href^='/compare/']")
+            await page.wait_for_selector("text=Choose the session")
             await check_accessibility(page)
             await page.click("nav >> text=Cost")
             await page.wait_for_selector("text=By session")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from treadle.apps.conversation.context_usage import estimate_change
 from treadle.apps.conversation.host import ModelQuestion
 from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
 from treadle.apps.conversation.state.from_transcript import build_view
@@ -33,6 +34,7 @@ from treadle.core.steps import (
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
+from treadle.core.transcript.transcript import Transcript
 
 QuestionAnswer = Approval | Denial | str | None
 
@@ -166,6 +168,25 @@ class Conversation:
         """The size of the context after the view of the model has changed, until the next reply."""
         self.view = msgspec.structs.replace(self.view, context_tokens=tokens)
         self._on_change()
+
+    async def compact(self, instructions: str = "") -> bool:
+        """Shorten the history for the model; False if it is short already."""
+        before = self.driver.transcript
+        is_compacted = await self.driver.compact(instructions)
+        if is_compacted:
+            self._update_context(before)
+        return is_compacted
+
+    def uncompact(self) -> bool:
+        """Undo all compactions; False if there was none."""
+        before = self.driver.transcript
+        is_changed = self.driver.uncompact()
+        self._update_context(before)
+        return is_changed
+
+    def _update_context(self, before: Transcript) -> None:
+        used, after = self.view.context_tokens, self.driver.transcript
+        self.set_context_tokens(estimate_change(used, before, after))
 
     # --- blocks of the frontend -----------------------------------------------------------
 

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.apps.conversation.host import Host
 from treadle.core.errors import ConfigError
+from treadle.core.text import suggest
 from treadle.core.untrusted_files import read_text
 from treadle.tools import frontmatter
 
@@ -70,6 +72,25 @@ def find_custom_commands(
                 else:
                     commands.setdefault(command.name, command)
     return list(commands.values()), problems
+
+
+def find_host_commands(host: Host) -> tuple[list[CustomCommand], list[str]]:
+    """Those of the user, and of the folder of a host if it is trusted."""
+    folders, home = [host.folder] if host.is_trusted else [], Path.home()
+    return find_custom_commands([*folders, home], home=home)
+
+
+def expand_custom_command(
+    commands: Iterable[CustomCommand], name: str, arguments: str
+) -> str | None:
+    """The message of the command with this name; None if there is none."""
+    return next((one.expand(arguments) for one in commands if one.name == name), None)
+
+
+def describe_unknown_command(name: str, known: Iterable[str]) -> str:
+    suggestion = suggest(name, known)
+    hint = f"did you mean /{suggestion}?" if suggestion else "/help lists the commands"
+    return f"unknown command /{name}; {hint}"
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

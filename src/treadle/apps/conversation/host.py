@@ -270,5 +270,5 @@ class Host(Protocol):
     def save_theme(self, name: str) -> str:
         """Write the theme to the user's settings; a message about it."""
 
-    async def export(self, path: str) -> Path:
-        """Write the session to a file, by default one named after it; its path."""
+    async def flush(self) -> Path:
+        """Write what is pending to the session's log; the folder of the log."""

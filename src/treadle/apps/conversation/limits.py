@@ -42,6 +42,9 @@ class LimitReport(BaseObserver):
 
 
 def format_limits(limits: Sequence[LimitLine]) -> str:
+    """The limits, and how to change them."""
+    if not limits:
+        return f"this session has no limit of cost, tokens or time; {USAGE}"
     lines = [f"{_format_limit(limit)}, set by {limit.origin}" for limit in limits]
     return "\n".join([*lines, *map(_format_advice, limits)])
 

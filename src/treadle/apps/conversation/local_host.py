@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.restore import RestoreResult
 
-EXPORT_SUFFIXES = (".md", ".html", ".json")
 SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "plan")
 
 
@@ -489,30 +488,9 @@ class LocalHost:
         overridden = f", but {settings.origin('theme')} sets {settings.theme}"
         return f"saved in {file}{'' if settings.theme == name else overridden}"
 
-    async def export(self, path: str) -> Path:
-        from treadle.sessions import export
-
-        suffix = Path(path).suffix.lower()
-        if suffix and suffix not in EXPORT_SUFFIXES:
-            known = ", ".join(EXPORT_SUFFIXES)
-            raise ConfigError(f"cannot export to {suffix} files; the file name may end in {known}")
-        session_dir = self._session_dir
+    async def flush(self) -> Path:
         await self._current_session.store.flush()
-        target = self.folder / (path or f"session-{session_dir.name}.md")
-        if path and target.exists():
-            raise ConfigError(f"{path} exists; choose another name, or remove it first")
-        summary = self._library.get_summary(session_dir)
-        if suffix == ".html":
-            from treadle.sessions.html_export import render_html
-
-            text = render_html(summary, export.read_blocks(session_dir))
-        elif suffix == ".json":
-            target.write_bytes(export.render_json(summary, session_dir))
-            return target
-        else:
-            text = export.render_markdown(summary, export.read_blocks(session_dir))
-        target.write_text(text, encoding="utf-8")
-        return target
+        return self._session_dir
 
 
 def _is_about_goal(item: Item) -> bool:

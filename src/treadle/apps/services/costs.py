@@ -1,7 +1,7 @@
 """Cost reports, the same for every host.
 
     load_cost_report   cost, tokens and cache use of all sessions, by model, session, day, project
-    format_report      the report as text with bars, as wide as the terminal (HTML: cost_html.py)
+    format_report      the report as text with bars, as wide as the terminal (HTML: pages/cost.py)
 
 The numbers come from treadle.sessions.cost. A call without a known price is reported as unknown,
 never as free.

@@ -16,6 +16,10 @@ import msgspec
 from treadle.apps.conversation import context_usage, limits, trust_dialog
 from treadle.apps.conversation.block_text import TODO_SIGNS
 from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.custom_commands import (
+    describe_unknown_command,
+    expand_custom_command,
+)
 from treadle.apps.conversation.host import Ability, Host
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS, describe_mode
@@ -23,9 +27,8 @@ from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.core.errors import SessionNotFound, TreadleError
-from treadle.core.text import format_age, format_dollars, plural, suggest
+from treadle.core.text import format_age, format_dollars, plural
 from treadle.core.transcript.items import UserItem, to_user_item
-from treadle.core.transcript.transcript import Transcript
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
@@ -80,10 +83,10 @@ async def run_command(ui: Frontend, line: str) -> None:
 
 async def _run_custom_command(ui: Frontend, name: str, arguments: str) -> None:
     """A command of a file, or a prompt of an MCP server."""
-    for custom in ui.custom_commands:
-        if custom.name == name:
-            ui.conversation.submit(to_user_item(custom.expand(arguments)))
-            return
+    text = expand_custom_command(ui.custom_commands, name, arguments)
+    if text is not None:
+        ui.conversation.submit(to_user_item(text))
+        return
     try:
         message = await ui.host.expand_prompt(name, arguments)
     except TreadleError as error:
@@ -91,10 +94,9 @@ async def _run_custom_command(ui: Frontend, name: str, arguments: str) -> None:
         return
     if message is not None:
         ui.conversation.submit(message)
-        return
-    suggestion = suggest(name, [one for one, _ in list_summaries(ui)])
-    hint = f"did you mean /{suggestion}?" if suggestion else "/help lists the commands"
-    ui.show_message(f"unknown command /{name}; {hint}", "warning")
+    else:
+        names = [one for one, _ in list_summaries(ui)]
+        ui.show_message(describe_unknown_command(name, names), "warning")
 
 
 # ------------------------------------------------------------------ session
@@ -155,27 +157,20 @@ async def _unless_new(ui: Frontend, action: str, work: Awaitable[None]) -> None:
 
 
 async def _compact(ui: Frontend, arguments: str) -> None:
-    driver, before = ui.host.driver, ui.host.driver.transcript
-    if await driver.compact(arguments):
-        _update_context(ui, before)  # the compaction itself tells what it did
-    else:
+    if not await ui.conversation.compact(arguments):  # the compaction itself tells what it did
         ui.show_message("nothing was compacted: the history is short already")
 
 
 async def _uncompact(ui: Frontend, arguments: str) -> None:
-    driver, before = ui.host.driver, ui.host.driver.transcript
-    when = "again" if driver.uncompact() else "already"
-    _update_context(ui, before)
+    when = "again" if ui.conversation.uncompact() else "already"
     ui.show_message(f"the model sees the whole history {when}")
 
 
-def _update_context(ui: Frontend, before: Transcript) -> None:
-    used, after = ui.conversation.view.context_tokens, ui.host.driver.transcript
-    ui.conversation.set_context_tokens(context_usage.estimate_change(used, before, after))
-
-
 async def _export(ui: Frontend, arguments: str) -> None:
-    ui.show_message(f"exported to {await ui.host.export(arguments)}")
+    from treadle.apps.pages.session_files import write_session
+
+    session_dir = await ui.host.flush()
+    ui.show_message(f"exported to {write_session(session_dir, ui.host.folder, arguments)}")
 
 
 async def _queue(ui: Frontend, arguments: str) -> None:
@@ -282,9 +277,7 @@ async def _budget(ui: Frontend, arguments: str) -> None:
 
 
 def _show_limits(ui: Frontend) -> None:
-    found = ui.host.list_limits()
-    none = f"this session has no limit of cost, tokens or time; {limits.USAGE}"
-    ui.show_message(limits.format_limits(found) if found else none)
+    ui.show_message(limits.format_limits(ui.host.list_limits()))
 
 
 async def _config(ui: Frontend, arguments: str) -> None:

@@ -15,7 +15,7 @@ from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.conversation.custom_commands import CustomCommand, find_host_commands
 from treadle.apps.conversation.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
@@ -219,9 +219,7 @@ class Frontend:
         self, driver: Driver, *, has_notes: bool = True, view: ViewState | None = None
     ) -> None:
         """Show a session; `view` is what the user sees of it already."""
-        folders = [self.host.folder] if self.host.is_trusted else []
-        home = Path.home()
-        self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
+        self.custom_commands, problems = find_host_commands(self.host)
         conversation = Conversation(driver, self._on_change, self.edit_messages, view)
         if "budget" in self.host.abilities:
             driver.watch(LimitReport(self.host.list_limits, conversation.show_note))

@@ -1,4 +1,4 @@
-"""Who may use the page: whoever opened the link, from this machine, on the page itself.
+"""Who may use the page: the person who opened the link, from this machine, on the page itself.
 
 Every request passes here before anything else sees it.
 

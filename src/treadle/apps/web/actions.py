@@ -1,22 +1,39 @@
-"""What a tab asks for, as messages, and what the server does about it."""
+"""What the server does about a message of a tab."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
-
-import msgspec
-
 from treadle.apps.conversation.attachments import Attachments
-from treadle.apps.conversation.host import FileChange
-from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
+from treadle.apps.web import dialogs
+from treadle.apps.web.commands import list_summaries, run_command
 from treadle.apps.web.hub import Hub
-from treadle.apps.web.open_session import OpenSession
-from treadle.apps.web.render.dialogs import (
-    render_choices,
-    render_files_dialog,
-    render_rewind_dialog,
-    render_trust_dialog,
+from treadle.apps.web.live_session import LiveSession
+from treadle.apps.web.messages import (
+    Answer,
+    AnyRequest,
+    ChangeMode,
+    ChangeModel,
+    Complete,
+    Completions,
+    Earlier,
+    EarlierBlocks,
+    FillPrompt,
+    Fork,
+    GoTo,
+    Interrupt,
+    OpenDialog,
+    Received,
+    RestoreFiles,
+    Resume,
+    Rewind,
+    RunCommand,
+    Search,
+    SearchResult,
+    Send,
+    ShowMessage,
+    StopTask,
+    TabReply,
+    Trust,
+    Withdraw,
 )
 from treadle.core.errors import ConfigError
 from treadle.core.loop.driver import Driver
@@ -24,148 +41,9 @@ from treadle.core.transcript.content import UserContent
 from treadle.core.transcript.items import UserItem
 
 
-class Request(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
-    """The base of all messages from a tab; `do` says which one it is."""
-
-
-class Send(Request, frozen=True, tag="send"):
-    """A message of the user. `id` is the tab's, so that it counts once; `attachments` are ids of
-    uploads."""
-
-    text: str
-    id: str
-    attachments: tuple[str, ...] = ()
-
-
-class Interrupt(Request, frozen=True, tag="interrupt"):
-    pass
-
-
-class Resume(Request, frozen=True, tag="resume"):
-    """Continue the unfinished turn."""
-
-
-class Withdraw(Request, frozen=True, tag="withdraw"):
-    """Take back a queued message, by its position."""
-
-    index: int
-
-
-class Answer(Request, frozen=True, tag="answer"):
-    """The answer to a question: once, always, edited (with `arguments`), deny (with `text` as the
-    reason), answer (with `text`), none."""
-
-    question: int
-    answer: str
-    text: str = ""
-    arguments: dict[str, Any] = {}
-
-
-class Ask(Request, frozen=True, tag="ask"):
-    """Open a dialog: mode, model, undo, redo, rewind, trust."""
-
-    dialog: str
-    turn: str = ""
-
-
-class ChangeMode(Request, frozen=True, tag="mode"):
-    mode: str
-
-
-class ChangeModel(Request, frozen=True, tag="model"):
-    model: str
-
-
-class ChangeLimit(Request, frozen=True, tag="limit"):
-    setting: str
-    value: float | None = None
-
-
-class RestoreFiles(Request, frozen=True, tag="restore"):
-    """Undo or redo the changes of files; `include` are files that the user changed, too."""
-
-    action: str
-    include: tuple[str, ...] = ()
-
-
-class Rewind(Request, frozen=True, tag="rewind"):
-    turn: str
-    files: bool = False
-    include: tuple[str, ...] = ()
-
-
-class Fork(Request, frozen=True, tag="fork"):
-    before_turn: str | None = None
-
-
-class Trust(Request, frozen=True, tag="trust"):
-    """Trust the folder, and approve the programs that the dialog listed."""
-
-
-class Earlier(Request, frozen=True, tag="earlier"):
-    """The blocks before the first one that the tab has."""
-
-    first: int
-
-
-AnyRequest = (
-    Send
-    | Interrupt
-    | Resume
-    | Withdraw
-    | Answer
-    | Ask
-    | ChangeMode
-    | ChangeModel
-    | ChangeLimit
-    | RestoreFiles
-    | Rewind
-    | Fork
-    | Trust
-    | Earlier
-)
-
-
-class Reply(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
-    """The base of what a tab gets as the answer to its request."""
-
-
-class ShowDialog(Reply, frozen=True, tag="dialog"):
-    html: str
-
-
-class ShowMessage(Reply, frozen=True, tag="message"):
-    text: str
-
-
-class FillPrompt(Reply, frozen=True, tag="prompt"):
-    """A text that belongs into the prompt: a message that was taken back."""
-
-    text: str
-
-
-class GoTo(Reply, frozen=True, tag="go"):
-    """Show another session. `is_replacement`: the one that the tab shows is gone; what the user
-    wrote there goes along."""
-
-    session: str
-    is_replacement: bool = False
-
-
-class EarlierBlocks(Reply, frozen=True, tag="earlier"):
-    first: int
-    blocks: list[tuple[int, str]]
-
-
-class Received(Reply, frozen=True, tag="received"):
-    """The message with this id has arrived and will not be lost."""
-
-    id: str
-
-
 async def run_request(
-    request: AnyRequest, hub: Hub, session: OpenSession, uploads: dict[str, UserContent]
-) -> Reply | None:
+    request: AnyRequest, hub: Hub, session: LiveSession, uploads: dict[str, UserContent]
+) -> TabReply | None:
     """Do what a tab asks for. Problems are TreadleErrors with a message for the user."""
     conversation, host = session.conversation, session.host
     match request:
@@ -183,15 +61,21 @@ async def run_request(
                 return FillPrompt(queued[index].text)
         case Answer():
             return _answer(request, session)
-        case Ask():
-            return await _open_dialog(request, session)
+        case OpenDialog():
+            return await dialogs.open_dialog(request.dialog, session, request.turn)
         case ChangeMode(mode=mode):
             host.change_mode(mode)
             session.refresh_facts()
         case ChangeModel(model=name):
-            await _reopen_idle(session, lambda: host.change_model(name))
-        case ChangeLimit(setting=setting, value=value):
-            await _reopen_idle(session, lambda: host.change_limit(setting, value))
+            await session.reopen_idle(lambda: host.change_model(name))
+        case RunCommand(line=line):
+            return await run_command(hub, session, line)
+        case Complete(line=line):
+            return Completions(line, await session.complete(line, list_summaries(session)))
+        case Search(text=text):
+            return SearchResult(text, await hub.search(text))
+        case StopTask(task=task):
+            await host.driver.tasks.cancel(task)
         case RestoreFiles(action=action, include=include):
             restore = host.redo if action == "redo" else host.undo
             return ShowMessage(await restore(include))
@@ -202,13 +86,13 @@ async def run_request(
         case Trust():
             host.trust()
             host.approve_programs()
-            await _reopen_idle(session, host.reopen)
+            await session.reopen_idle(host.reopen)
         case Earlier(first=first):
             return EarlierBlocks(max(0, first), session.feed.make_earlier(first))
     return None
 
 
-def _send(request: Send, session: OpenSession, uploads: dict[str, UserContent]) -> Reply:
+def _send(request: Send, session: LiveSession, uploads: dict[str, UserContent]) -> TabReply:
     text = request.text.rstrip()
     if text.startswith("!") and len(text) > 1:
         session.run_shell_command(text[1:].strip())
@@ -222,7 +106,7 @@ def _send(request: Send, session: OpenSession, uploads: dict[str, UserContent]) 
     return Received(request.id)
 
 
-def _answer(request: Answer, session: OpenSession) -> Reply | None:
+def _answer(request: Answer, session: LiveSession) -> TabReply | None:
     question = session.find_question(request.question)
     if question is None:
         return ShowMessage("this question was answered already")
@@ -246,39 +130,8 @@ def _answer(request: Answer, session: OpenSession) -> Reply | None:
     return None
 
 
-async def _open_dialog(request: Ask, session: OpenSession) -> Reply:
-    host = session.host
-    match request.dialog:
-        case "mode":
-            modes = [(mode, mode, MODE_DESCRIPTIONS.get(mode, "")) for mode in host.modes]
-            return ShowDialog(render_choices("Permission mode", "mode", modes, host.mode))
-        case "model":
-            models = [(name, name, about) for name, about in host.list_models()]
-            return ShowDialog(render_choices("Model", "model", models, host.model.name))
-        case "undo":
-            return _show_files("undo", await host.preview_undo())
-        case "redo":
-            return _show_files("redo", await host.preview_redo())
-        case "rewind" if not request.turn:
-            return ShowDialog(render_rewind_dialog(host.list_turns()))
-        case "rewind":
-            changes = await host.preview_rewind(request.turn)
-            return ShowDialog(render_files_dialog("rewind", changes, request.turn))
-        case "trust":
-            programs = host.list_unapproved_programs()
-            return ShowDialog(render_trust_dialog(host.list_extension_files(), programs))
-    raise ConfigError(f"unknown dialog {request.dialog!r}")
-
-
-def _show_files(action: str, changes: Sequence[FileChange]) -> Reply:
-    if not changes:
-        return ShowMessage(f"there is nothing to {action}")
-    return ShowDialog(render_files_dialog(action, changes))
-
-
-async def _rewind(request: Rewind, session: OpenSession) -> Reply:
-    if session.is_busy:
-        raise ConfigError("the agent is working; stop the turn first")
+async def _rewind(request: Rewind, session: LiveSession) -> TabReply:
+    session.require_idle()
     texts = [turn.text for turn in session.host.list_turns() if turn.turn_id == request.turn]
     message = ""
 
@@ -292,9 +145,3 @@ async def _rewind(request: Rewind, session: OpenSession) -> Reply:
     if message:
         session.show_note(f"files: {message}")
     return FillPrompt(texts[0] if texts else "")
-
-
-async def _reopen_idle(session: OpenSession, open_driver: Callable[[], Awaitable[Driver]]) -> None:
-    if session.is_busy:
-        raise ConfigError("the agent is working; stop the turn first")
-    await session.reopen(open_driver)

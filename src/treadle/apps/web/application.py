@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,22 +18,20 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
+from treadle.apps.pages.cost import render_cost_page
+from treadle.apps.pages.frame import STATIC, render_work_page
+from treadle.apps.pages.session_html import render_session_html
 from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
 from treadle.apps.services.costs import load_cost_report
 from treadle.apps.web.access import AccessGuard
-from treadle.apps.web.actions import GoTo
 from treadle.apps.web.feed import Position
 from treadle.apps.web.hub import Hub
-from treadle.apps.web.inspection import Inspections
-from treadle.apps.web.render.cost import render_cost_page
-from treadle.apps.web.render.page import render_work_page
+from treadle.apps.web.inspection import Inspections, StepRequest
+from treadle.apps.web.messages import GoTo
 from treadle.apps.web.tab import Problem, Tab
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.transcript.content import UserContent
-from treadle.sessions.export import read_blocks
-from treadle.sessions.html_export import render_html
 
-STATIC = Path(__file__).parent / "static"
 MAX_UPLOADS = 50  # that wait for their message
 MAX_TABS = 100
 PERIOD_DAYS = {"7d": 7, "30d": 30, "90d": 90, "all": 0}
@@ -59,7 +56,9 @@ def build_app(hub: Hub, token: str) -> ASGIApp:
         Route("/session/{session}", pages.show_session),
         Route("/inspect/", pages.show_inspection),
         Route("/inspect/{session}", pages.show_inspection),
-        Route("/inspect/{session}/step/{step:int}", pages.show_step),
+        Route("/inspect/{session}/step", pages.show_step),
+        Route("/compare/{session}", pages.show_comparison),
+        Route("/session/{session}/picture/{picture}", pages.show_picture),
         Route("/cost", pages.show_cost),
         Route("/export/{session}", pages.export_session),
         Route("/fork/{session}", pages.fork_session, methods=["POST"]),
@@ -109,11 +108,9 @@ class Pages:
         return HTMLResponse(render_work_page(session.session_id))
 
     async def show_inspection(self, request: Request) -> Response:
-        step = request.query_params.get("step", "")
-        number = int(step) if step.isdecimal() else 0
         try:
-            render = self._inspections.render_page
-            html = await asyncio.to_thread(render, self._get_session(request), number)
+            render, wanted = self._inspections.render_page, _read_step(request)
+            html = await asyncio.to_thread(render, self._get_session(request), wanted)
         except (TreadleError, OSError) as error:
             return HTMLResponse(render_work_page("", problem=str(error)), 404)
         return HTMLResponse(html)
@@ -124,12 +121,33 @@ class Pages:
         return str(request.path_params.get("session") or (latest.name if latest else "none"))
 
     async def show_step(self, request: Request) -> Response:
-        session, step = request.path_params["session"], request.path_params["step"]
+        session = request.path_params["session"]
         try:
-            parts = await asyncio.to_thread(self._inspections.render_step, session, step)
+            render, wanted = self._inspections.render_step, _read_step(request)
+            parts = await asyncio.to_thread(render, session, wanted)
         except (TreadleError, OSError) as error:
             return JSONResponse({"problem": str(error)}, 404)
         return Response(msgspec.json.encode(parts), media_type="application/json")
+
+    async def show_comparison(self, request: Request) -> Response:
+        session, other = request.path_params["session"], request.query_params.get("with", "")
+        try:
+            html = await asyncio.to_thread(self._inspections.render_comparison, session, other)
+        except (TreadleError, OSError) as error:
+            return HTMLResponse(render_work_page("", problem=str(error)), 404)
+        return HTMLResponse(html)
+
+    async def show_picture(self, request: Request) -> Response:
+        """A picture of the conversation, by the name that the page was told."""
+        try:
+            session = await self._hub.find(request.path_params["session"])
+        except (TreadleError, OSError) as error:
+            return JSONResponse({"problem": str(error)}, 404)
+        image = session.feed.find_picture(request.path_params["picture"])
+        if image is None:
+            return JSONResponse({"problem": "there is no such picture"}, 404)
+        headers = {"Cache-Control": "private, max-age=86400"}
+        return Response(image.data, media_type=image.media_type, headers=headers)
 
     async def show_cost(self, request: Request) -> Response:
         period = request.query_params.get("since", "30d")
@@ -144,7 +162,7 @@ class Pages:
         try:
             path = self._hub.library.find(request.path_params["session"])
             summary = self._hub.library.get_summary(path)
-            html = await asyncio.to_thread(lambda: render_html(summary, read_blocks(path)))
+            html = await asyncio.to_thread(render_session_html, summary, path)
         except (TreadleError, OSError) as error:
             return HTMLResponse(render_work_page("", problem=str(error)), 404)
         name = f'attachment; filename="session-{path.name}.html"'
@@ -204,6 +222,14 @@ class Pages:
     async def _refuse(self, socket: WebSocket, problem: str) -> None:
         await socket.send_text(msgspec.json.encode(Problem(problem, "open")).decode())
         await socket.close(1008)
+
+
+def _read_step(request: Request) -> StepRequest:
+    """What the address asks for; what is not known there is left at its default."""
+    try:
+        return msgspec.convert(dict(request.query_params), StepRequest, strict=False)
+    except msgspec.ValidationError:
+        return StepRequest()
 
 
 def _read_position(text: str) -> Position | None:

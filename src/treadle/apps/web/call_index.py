@@ -5,7 +5,7 @@ from __future__ import annotations
 from treadle.apps.conversation.block_text import format_call_title, is_diff
 from treadle.apps.conversation.state.blocks import ToolCallBlock, ViewBlock
 from treadle.apps.conversation.state.persistent_list import PersistentList
-from treadle.apps.web.render.code import count_changes
+from treadle.apps.pages.code import count_changes
 
 
 class CallIndex:

@@ -8,6 +8,7 @@ it gets the difference, else the end of the conversation anew.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ import msgspec
 
 from treadle.apps.conversation.state.blocks import ViewBlock
 from treadle.apps.conversation.state.persistent_list import PersistentList
-from treadle.apps.web.render.blocks import render_block
+from treadle.apps.pages.blocks import BlockContext, render_block
+from treadle.core.transcript.content import Image
 
 KNOWN_STATES = 64  # a tab that comes back with an older one starts anew
 MAX_FIRST_BLOCKS = 200
@@ -52,17 +54,31 @@ class Update(msgspec.Struct, frozen=True, tag="update", tag_field="kind", omit_d
 
 class Feed:
     """The states of one conversation. `build` makes the newest one, with a given version; it is
-    called only when a tab wants it, once for all tabs."""
+    called only when a tab wants it, once for all tabs. `find_seconds` is how long a call took."""
 
-    def __init__(self, session_id: str, build: Callable[[int], PageState]) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        build: Callable[[int], PageState],
+        find_seconds: Callable[[str], float | None] = lambda call_id: None,
+    ) -> None:
         self.session_id = session_id
         self.id = secrets.token_hex(4)
+        self._pictures: dict[str, Image] = {}
+        self._context = BlockContext(self._link_picture, find_seconds)
         self._build = build
         self._states: deque[PageState] = deque(maxlen=KNOWN_STATES)
         self._is_stale = True
         self._version = 0
         self._listeners: set[Callable[[], None]] = set()
         self._html: OrderedDict[int, tuple[ViewBlock, str]] = OrderedDict()
+
+    def restart(self, session_id: str) -> None:
+        """Show another session to the same tabs: each of them starts anew."""
+        self.session_id, self.id = session_id, secrets.token_hex(4)
+        self._states.clear()
+        self._html.clear()
+        self._is_stale = True
 
     def listen(self, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call `on_change` after each change; the returned function ends that."""
@@ -132,9 +148,20 @@ class Feed:
         cached = self._html.get(index)
         if cached is not None and cached[0] is block:
             return cached[1]
-        html = render_block(block)
+        html = render_block(block, self._context)
         self._html[index] = (block, html)
         self._html.move_to_end(index)
         if len(self._html) > MAX_CACHED_BLOCKS:
             self._html.popitem(last=False)
         return html
+
+    # --- pictures --------------------------------------------------------------------------
+
+    def find_picture(self, name: str) -> Image | None:
+        """A picture that a tab was told of."""
+        return self._pictures.get(name)
+
+    def _link_picture(self, image: Image) -> str:
+        name = hashlib.blake2b(image.data, digest_size=16).hexdigest()
+        self._pictures[name] = image
+        return f"/session/{self.session_id}/picture/{name}"

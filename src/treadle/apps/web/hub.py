@@ -14,14 +14,20 @@ from pathlib import Path
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.services import undo
-from treadle.apps.web.open_session import OpenSession
-from treadle.apps.web.render.session_list import SessionRow, render_session_list
+from treadle.apps.web.live_session import LiveSession
+from treadle.apps.web.render.session_list import (
+    SessionRow,
+    render_search_result,
+    render_session_list,
+)
 from treadle.core.errors import ConfigError
 from treadle.sessions.library import Library
+from treadle.sessions.search import search
 
 IDLE_SECONDS = 15 * 60.0
 REAP_SECONDS = 60.0
 MAX_LISTED = 500
+MAX_HITS = 100
 LIST_SECONDS = 1.0  # the list is made at most once in this time
 
 
@@ -38,7 +44,8 @@ class Hub:
         self.library = Library()
         self._flags = dict(flags or {})
         self._options = options or SessionOptions()
-        self._open: dict[str, OpenSession] = {}
+        self._open: dict[str, LiveSession] = {}
+        self._renamed: dict[str, str] = {}  # old id -> new id
         self._last_used: dict[str, float] = {}
         self._opening = asyncio.Lock()
         self._listeners: set[Callable[[], None]] = set()
@@ -47,15 +54,16 @@ class Hub:
 
     # --- open sessions ---------------------------------------------------------------------
 
-    async def create(self, folder: str = "") -> OpenSession:
+    async def create(self, folder: str = "") -> LiveSession:
         """A new session in a folder."""
         target = await asyncio.to_thread(_find_folder, folder) if folder else self.folder
         async with self._opening:
             return await self._open_session(target, None)
 
-    async def find(self, session_id: str) -> OpenSession:
+    async def find(self, session_id: str) -> LiveSession:
         """A session by its id: the open one, or it is opened."""
         async with self._opening:
+            session_id = self._renamed.get(session_id, session_id)
             session = self._open.get(session_id)
             if session is None:
                 path = self.library.find(session_id)
@@ -66,16 +74,16 @@ class Hub:
             self._last_used[session_id] = time.monotonic()
             return session
 
-    async def fork(self, session_id: str, before_turn: str | None = None) -> OpenSession:
+    async def fork(self, session_id: str, before_turn: str | None = None) -> LiveSession:
         """A new session with the history of this one, up to before a turn or to its end."""
         path = self.library.find(session_id)
         folder = Path(self.library.get_summary(path).folder)
         new_id = await undo.fork_session(self.library, path, folder, before_turn)
         return await self.find(new_id)
 
-    async def _open_session(self, folder: Path, resume: str | None) -> OpenSession:
+    async def _open_session(self, folder: Path, resume: str | None) -> LiveSession:
         host = LocalHost(folder, self._flags, self._options)
-        session = OpenSession(host, self.mark_changed)
+        session = LiveSession(host, self.mark_changed, self._rename)
         try:
             await session.open(resume)
         except BaseException:
@@ -84,6 +92,12 @@ class Hub:
         self._open[session.session_id] = session
         self._last_used[session.session_id] = time.monotonic()
         return session
+
+    def _rename(self, old_id: str, new_id: str) -> None:
+        self._open[new_id] = self._open.pop(old_id)
+        self._last_used[new_id] = self._last_used.pop(old_id)
+        older = {name: new_id for name, target in self._renamed.items() if target == old_id}
+        self._renamed |= {**older, old_id: new_id}
 
     async def close_idle(self, older_than: float = IDLE_SECONDS) -> None:
         """Close the sessions that no tab shows and that do nothing."""
@@ -127,6 +141,16 @@ class Hub:
             self._rows = await asyncio.to_thread(self._read_rows)
         rows = [self._with_live_state(row) for row in self._rows]
         return render_session_list(rows, current, time.time())
+
+    async def search(self, text: str) -> str:
+        """The sessions with this text in a message, a call or a result, as HTML."""
+        hits = await search(self.library.root, text, limit=MAX_HITS)
+        titles = await asyncio.to_thread(self._read_titles, {hit.session for hit in hits})
+        return render_search_result(text, hits, titles)
+
+    def _read_titles(self, session_ids: set[str]) -> dict[str, str]:
+        summaries = self.library.list_summaries(limit=MAX_LISTED)
+        return {one.id: one.title for one in summaries if one.id in session_ids and one.title}
 
     def count_waiting(self) -> int:
         return sum(session.is_waiting for session in self._open.values())

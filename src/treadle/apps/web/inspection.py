@@ -7,15 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.web.render.inspect import (
-    SentView,
-    find_request,
-    render_inspect_page,
-    render_marks,
-    render_plots,
-    render_position,
-    render_sheet,
-)
+from treadle.apps.pages.compare import ComparedSession, render_compare_page
+from treadle.apps.pages.inspect import render_inspect_page, render_marks, render_position
+from treadle.apps.pages.plots import ChartRange, find_request, render_plots
+from treadle.apps.pages.sheet import ItemView, SentView, render_sheet
 from treadle.core.compare import common_prefix_length
 from treadle.core.transcript.transcript import Transcript
 from treadle.sessions.history import load_view
@@ -23,6 +18,7 @@ from treadle.sessions.library import Library
 from treadle.sessions.timeline import Timeline, read_timeline
 
 MAX_KEPT = 4  # timelines
+MAX_CHOICES = 200  # sessions to compare with
 
 
 class StepParts(msgspec.Struct, frozen=True):
@@ -35,6 +31,14 @@ class StepParts(msgspec.Struct, frozen=True):
     sheet: str
 
 
+class StepRequest(msgspec.Struct, frozen=True):
+    """What a page shows of a step."""
+
+    step: int = 0  # 0: the last one
+    chart_range: ChartRange = "turn"
+    view: ItemView = "sent"
+
+
 class Inspections:
     """The timelines of sessions that are looked at; one is read again when its log has grown."""
 
@@ -42,16 +46,37 @@ class Inspections:
         self._library = library
         self._timelines: OrderedDict[Path, tuple[float, Timeline]] = OrderedDict()
 
-    def render_page(self, session_id: str, step: int) -> str:
-        path, timeline, step = self._find(session_id, step)
+    def render_page(self, session_id: str, wanted: StepRequest) -> str:
+        path, timeline, step = self._find(session_id, wanted.step)
+        sent = self._load_sent(path, timeline, step, wanted.view)
         summary = self._library.get_summary(path)
-        return render_inspect_page(summary, timeline, step, self._load_sent(path, timeline, step))
+        return render_inspect_page(summary, timeline, step, sent, wanted.chart_range)
 
-    def render_step(self, session_id: str, step: int) -> StepParts:
-        path, timeline, step = self._find(session_id, step)
-        sheet = render_sheet(timeline, step, self._load_sent(path, timeline, step))
+    def render_step(self, session_id: str, wanted: StepRequest) -> StepParts:
+        path, timeline, step = self._find(session_id, wanted.step)
+        sheet = render_sheet(timeline, step, self._load_sent(path, timeline, step, wanted.view))
         marks, at = render_marks(timeline.steps, step), render_position(timeline, step)
-        return StepParts(step, marks, at, render_plots(timeline, step), sheet)
+        plots = render_plots(timeline, step, wanted.chart_range)
+        return StepParts(step, marks, at, plots, sheet)
+
+    def render_comparison(self, session_id: str, other_id: str) -> str:
+        """Two sessions side by side; without another one, a list to choose it from."""
+        one = self._load_compared(session_id)
+        if not other_id and one.summary.parent is not None:
+            other_id = one.summary.parent.session
+        others = [
+            summary
+            for summary in self._library.list_summaries(limit=MAX_CHOICES)
+            if summary.turns and summary.id != one.summary.id
+        ]
+        other = self._load_compared(other_id) if other_id else None
+        return render_compare_page(one, other, others)
+
+    def _load_compared(self, session_id: str) -> ComparedSession:
+        path, timeline, _ = self._find(session_id, 0)
+        view = load_view(path)
+        items = view.transcript if view.history is None else view.history
+        return ComparedSession(self._library.get_summary(path), timeline, items)
 
     def _find(self, session_id: str, step: int) -> tuple[Path, Timeline, int]:
         path = self._library.find(session_id)
@@ -65,13 +90,16 @@ class Inspections:
         count = len(known[1].steps)
         return path, known[1], min(max(1, step or count), max(1, count))
 
-    def _load_sent(self, path: Path, timeline: Timeline, step: int) -> SentView:
+    def _load_sent(self, path: Path, timeline: Timeline, step: int, kind: ItemView) -> SentView:
         request = find_request(timeline, step)
         if request is None:
             return SentView(())
+        if kind == "transcript":
+            view = load_view(path, last_seq=timeline.steps[step - 1].seq)
+            return SentView(view.transcript if view.history is None else view.history, kind=kind)
         items = load_view(path, last_seq=request.view_seq).transcript
         before = Transcript()
         if request.number > 1:
             earlier = timeline.requests[request.number - 2]
             before = load_view(path, last_seq=earlier.view_seq).transcript
-        return SentView(items, common_prefix_length(before, items, lambda one, two: one == two))
+        return SentView(items, common_prefix_length(before, items), kind)

@@ -7,10 +7,11 @@ import asyncio
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from treadle.apps.web.actions import AnyRequest, Reply, run_request
+from treadle.apps.web.actions import run_request
 from treadle.apps.web.feed import Position
 from treadle.apps.web.hub import Hub
-from treadle.apps.web.open_session import OpenSession
+from treadle.apps.web.live_session import LiveSession
+from treadle.apps.web.messages import AnyRequest, TabReply
 from treadle.core.errors import TreadleError
 from treadle.core.transcript.content import UserContent
 
@@ -44,7 +45,7 @@ class Tab:
         self,
         socket: WebSocket,
         hub: Hub,
-        session: OpenSession,
+        session: LiveSession,
         uploads: dict[str, UserContent],
         have: Position | None,
     ) -> None:
@@ -108,7 +109,7 @@ class Tab:
             if reply is not None:
                 await self._send(reply)
 
-    async def _answer(self, text: str) -> Reply | Problem | None:
+    async def _answer(self, text: str) -> TabReply | Problem | None:
         try:
             request = _decode(text)
         except msgspec.DecodeError as error:

@@ -175,10 +175,11 @@ async def test_a_page_shows_the_same_with_plots_and_nothing_from_elsewhere(capsy
     assert "<script" not in page
     assert "<b>here" not in page
     assert "&lt;script&gt;alert(1)" in page
-    assert [word for word in ("http", "src=", "@import", "url(") if word in page] == []
-    ET.fromstring(page[page.index('<svg class="columns"') : page.index("</svg>") + 6])
-    assert page.count('class="room"') == 4  # days, the empty ones too
-    assert all(f"<h2>By {by}, in USD</h2>" in page for by in ("day", "model", "project", "session"))
+    assert [word for word in ("http:", "https:", "src=", "@import", "url(") if word in page] == []
+    plot = page.index('<svg class="chart" height="176"')
+    ET.fromstring(page[plot : page.index("</svg>", plot) + 6])
+    assert page.count("<g data-column=") == 7  # days, the empty ones too
+    assert all(f">By {by}</h2>" in page for by in ("day", "model", "folder", "session"))
     assert cost.run(["--html", "no/such/folder.html"]) == exit_codes.IO_ERROR
     assert cost.run(["--html", "x.html", "--json"]) == exit_codes.USAGE_ERROR
 

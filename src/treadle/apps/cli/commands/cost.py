@@ -70,9 +70,9 @@ def _print_cost(arguments: list[str]) -> int:
 
 
 def _write_html(file: Path, report: costs.CostReport) -> int:
-    from treadle.apps.services.cost_html import render_cost_html
+    from treadle.apps.pages.cost import render_cost_file
 
-    file.write_text(render_cost_html(report), encoding="utf-8", errors="backslashreplace")
+    file.write_text(render_cost_file(report), encoding="utf-8", errors="backslashreplace")
     print_line(f"{file}: {costs.format_total(report.total)}")
     return SUCCESS
 

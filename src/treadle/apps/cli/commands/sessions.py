@@ -113,21 +113,9 @@ def _format_time(timestamp: float) -> str:
 
 
 def _export(options: argparse.Namespace, library: Library) -> int:
-    from treadle.sessions.export import read_blocks, render_json, render_markdown
+    from treadle.apps.pages.session_files import encode_session
 
-    session_dir = library.find(options.id)
-    summary = library.get_summary(session_dir)
-    match options.format:
-        case "json":
-            data = render_json(summary, session_dir)
-        case "html":
-            from treadle.sessions.html_export import render_html
-
-            text = render_html(summary, read_blocks(session_dir))
-            data = text.encode(errors="backslashreplace")
-        case _:
-            text = render_markdown(summary, read_blocks(session_dir))
-            data = text.encode(errors="backslashreplace")
+    data = encode_session(options.format, library.find(options.id))
     if options.output is None:
         if sys.stdout.isatty():  # a file or pipe gets the exact bytes
             text = data.decode()

@@ -14,6 +14,8 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core.transcript.content import Image
+
 Tone = Literal["plain", "faint", "good", "warning", "error"]
 CallState = Literal[
     "writing",
@@ -59,6 +61,7 @@ class UserMessageBlock(msgspec.Struct, frozen=True):
     text: str
     steered: bool = False
     attachments: tuple[str, ...] = ()
+    pictures: tuple[Image, ...] = ()
 
 
 class MarkdownBlock(msgspec.Struct, frozen=True):
@@ -86,12 +89,14 @@ class ThinkingBlock(msgspec.Struct, frozen=True):
 
 
 class ChildProgress(msgspec.Struct, frozen=True):
-    """What a child agent has done so far."""
+    """What a child agent has done so far. `children` are its own child agents by their call."""
 
     calls: int = 0
     tokens: int = 0
     activity: Activity = IDLE
     recent_calls: tuple[str, ...] = ()
+    title: str = ""
+    children: dict[str, ChildProgress] = {}
 
 
 class ToolCallBlock(msgspec.Struct, frozen=True):
@@ -110,6 +115,7 @@ class ToolCallBlock(msgspec.Struct, frozen=True):
     task_id: str = ""
     full_output: str = ""
     child: ChildProgress | None = None
+    pictures: tuple[Image, ...] = ()
 
     @property
     def is_finished(self) -> bool:

@@ -30,6 +30,11 @@ def build_view(items: Iterable[Item], view: ViewState | None = None) -> ViewStat
     view = view or ViewState()
     for item in items:
         view = apply_item(view, item)
+    return finish_view(view)
+
+
+def finish_view(view: ViewState) -> ViewState:
+    """The view after the last item: calls without a result were interrupted."""
     for call_id in view.open_calls:
         view = update_call(view, call_id, lambda call: _replace(call, state="interrupted"))
     return view

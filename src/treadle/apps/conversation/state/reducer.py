@@ -48,11 +48,13 @@ from treadle.apps.conversation.state.view_state import (
 )
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
+from treadle.core.transcript.content import Image
 from treadle.core.transcript.items import CallOutcome, ToolResultItem
 from treadle.core.transcript.usage import Usage
 
 MAX_PROGRESS_CHARS = 4_000
 MAX_CHILD_LINES = 40
+CHILD_TOOL = "task"  # starts a child agent
 _replace = msgspec.structs.replace
 
 
@@ -77,6 +79,7 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
             result=text,
             display=redact_for_display(item.display),
             full_output=item.full_output,
+            pictures=tuple(part for part in item.content if isinstance(part, Image)),
             progress="",
         )
 
@@ -233,11 +236,15 @@ def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
     match event:
         case events.ToolStarted():
             summary = _format_summary(event.summary)
+            children = child.children
+            if event.name == CHILD_TOOL:
+                children = {**children, event.call_id: ChildProgress(title=summary)}
             return _replace(
                 child,
                 calls=child.calls + 1,
                 activity=Activity("running", summary),
                 recent_calls=(*child.recent_calls, summary)[-MAX_CHILD_LINES:],
+                children=children,
             )
         case events.UsageUpdated(turn=turn):
             return _replace(child, tokens=turn.total)
@@ -245,9 +252,13 @@ def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
             return child if child.activity is THINKING else _replace(child, activity=THINKING)
         case events.TextDelta():
             return child if child.activity is WRITING else _replace(child, activity=WRITING)
-        case events.ChildEvent(child=grandchild):
-            activity = _update_child(None, grandchild).activity
-            return child if activity.kind == "idle" else _replace(child, activity=activity)
+        case events.ChildEvent(call_id=call_id, child=inner):
+            grandchild = _update_child(child.children.get(call_id), inner)
+            if grandchild is child.children.get(call_id):
+                return child
+            activity = child.activity if grandchild.activity is IDLE else grandchild.activity
+            children = {**child.children, call_id: grandchild}
+            return _replace(child, activity=activity, children=children)
         case events.TurnFinished() | events.RunFailed():
             return _replace(child, activity=IDLE)
     return child

@@ -177,4 +177,5 @@ def build_user_block(item: UserItem) -> UserMessageBlock:
             names.append(part.url or f"{part.media_type}, {plural(len(part.data), 'byte')}")
         elif isinstance(part, Document):
             names.append(part.title or part.url or part.media_type)
-    return UserMessageBlock(texts[0] if texts else "", item.steered, tuple(names))
+    pictures = tuple(part for part in item.content if isinstance(part, Image))
+    return UserMessageBlock(texts[0] if texts else "", item.steered, tuple(names), pictures)

@@ -1,7 +1,8 @@
 """The session of a run on this machine: to open, replay and fork it, to read it, to show it.
 
     await copy_session(database, run, folder, library)   with the user's other sessions
-    await read_session(database, run)                    as blocks, for logs and pages
+    await read_session(database, run)                    as blocks, for logs
+    await render_session(database, run)                  as a page
 
 The database keeps the log; these are copies. Used by the command line.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -50,13 +52,28 @@ async def copy_session(
 
 async def read_session(database: FleetDatabase, run: FleetRun) -> ReadSession:
     """What happened in a run so far. SessionNotFound if it has not begun."""
+    async with _copy_for_a_moment(database, run) as (summary, session_dir):
+        return ReadSession(summary, await asyncio.to_thread(read_blocks, session_dir))
+
+
+async def render_session(database: FleetDatabase, run: FleetRun) -> str:
+    """The same as an HTML page."""
+    from treadle.apps.pages.session_html import render_session_html
+
+    async with _copy_for_a_moment(database, run) as (summary, session_dir):
+        return await asyncio.to_thread(render_session_html, summary, session_dir)
+
+
+@asynccontextmanager
+async def _copy_for_a_moment(
+    database: FleetDatabase, run: FleetRun
+) -> AsyncIterator[tuple[SessionSummary, Path]]:
     entries = await _load_entries(database, run)
     with tempfile.TemporaryDirectory(prefix="treadle-fleet-") as folder:
         library = Library(Path(folder))
         session_dir = library.root / "fleet" / run.session
         await _write(Journal.create(session_dir), entries)
-        summary = await asyncio.to_thread(library.get_summary, session_dir)
-        return ReadSession(summary, await asyncio.to_thread(read_blocks, session_dir))
+        yield await asyncio.to_thread(library.get_summary, session_dir), session_dir
 
 
 async def _load_entries(database: FleetDatabase, run: FleetRun) -> Sequence[Entry]:

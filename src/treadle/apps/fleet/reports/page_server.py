@@ -20,14 +20,13 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import msgspec
 
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.reports.local_session import read_session
+from treadle.apps.fleet.reports.local_session import render_session
 from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.run_record import FleetApproval
 from treadle.core.errors import SessionNotFound, StoreError, error_message
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.core.text import format_age, format_duration, plural
-from treadle.sessions.html_export import render_html
 
 HOST = "127.0.0.1"
 MAX_HEAD_BYTES = 16 << 10
@@ -132,10 +131,10 @@ class PageServer:
         if run is None:
             return PageAnswer("404 Not Found", "there is no such run")
         try:
-            session = await read_session(self._database, run)
+            page = await render_session(self._database, run)
         except SessionNotFound as error:
             return PageAnswer("404 Not Found", html.escape(error_message(error)))
-        return PageAnswer("200 OK", render_html(session.summary, session.blocks))
+        return PageAnswer("200 OK", page)
 
     async def _decide(self, body: str) -> PageAnswer:
         fields = {name: values[0] for name, values in parse_qs(body).items()}

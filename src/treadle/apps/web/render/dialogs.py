@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from treadle.apps.conversation.host import FileChange, TurnLine
-from treadle.apps.web.render.elements import escape_html
+from treadle.apps.conversation.host import FileChange, LimitLine, TurnLine
+from treadle.apps.pages.elements import escape_html
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_age
 
@@ -83,6 +83,46 @@ def render_trust_dialog(files: Sequence[str], programs: Sequence[str]) -> str:
         text += f'<p>These programs would run:</p><pre class="args said" tabindex="0">{lines}</pre>'
     button = _button("trust", "Trust this folder", "", "first")
     return _render_dialog("Trust this folder?", f'{text}<div class="row">{button}</div>')
+
+
+def render_budget_dialog(limits: Sequence[LimitLine]) -> str:
+    """The limits of cost, tokens and time, each with a field for another value."""
+    known = {limit.setting: limit for limit in limits}
+    rows = [
+        _render_limit(known.get(f"max_{name}"), name, label, hint)
+        for name, label, hint in (
+            ("cost", "Cost of the session in USD", "10"),
+            ("tokens", "Tokens of the session", "500000"),
+            ("time", "Time of a turn", "5m"),
+        )
+    ]
+    return _render_dialog("Budget", "".join(rows))
+
+
+def _render_limit(limit: LimitLine | None, name: str, label: str, hint: str) -> str:
+    value = f"{limit.value:g}" if limit is not None and limit.value < 1e6 else ""
+    value = f"{limit.value:.0f}" if limit is not None and not value else value
+    note = "no limit"
+    if limit is not None:
+        used = "an unknown amount" if limit.used is None else f"{limit.used:,.6g}"
+        note = f"set by {limit.origin}" + (f", {used} used" if name != "time" else "")
+    change = _button("budget", "Set", f' data-kind="{name}"')
+    off = _button("budget", "Remove", f' data-kind="{name}" data-off') if limit is not None else ""
+    return (
+        f'<div class="limit"><label>{label}<span class="field"><input type="text" '
+        f'data-limit="{name}" value="{escape_html(value)}" placeholder="{hint}" '
+        f'inputmode="decimal"></span></label><span class="soft">{escape_html(note)}</span>'
+        f'<div class="row">{change}{off}</div></div>'
+    )
+
+
+def render_help_dialog(commands: Sequence[tuple[str, str]]) -> str:
+    rows = [
+        f"<li><code>{escape_html(name)}</code> <span>{escape_html(summary)}</span></li>"
+        for name, summary in commands
+    ]
+    keys = '<p class="soft">? lists the keys, outside the prompt.</p>'
+    return _render_dialog("Commands", f'<ul class="files commands">{"".join(rows)}</ul>{keys}')
 
 
 def _render_dialog(title: str, body: str) -> str:

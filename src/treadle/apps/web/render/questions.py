@@ -7,8 +7,8 @@ import msgspec
 from treadle.apps.conversation.approval_text import find_editable_argument, format_approval_title
 from treadle.apps.conversation.conversation import PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
-from treadle.apps.web.render.code import count_changes, highlight_code, render_diff
-from treadle.apps.web.render.elements import escape_html, render_icon
+from treadle.apps.pages.code import count_changes, highlight_code, render_diff
+from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 from treadle.core.text import plural

@@ -11,10 +11,15 @@ import msgspec
 
 from treadle.apps.conversation.block_text import format_activity, format_call_title
 from treadle.apps.conversation.conversation import PendingQuestion
-from treadle.apps.conversation.state.blocks import ToolCallBlock
+from treadle.apps.conversation.state.blocks import (
+    IDLE,
+    ChildProgress,
+    TaskLine,
+    ToolCallBlock,
+)
 from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
 from treadle.apps.web.call_index import CallIndex
-from treadle.apps.web.render.elements import CALL_SIGNS, escape_html, render_icon
 from treadle.apps.web.render.questions import render_question
 from treadle.core.text import format_count, format_dollars, plural
 
@@ -58,6 +63,7 @@ def render_regions(
         "mode": escape_html(facts.mode),
         "model": escape_html(facts.model),
         "panels": _render_panels(view, calls),
+        "pocket": _render_pocket(view, calls),
     }
 
 
@@ -148,14 +154,14 @@ def _render_panels(view: ViewState, calls: CallIndex) -> str:
         count = f"{done} of {len(view.todos)}"
         parts.append(_render_panel("Todos", count, f"<ul>{''.join(rows)}</ul>"))
     if view.tasks:
-        rows = [_render_line("background", task.summary, task.task_id) for task in view.tasks]
+        rows = [_render_task(task) for task in view.tasks]
         parts.append(_render_panel("Background", plural(len(rows), "task"), "".join(rows)))
     children = list(calls.children.values())
     if children:
         rows = [_render_child(call) for call in children]
         working = sum(not call.is_finished for call in children)
         count = f"{working} of {len(children)} at work"
-        parts.append(_render_panel("Agents", count, "".join(rows)))
+        parts.append(_render_panel("Agents", count, f'<ul class="tree">{"".join(rows)}</ul>'))
     changed = calls.sum_changes()
     if changed:
         rows = [
@@ -166,6 +172,23 @@ def _render_panels(view: ViewState, calls: CallIndex) -> str:
         count = plural(len(rows), "file")
         parts.append(_render_panel("Changed files", count, f"<ul>{''.join(rows)}</ul>"))
     return "".join(parts)
+
+
+def _render_pocket(view: ViewState, calls: CallIndex) -> str:
+    """The panels in one line, for a phone."""
+    done = sum(todo.status == "completed" for todo in view.todos)
+    agents = len(calls.children)
+    parts = (
+        ("boxtick", f"{done} of {len(view.todos)}" if view.todos else ""),
+        ("back", plural(len(view.tasks), "task") if view.tasks else ""),
+        ("fork", plural(agents, "agent") if agents else ""),
+    )
+    shown = [
+        f"<span>{render_icon(icon, style='sm accent')}{text}</span>" for icon, text in parts if text
+    ]
+    return "".join(shown) + f'<span class="end">{render_icon("up", style="sm")}</span>' * bool(
+        shown
+    )
 
 
 def _render_panel(title: str, count: str, body: str) -> str:
@@ -179,18 +202,42 @@ def _render_todo(text: str, status: str) -> str:
     return f'<li class="todo {style}">{sign}<span>{escape_html(text)}</span></li>'
 
 
-def _render_line(state: str, title: str, detail: str) -> str:
-    icon, colour, label = CALL_SIGNS[state]
+def _render_task(task: TaskLine) -> str:
+    icon, colour, label = CALL_SIGNS["background"]
+    stop = (
+        f'<button class="icon tiny" type="button" data-stop-task="{escape_html(task.task_id)}" '
+        f'aria-label="Stop task {escape_html(task.task_id)}">{render_icon("stop", style="sm")}'
+        "</button>"
+    )
     return (
         f'<div class="task">{render_icon(icon, label=label, style=colour)}'
-        f'<span class="t mono">{escape_html(title)}</span>'
-        f'<span class="m">{escape_html(detail)}</span></div>'
+        f'<span class="t mono">{escape_html(task.summary)}</span>{stop}'
+        f'<span class="m">{escape_html(task.task_id)}</span></div>'
     )
 
 
 def _render_child(call: ToolCallBlock) -> str:
-    child = call.child
-    assert child is not None, "only calls of child agents are listed"
-    doing = "" if call.is_finished else f", {format_activity(child.activity)}"
+    assert call.child is not None, "only calls of child agents are listed"
+    child = msgspec.structs.replace(call.child, title=format_call_title(call))
+    return _render_agent(call.call_id, child, call.state)
+
+
+def _render_agent(call_id: str, child: ChildProgress, state: str) -> str:
+    """One agent: its line, which opens to its last calls, and its own child agents below."""
+    icon, colour, label = CALL_SIGNS[state]
+    doing = "" if state != "running" else f", {format_activity(child.activity)}"
     detail = f"{plural(child.calls, 'call')}, {format_count(child.tokens)} tokens{doing}"
-    return _render_line(call.state, format_call_title(call), detail)
+    calls = "\n".join(child.recent_calls)
+    opened = f'<pre class="args said" tabindex="0">{escape_html(calls)}</pre>' if calls else ""
+    inner = "".join(
+        _render_agent(inner_id, one, "running" if one.activity is not IDLE else "done")
+        for inner_id, one in child.children.items()
+    )
+    return (
+        f'<li><details data-panel="agent-{escape_html(call_id)}" class="agent"><summary '
+        f'class="task">{render_icon(icon, label=label, style=colour)}'
+        f'<span class="t">{escape_html(child.title)}</span>{_CHEVRON}'
+        f'<span class="m">{escape_html(detail)}</span></summary>{opened}</details>'
+        + (f"<ul>{inner}</ul>" if inner else "")
+        + "</li>"
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from treadle.apps.web.render.elements import escape_html, render_icon
-from treadle.core.text import format_age, format_dollars, shorten_home
+from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.core.text import format_age, format_dollars, plural, shorten_home
+from treadle.sessions.search import SearchHit
 
 SHOWN_PER_FOLDER = 5
 # state -> (icon, colour); any other one is why the last turn ended
@@ -46,6 +47,25 @@ def render_session_list(rows: Sequence[SessionRow], current: str, now: float) ->
     for row in rows:
         folders.setdefault(row.folder, []).append(row)
     return "".join(_render_folder(path, rows, current, now) for path, rows in folders.items())
+
+
+def render_search_result(text: str, hits: Sequence[SearchHit], titles: Mapping[str, str]) -> str:
+    """The sessions that have the text, each with the places."""
+    if not hits:
+        return f'<p class="found">No session has the text “{escape_html(text)}”.</p>'
+    sessions: dict[str, list[str]] = {}
+    for hit in hits:
+        sessions.setdefault(hit.session, []).append(hit.text)
+    rows = [
+        f'<li><a class="session" href="/session/{escape_html(name)}">'
+        f"{render_icon('search', style='dim')}"
+        f'<span class="t">{escape_html(titles.get(name, name))}</span>'
+        + "".join(f'<span class="m quote">{escape_html(one)}</span>' for one in places)
+        + "</a></li>"
+        for name, places in sessions.items()
+    ]
+    count = plural(len(sessions), "session")
+    return f'<p class="found">{count} with “{escape_html(text)}”</p><ul>{"".join(rows)}</ul>'
 
 
 def _render_folder(path: str, rows: Sequence[SessionRow], current: str, now: float) -> str:

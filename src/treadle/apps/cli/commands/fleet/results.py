@@ -19,14 +19,13 @@ from treadle.apps.cli.console import UsageError, get_current_folder, print_error
 from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
-from treadle.apps.fleet.reports.local_session import copy_session, read_session
+from treadle.apps.fleet.reports.local_session import copy_session, render_session
 from treadle.apps.fleet.reports.report import FleetReport, make_report
 from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.reports.report_text import format_report, format_summary
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.core.errors import SessionNotFound
 from treadle.core.text import plural
-from treadle.sessions.html_export import render_html
 from treadle.sessions.library import Library
 
 
@@ -73,10 +72,9 @@ async def _write_sessions(
     links: dict[str, str] = {}
     for run in runs:
         try:
-            session = await read_session(database, run)
+            text = await render_session(database, run)
         except SessionNotFound:
             continue
-        text = render_html(session.summary, session.blocks)
         name = f"{run.id}.html"
         (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
         links[run.id] = f"{folder.name}/{name}"

@@ -23,6 +23,12 @@ export class Outbox {
     this.save();
   }
 
+  rename(session) {
+    sessionStorage.removeItem(this.key);
+    this.key = `outbox-${session}`;
+    this.save();
+  }
+
   save() {
     sessionStorage.setItem(this.key, JSON.stringify(this.waiting));
   }

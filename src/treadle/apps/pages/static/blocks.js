@@ -7,6 +7,10 @@ export class Blocks {
     this.first = 0;
   }
 
+  get count() {
+    return this.byIndex.size;
+  }
+
   apply(update) {
     if (update.is_reset) {
       this.list.replaceChildren();

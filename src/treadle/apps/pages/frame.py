@@ -1,13 +1,13 @@
-"""The frame of the work page; its regions are filled over the socket."""
+"""The frame of all pages, and the work page, whose regions are filled over the socket."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
 
-from treadle.apps.web.render.elements import escape_html, render_icon
+from treadle.apps.pages.elements import escape_html, render_icon
 
-STATIC = Path(__file__).parent.parent / "static"
+STATIC = Path(__file__).parent / "static"
 _TABS = (("work", "Work"), ("inspect", "Inspect"), ("cost", "Cost"))
 
 
@@ -16,8 +16,11 @@ def read_icons() -> str:
     return (STATIC / "icons.svg").read_text(encoding="utf-8")
 
 
-def render_page(title: str, page: str, session: str, body: str, style: str = "") -> str:
-    """A page with the head and the top bar that all of them have."""
+def render_page(
+    title: str, page: str, session: str, body: str, style: str = "", script: str = ""
+) -> str:
+    """A page with the head and the top bar that all of them have. `page` is the tab that it
+    belongs to; its script has the same name by default."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -27,7 +30,7 @@ def render_page(title: str, page: str, session: str, body: str, style: str = "")
         '<link rel="stylesheet" href="/static/tokens.css">'
         '<link rel="stylesheet" href="/static/treadle.css">'
         '<script type="module" src="/static/theme.js"></script>'
-        f'<script type="module" src="/static/{page}.js"></script></head>'
+        f'<script type="module" src="/static/{script or page}.js"></script></head>'
         f'<body class="{style or page}" data-session="{escape_html(session)}">'
         f"{read_icons()}{_render_top(page, session)}{body}</body></html>"
     )
@@ -78,10 +81,15 @@ _RAIL = (
     '<input type="search" id="search" placeholder="Search all sessions">'
     '<kbd class="not-small">/</kbd></label>'
     '<div class="filters" role="group" aria-label="Show">'
-    '<button type="button" aria-pressed="true" data-filter="">All</button>'
-    '<button type="button" aria-pressed="false" data-filter="waiting">Waiting</button>'
-    '<button type="button" aria-pressed="false" data-filter="running">Running</button></div></div>'
-    '<div class="rail-list" id="list" tabindex="0" role="region" aria-label="Sessions"></div></nav>'
+    '<button type="button" aria-pressed="true" data-filter="">All <span></span></button>'
+    '<button type="button" aria-pressed="false" data-filter="waiting">Waiting <span></span>'
+    "</button>"
+    '<button type="button" aria-pressed="false" data-filter="running">Running <span></span>'
+    "</button></div></div>"
+    '<div class="rail-list" tabindex="0" role="region" aria-label="Sessions"><div id="list"></div>'
+    '<p class="found" id="no-match" hidden></p><button class="more" type="button" '
+    'id="search-button" hidden>Search inside messages and calls, too <kbd>Enter</kbd></button>'
+    '<div id="found" aria-live="polite"></div></div></nav>'
     '<a class="veil" href="#" aria-hidden="true" tabindex="-1"></a>'
 )
 
@@ -112,11 +120,24 @@ _TOOLS = (
     + '<button class="pick" type="button" data-ask="model" aria-label="Model">'
     + f'{render_icon("chip", style="not-small")}<span id="model"></span>'
     + f"{render_icon('down', style='sm')}</button>"
-    + '<span class="end"><span id="meters"></span>'
+    + '<span class="end"><button class="pick" type="button" id="meters" data-ask="budget" '
+    + 'aria-label="Budget and context"></button>'
     + '<button class="icon" type="button" id="stop-button" aria-label="Stop the turn" hidden>'
     + f"{render_icon('stop')}</button>"
     + f'<button class="send" type="submit" aria-label="Send">{render_icon("up")}</button>'
     + "</span></div>"
+)
+_EXAMPLES = (
+    '<ul class="examples" aria-label="Examples">'
+    + "".join(
+        f'<li><button class="btn" type="button" data-example>{text}</button></li>'
+        for text in (
+            "Explain how this project is laid out",
+            "Run the tests and fix what fails",
+            "Review the changes since the last commit",
+        )
+    )
+    + "</ul>"
 )
 _CENTRE = (
     '<main class="centre"><header class="head"><div id="head"></div>'
@@ -128,11 +149,14 @@ _CENTRE = (
     '<button class="btn" type="button" id="end-button" hidden>Go to the end</button>'
     '<div class="foot"><div id="banner"></div><form class="foot-in" id="form">'
     '<div class="now" id="now" aria-live="polite"></div>'
+    '<a class="pocket" href="#side" id="pocket" hidden></a>'
     '<ul class="queue" id="queue" aria-label="Messages that wait"></ul>'
+    '<ul class="completions" id="completions" role="listbox" aria-label="Completions" hidden></ul>'
     '<div class="box"><ul class="attach" id="attach" aria-label="Attachments" hidden></ul>'
-    '<textarea rows="1" id="prompt" aria-label="Message" '
-    'placeholder="Say what to do (@ file, ! shell)"></textarea>'
-    f"{_TOOLS}</div></form></div></main>"
+    '<textarea rows="1" id="prompt" aria-label="Message" role="combobox" aria-expanded="false" '
+    'aria-autocomplete="list" aria-controls="completions" '
+    'placeholder="Say what to do (@ file, / command, ! shell)"></textarea>'
+    f"{_TOOLS}</div></form>{_EXAMPLES}</div></main>"
 )
 _SIDE = (
     '<aside class="side" id="side" aria-label="Todos, tasks and agents">'

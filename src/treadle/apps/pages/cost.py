@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
 
-from treadle.apps.services.costs import CostReport, fill_empty_days, format_cost
-from treadle.apps.web.render.charts import Column, Segment, draw_axis, draw_columns
-from treadle.apps.web.render.elements import escape_html
-from treadle.apps.web.render.page import render_page
+from treadle.apps.pages.charts import BarPart, Column, draw_axis, draw_columns, draw_labels
+from treadle.apps.pages.elements import escape_html
+from treadle.apps.pages.frame import render_page
+from treadle.apps.pages.static_page import render_static_page
+from treadle.apps.services.costs import CostReport, fill_empty_days, format_cost, format_total
 from treadle.core.text import format_count, format_dollars, plural, shorten_home
 from treadle.core.transcript.usage import Usage
-from treadle.sessions.cost import CostTotal
+from treadle.sessions.cost import CostTotal, format_local_day
 
 PERIODS = (("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days"), ("all", "All"))
 MAX_ROWS = 50
+MIN_DAYS = 7  # in the chart
 _STYLES = ("m-1", "m-2", "m-3", "m-4")
 
 
@@ -29,22 +33,37 @@ def render_cost_page(report: CostReport, period: str) -> str:
         f'<span class="seg" role="group" aria-label="Time">{links}</span></div></section>'
         f'<main class="cost-main" id="cost">{render_cost_body(report)}</main>'
     )
-    return render_page("Cost", "cost", "", body, "page")
+    return render_page("Cost", "cost", "", body, "page", script="plain")
 
 
 def _mark(is_chosen: bool) -> str:
     return ' aria-current="true"' if is_chosen else ""
 
 
-def render_cost_body(report: CostReport) -> str:
-    """The figures and plots, without the frame of the page."""
+def render_cost_file(report: CostReport) -> str:
+    """The page as one file."""
+    since = f"since {format_local_day(report.since)}" if report.since is not None else "all time"
+    now = time.strftime("%Y-%m-%d %H:%M")
+    body = (
+        f'<header class="sub"><h1>Treadle costs</h1><span class="where">{since}; as of {now}; '
+        f"{format_total(report.total)}</span></header>"
+        f'<main class="cost-main">{render_cost_body(report, has_links=False)}</main>'
+    )
+    return render_static_page("Treadle costs", body)
+
+
+def render_cost_body(report: CostReport, *, has_links: bool = True) -> str:
+    """The figures and plots that the report has, without the frame of the page."""
     if not report.total.calls:
         return "<p>There are no model calls in this time.</p>"
+    groups = report.groups
+    bars = _render_models(report) if "model" in groups else ""
+    bars += _render_folders(report) if "project" in groups else ""
     return (
         _render_sums(report.total)
-        + _render_days(report)
-        + f'<div class="two">{_render_models(report)}{_render_folders(report)}</div>'
-        + _render_sessions(report)
+        + (_render_days(report) if "day" in groups else "")
+        + (f'<div class="two">{bars}</div>' if bars else "")
+        + (_render_sessions(report, has_links=has_links) if "session" in groups else "")
     )
 
 
@@ -76,11 +95,11 @@ def _describe_thinking(usage: Usage) -> str:
 
 
 def _render_days(report: CostReport) -> str:
-    days = fill_empty_days(report.groups["day"], report.since)
+    days = _add_earlier_days(fill_empty_days(report.groups["day"], report.since))
     is_priced = any(day.cost for day in days)
     columns = [
         Column(
-            (Segment(_value(day, is_priced), "m-1"),),
+            (BarPart(_value(day, is_priced), "m-1"),),
             title=f"{day.key}: {format_cost(day)}, {plural(day.calls, 'call')}",
         )
         for day in days
@@ -89,11 +108,19 @@ def _render_days(report: CostReport) -> str:
     label = f"{'Cost' if is_priced else 'Tokens'} by day, {days[0].key} to {days[-1].key}"
     highest = format_dollars(top) if is_priced else format_count(int(top))
     chart = draw_columns(columns, 176, label) + draw_axis([(10, highest), (175, "0")], 176)
-    caption = f"<p>{days[0].key} to {days[-1].key}</p>"
+    names = draw_labels([day.key[5:] for day in days])
+    caption = f"<p>{'cost' if is_priced else 'tokens'}, {days[0].key} to {days[-1].key}</p>"
     return (
         f'<section class="plot" aria-labelledby="d"><header><h2 id="d">By day</h2>{caption}'
-        f'</header><div class="with-axis">{chart}</div></section>'
+        f'</header><div class="with-axis">{chart}{names}</div></section>'
     )
+
+
+def _add_earlier_days(days: Sequence[CostTotal]) -> list[CostTotal]:
+    """At least a week, so that one day is not as wide as the page."""
+    first, missing = date.fromisoformat(days[0].key), MIN_DAYS - len(days)
+    earlier = [first - timedelta(days=number) for number in range(missing, 0, -1)]
+    return [*(CostTotal(day.isoformat()) for day in earlier), *days]
 
 
 def _value(total: CostTotal, is_priced: bool) -> float:
@@ -136,7 +163,7 @@ def _render_bars(
     )
 
 
-def _render_sessions(report: CostReport) -> str:
+def _render_sessions(report: CostReport, *, has_links: bool) -> str:
     totals = report.groups["session"]
     rows = []
     for one in totals[:MAX_ROWS]:
@@ -149,7 +176,9 @@ def _render_sessions(report: CostReport) -> str:
             f"{usage.cache_read / (usage.total_input or 1):.0%}",
         )
         numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
-        link = f'<a href="/inspect/{escape_html(one.key)}">{escape_html(title)}</a>'
+        link = escape_html(title)
+        if has_links:
+            link = f'<a href="/inspect/{escape_html(one.key)}">{link}</a>'
         rows.append(f'<tr><td class="t">{link}</td>{numbers}</tr>')
     heads = "".join(
         f'<th scope="col" class="n">{name}</th>'

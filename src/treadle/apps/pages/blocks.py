@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import msgspec
+
 from treadle.apps.conversation.block_text import format_call_title, is_diff
 from treadle.apps.conversation.state.blocks import (
     ChildProgress,
@@ -14,10 +18,17 @@ from treadle.apps.conversation.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
-from treadle.apps.web.render.code import count_changes, render_code, render_diff
-from treadle.apps.web.render.elements import escape_html, render_icon, render_sign
-from treadle.core.text import format_count, plural
-from treadle.sessions.html_export import markdown_to_html
+from treadle.apps.pages.code import count_changes, render_code, render_diff
+from treadle.apps.pages.elements import (
+    escape_html,
+    is_picture,
+    make_data_url,
+    render_icon,
+    render_sign,
+)
+from treadle.apps.pages.markdown import markdown_to_html
+from treadle.core.text import format_count, format_duration, plural
+from treadle.core.transcript.content import Image
 
 EDGE_LINES = 20  # of a long output: so many at the beginning and at the end
 MAX_OUTPUT_CHARS = 50_000
@@ -25,11 +36,19 @@ _CHEVRON = render_icon("chev", style="chev sm")
 _TONES = {"good": "ok", "warning": "warn", "error": "error"}
 
 
-def render_block(block: ViewBlock) -> str:
+class BlockContext(msgspec.Struct, frozen=True):
+    """What the rendering of a block needs to know beside it: the address of a picture, and how
+    long a call took, by its id."""
+
+    link_picture: Callable[[Image], str] = make_data_url
+    find_seconds: Callable[[str], float | None] = lambda call_id: None
+
+
+def render_block(block: ViewBlock, context: BlockContext) -> str:
     """The element of a block; it has the class `item`."""
     match block:
         case UserMessageBlock():
-            return _render_message(block)
+            return _render_message(block, context)
         case MarkdownBlock():
             return _render_reply(markdown_to_html(block.text), block)
         case CodeBlock():
@@ -37,21 +56,33 @@ def render_block(block: ViewBlock) -> str:
         case ThinkingBlock():
             return _render_thinking(block)
         case ToolCallBlock():
-            return _render_call(block)
+            return _render_call(block, context)
         case NoteBlock():
             return _render_note(block)
         case ShellBlock():
             return _render_shell(block)
 
 
-def _render_message(block: UserMessageBlock) -> str:
+def _render_message(block: UserMessageBlock, context: BlockContext) -> str:
     names = [f'<span class="shot">{escape_html(name)}</span>' for name in block.attachments]
     if block.steered:
         names.append("<span>sent while the agent worked</span>")
     meta = f'<div class="meta">{"".join(names)}</div>' if names else ""
     sign = f'<span class="sign accent">{render_icon("you", label="You")}</span>'
-    body = f'<div class="body"><p class="said">{escape_html(block.text)}</p>{meta}</div>'
+    pictures = _render_pictures(block.pictures, context)
+    text = f'<p class="said">{escape_html(block.text)}</p>' if block.text else ""
+    body = f'<div class="body">{text}{pictures}{meta}</div>'
     return f'<div class="item you">{sign}{body}</div>'
+
+
+def _render_pictures(images: Sequence[Image], context: BlockContext) -> str:
+    shown = [
+        f'<img src="{escape_html(context.link_picture(image))}" alt="Picture {number}" '
+        'loading="lazy">'
+        for number, image in enumerate(images, 1)
+        if is_picture(image)
+    ]
+    return f'<div class="pictures">{"".join(shown)}</div>' if shown else ""
 
 
 def _render_reply(body: str, block: MarkdownBlock | CodeBlock) -> str:
@@ -83,13 +114,15 @@ def _render_note(block: NoteBlock) -> str:
 def _render_shell(block: ShellBlock) -> str:
     state = "running" if not block.is_finished else "failed" if block.exit_code else "done"
     title = _render_title("!", block.command)
-    return _wrap_call(state, title, _render_output(block.output), "")
+    return _wrap_call(state, title, _render_output(block.output), "", None)
 
 
-def _render_call(block: ToolCallBlock) -> str:
+def _render_call(block: ToolCallBlock, context: BlockContext) -> str:
     name, _, argument = format_call_title(block).partition(": ")
-    title = _render_title(name, argument)
-    return _wrap_call(block.state, title, _render_result(block), _describe_result(block))
+    title, body = _render_title(name, argument), _render_result(block)
+    body += _render_pictures(block.pictures, context)
+    seconds = context.find_seconds(block.call_id) if block.is_finished else None
+    return _wrap_call(block.state, title, body, _describe_result(block), seconds)
 
 
 def _render_title(name: str, argument: str) -> str:
@@ -97,11 +130,12 @@ def _render_title(name: str, argument: str) -> str:
     return f'<span class="name">{first}</span><span class="arg">{rest}</span>'
 
 
-def _wrap_call(state: str, title: str, body: str, hint: str) -> str:
+def _wrap_call(state: str, title: str, body: str, hint: str, seconds: float | None) -> str:
     shown = f'<span class="hint">{hint}</span>' if hint else ""
+    time = f'<span class="time">{format_seconds(seconds)}</span>' if seconds is not None else ""
     return (
         f'<div class="item call">{render_sign(state)}<details class="tool"><summary>{title}{shown}'
-        f'{_CHEVRON}</summary><div class="opened">{body}</div></details></div>'
+        f'{_CHEVRON}{time}</summary><div class="opened">{body}</div></details></div>'
     )
 
 
@@ -165,3 +199,8 @@ def _render_output(text: str) -> str:
     if cut > 0:
         body += f"<footer>{format_count(cut)} more characters are not shown</footer>"
     return f'<div class="out" tabindex="0" role="region" aria-label="Output">{body}</div>'
+
+
+def format_seconds(seconds: float) -> str:
+    """`0.3 s`, `12 s`, `2 min 5 s`."""
+    return f"{seconds:.1f} s" if seconds < 10 else format_duration(seconds)

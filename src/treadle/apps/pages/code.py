@@ -1,4 +1,7 @@
-"""Code and diffs as HTML with classes for their colours. Pygments is imported at the first use."""
+"""Code and diffs as HTML with classes for their colours.
+
+Pygments is imported at the first use; where it is not installed, code has no colours.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.apps.web.render.elements import escape_html
+from treadle.apps.pages.elements import escape_html
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer  # type: ignore[import-untyped]  # it ships no types
@@ -124,9 +127,11 @@ def _render_row(row: DiffRow) -> str:
 @cache
 def find_lexer(language: str) -> Lexer | None:
     """The lexer of a language by its name or the suffix of its files; None if there is none."""
-    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
-    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
-
+    try:
+        from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+        from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+    except ImportError:
+        return None
     try:
         return get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
     except ClassNotFound:

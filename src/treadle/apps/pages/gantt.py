@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.state.blocks import ToolCallBlock
-from treadle.apps.web.render.elements import CALL_SIGNS, escape_html, render_icon
+from treadle.apps.conversation.state.reducer import CHILD_TOOL
+from treadle.apps.pages.blocks import format_seconds
+from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
 from treadle.core.text import plural
 from treadle.sessions.timeline import CallInfo, RequestInfo
 
@@ -15,7 +17,6 @@ TOP = 24
 MAX_ROWS = 60
 TICKS = 6
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
-_CHILD_TOOL = "task"
 
 KEY = (
     '<ul class="key">'
@@ -40,8 +41,10 @@ def render_gantt(requests: Sequence[RequestInfo], calls: Sequence[CallInfo], cho
         return "<p>There is no model call yet.</p>"
     start = min(request.start for request in requests)
     end = max([request.end for request in requests] + [call.end for call in calls])
+    if any(call.is_open for call in calls):
+        end += (end - start) / 10  # room for what has not ended
     span = max(end - start, 0.1)
-    shown, hidden = calls[:MAX_ROWS], max(0, len(calls) - MAX_ROWS)
+    shown, hidden = _choose_rows(calls, chosen), max(0, len(calls) - MAX_ROWS)
     height = TOP + ROW * (len(shown) + 1)
     scale = _Scale(start, span)
     parts = [*_draw_ticks(span, height), *_draw_band(requests, chosen, scale, height)]
@@ -51,7 +54,7 @@ def render_gantt(requests: Sequence[RequestInfo], calls: Sequence[CallInfo], cho
         parts += _draw_call(call, TOP + ROW * row, scale)
     total = sum(request.seconds for request in requests)
     names = [_render_model_name(requests), *map(_render_call_name, shown)]
-    times = [_format_seconds(total), *(_format_seconds(call.end - call.start) for call in shown)]
+    times = [format_seconds(total), *map(_format_time, shown)]
     label = f"{plural(len(requests), 'model call')} and {plural(len(calls), 'tool call')} over time"
     more = f"<p>{hidden} more calls are not drawn</p>" if hidden else ""
     return (
@@ -61,10 +64,18 @@ def render_gantt(requests: Sequence[RequestInfo], calls: Sequence[CallInfo], cho
     )
 
 
+def _choose_rows(calls: Sequence[CallInfo], chosen: int) -> Sequence[CallInfo]:
+    """The calls; of many those around the chosen request."""
+    first = sum(call.request < chosen for call in calls) - MAX_ROWS // 2
+    first = max(0, min(first, len(calls) - MAX_ROWS))
+    return calls[first : first + MAX_ROWS]
+
+
 class _Scale:
     def __init__(self, start: float, span: float) -> None:
         self._start = start
         self._span = span
+        self.end = start + span
 
     def x(self, moment: float) -> float:
         return 100 * (moment - self._start) / self._span
@@ -112,9 +123,11 @@ def _draw_request(request: RequestInfo, scale: _Scale) -> list[str]:
 
 
 def _draw_call(call: CallInfo, y: float, scale: _Scale) -> list[str]:
-    style = "g-child" if call.call.name == _CHILD_TOOL else "g-call"
+    style = "g-child" if call.call.name == CHILD_TOOL else "g-call"
     if call.is_error:
         style = "g-bad"
+    if call.asked and not call.answered and call.is_open:
+        return [scale.draw("w-ink", call.asked, scale.end, y)]
     parts = [scale.draw(style, call.start, call.end, y)]
     if call.asked and call.answered:
         parts.append(scale.draw("w-ink", call.asked, call.answered, y))
@@ -147,11 +160,13 @@ def _render_call_name(call: CallInfo) -> str:
 
 def _find_state(call: CallInfo) -> str:
     if call.is_open:
-        return "running"
+        return "asking" if call.asked and not call.answered else "running"
     if call.outcome in ("denied", "interrupted"):
         return call.outcome
     return "failed" if call.is_error else "done"
 
 
-def _format_seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+def _format_time(call: CallInfo) -> str:
+    if call.is_open:
+        return "waits" if call.asked and not call.answered else "runs"
+    return format_seconds(call.end - call.start)

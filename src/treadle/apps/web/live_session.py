@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from treadle.apps.conversation.completion import (
+    Completion,
+    find_completions,
+    list_project_files,
+)
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
+from treadle.apps.conversation.custom_commands import CustomCommand, find_host_commands
 from treadle.apps.conversation.host import Host, HostCallbacks, ModelQuestion
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock
 from treadle.apps.web.call_index import CallIndex
+from treadle.apps.web.call_times import CallTimes
 from treadle.apps.web.feed import Feed, PageState
 from treadle.apps.web.render.regions import SessionFacts, render_regions
 from treadle.core.errors import ConfigError, TreadleError
@@ -25,14 +33,21 @@ from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.usage import NO_USAGE
 
 MAX_REMEMBERED_MESSAGES = 1_000
+FILES_SECONDS = 10.0  # the names of the folder's files are listed at most once in this time
 
 
-class OpenSession:
+class LiveSession:
     """One session and everything that a tab can do with it. `on_change` is called when a list of
-    sessions has to be drawn again."""
+    sessions has to be drawn again, `on_rename` when its id has changed."""
 
-    def __init__(self, host: Host, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        on_change: Callable[[], None],
+        on_rename: Callable[[str, str], None] = lambda old_id, new_id: None,
+    ) -> None:
         self.host = host
+        self._on_rename = on_rename
         self.returned_text = ""  # queued messages that an interrupt gave back
         self._on_change = on_change
         self._calls = CallIndex()
@@ -43,12 +58,19 @@ class OpenSession:
         self._shell_commands = ShellCommands(host)
         self._conversation: Conversation | None = None
         self._feed: Feed | None = None
+        self._call_times = CallTimes()
+        self.custom_commands: Sequence[CustomCommand] = ()
+        self._files: Sequence[str] = ()
+        self._files_listed_at = float("-inf")
         self._title = ""
         self._facts = SessionFacts()
 
     async def open(self, resume: str | None) -> None:
         """Open a new session, or continue one."""
-        self._attach(await self.host.open(self._callbacks, resume=resume))
+        driver = await self.host.open(self._callbacks, resume=resume)
+        if resume is not None:
+            self._call_times.load(await self.host.flush())
+        self._attach(driver)
 
     @property
     def _callbacks(self) -> HostCallbacks:
@@ -91,17 +113,26 @@ class OpenSession:
     # --- the page --------------------------------------------------------------------------
 
     def _attach(self, driver: Driver) -> None:
+        driver.watch(self._call_times)  # before the conversation, which shows them
         conversation = Conversation(driver, self._mark_changed, self._return_messages)
-        for note in self.host.notes:
+        self.custom_commands, problems = find_host_commands(self.host)
+        for note in (*self.host.notes, *problems):
             conversation.show_block(NoteBlock(note))
         driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
         self._conversation = conversation
         self._calls = CallIndex()
         self.refresh_facts()
-        if self._feed is None or self._feed.session_id != driver.session_id:
-            self._feed = Feed(driver.session_id, self._build_state)
+        if self._feed is None:
+            self._feed = Feed(driver.session_id, self._build_state, self._find_seconds)
+        elif self._feed.session_id != driver.session_id:  # an empty one gets another id
+            old_id = self._feed.session_id
+            self._feed.restart(driver.session_id)
+            self._on_rename(old_id, driver.session_id)
         conversation.start()
         self._mark_changed()
+
+    def _find_seconds(self, call_id: str) -> float | None:
+        return self._call_times.find(call_id)
 
     def _build_state(self, version: int) -> PageState:
         conversation = self.conversation
@@ -194,6 +225,22 @@ class OpenSession:
                 self._attach(await self.host.open(self._callbacks, resume=session_id))
                 raise
             self._attach(driver)
+
+    def require_idle(self) -> None:
+        if self.is_busy:
+            raise ConfigError("the agent is working; stop the turn first")
+
+    async def reopen_idle(self, open_driver: Callable[[], Awaitable[Driver]]) -> None:
+        """`reopen`, unless a turn runs."""
+        self.require_idle()
+        await self.reopen(open_driver)
+
+    async def complete(self, line: str, commands: Sequence[tuple[str, str]]) -> list[Completion]:
+        """The completions of a line: commands after `/`, files of the folder after `@`."""
+        if "@" in line and time.monotonic() - self._files_listed_at > FILES_SECONDS:
+            self._files = await list_project_files(self.host.folder)
+            self._files_listed_at = time.monotonic()
+        return find_completions(line, self._files, commands)
 
     def resume_if_asked(self) -> None:
         """Ask again what was open when the server was killed: for a tab that was there then."""

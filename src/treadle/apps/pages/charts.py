@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.apps.web.render.elements import escape_html
+from treadle.apps.pages.elements import escape_html
 
 BAR_SHARE = 0.7  # of the room of a column
+MAX_LABELS = 15
 
 
-class Segment(msgspec.Struct, frozen=True):
+class BarPart(msgspec.Struct, frozen=True):
     """A part of a column: its value, and the class of its colour."""
 
     value: float
@@ -21,8 +22,8 @@ class Segment(msgspec.Struct, frozen=True):
 class Column(msgspec.Struct, frozen=True):
     """One column. `thin` is drawn beside the wide one; `title` is shown when one points at it."""
 
-    segments: tuple[Segment, ...]
-    thin: tuple[Segment, ...] = ()
+    segments: tuple[BarPart, ...]
+    thin: tuple[BarPart, ...] = ()
     label: str = ""
     title: str = ""
 
@@ -53,7 +54,7 @@ def draw_columns(
 
 
 def _draw_stack(
-    segments: Sequence[Segment], left: float, width: float, height: int, top: float
+    segments: Sequence[BarPart], left: float, width: float, height: int, top: float
 ) -> str:
     bars, bottom = "", float(height)
     for part in segments:
@@ -99,6 +100,22 @@ def draw_axis(texts: Sequence[tuple[float, str]], height: int) -> str:
     """The values at the right of a plot: (y, text)."""
     rows = "".join(f'<text x="8" y="{y:.0f}">{escape_html(text)}</text>' for y, text in texts)
     return f'<svg class="chart axis" height="{height}" aria-hidden="true">{rows}</svg>'
+
+
+def draw_labels(labels: Sequence[str], chosen: int = -1) -> str:
+    """Names below the columns of a plot; of many only some, so that they do not overlap."""
+    room, every = 100 / max(1, len(labels)), max(1, len(labels) // MAX_LABELS)
+    texts = [
+        f'<text{_mark_chosen(index == chosen)} x="{(index + 0.5) * room:.2f}%" y="12" '
+        f'text-anchor="middle">{escape_html(label)}</text>'
+        for index, label in enumerate(labels)
+        if index % every == 0 or index == chosen
+    ]
+    return f'<svg class="chart" height="16" aria-hidden="true">{"".join(texts)}</svg>'
+
+
+def _mark_chosen(is_chosen: bool) -> str:
+    return ' class="on"' if is_chosen else ""
 
 
 def _wrap(parts: Sequence[str], height: int, label: str) -> str:

@@ -6,19 +6,26 @@ const PLAY_MS = 900;
 let wanted = Number(slider.value);
 let loading = false;
 let timer = 0;
+const query = new URLSearchParams(location.search);
+const options = { chart_range: query.get("chart_range") ?? "turn", view: query.get("view") ?? "sent" };
 
 async function show() {
   if (loading) return;
   loading = true;
-  let shown = 0;
-  while (shown !== wanted) {
-    shown = wanted;
-    const response = await fetch(`/inspect/${session}/step/${shown}`);
-    if (!response.ok) break;
+  let shown = "";
+  const address = () => new URLSearchParams({ step: String(wanted), ...options }).toString();
+  while (shown !== address()) {
+    shown = address();
+    const response = await fetch(`/inspect/${session}/step?${shown}`).catch(() => null);
+    if (!response?.ok) {
+      showToast("The server does not answer; try again in a moment.");
+      break;
+    }
+    $("toast").hidden = true;
     const parts = await response.json();
     for (const name of ["marks", "at", "plots", "sheet"]) $(name).innerHTML = parts[name];
     slider.setAttribute("aria-valuetext", $("at").textContent);
-    history.replaceState(null, "", `?step=${shown}`);
+    history.replaceState(null, "", `?${shown}`);
   }
   loading = false;
 }
@@ -52,11 +59,20 @@ const MOVES = {
 
 slider.addEventListener("input", () => go(Number(slider.value)));
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-go], [data-fork]");
+  const button = event.target.closest("[data-go], [data-fork], [data-range], [data-view]");
   if (!button) return;
-  if (button.dataset.go) MOVES[button.dataset.go]();
-  else fork(button.dataset.fork);
+  const data = button.dataset;
+  if (data.go) MOVES[data.go]();
+  else if (data.range) choose("chart_range", data.range);
+  else if (data.view) choose("view", data.view);
+  else fork(data.fork);
 });
+
+async function choose(name, value) {
+  options[name] = value;
+  await show();
+  document.querySelector(`[data-${name === "view" ? "view" : "range"}="${value}"]`)?.focus();
+}
 
 async function fork(turn) {
   const body = JSON.stringify({ before_turn: turn });

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,26 +12,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.apps.conversation.state.from_transcript import build_view
+from treadle.apps.pages.blocks import BlockContext, render_block
+from treadle.apps.pages.markdown import markdown_to_html
+from treadle.apps.pages.session_html import render_session_html
+from treadle.apps.pages.static_page import render_static_page
 from treadle.core.transcript import (
     AssistantItem,
+    Document,
     Image,
+    NoticeItem,
+    SummaryItem,
     Text,
     Thinking,
     ToolCall,
     ToolResultItem,
     UserItem,
 )
-from treadle.core.transcript.entries import ItemAdded
+from treadle.core.transcript.entries import ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.items import Item
 from treadle.sessions import Library
-from treadle.sessions.export import ExportBlock, read_blocks, render_markdown
-from treadle.sessions.html_export import markdown_to_html, render_html
-from treadle.sessions.index import SessionSummary
+from treadle.sessions.export import read_blocks, render_markdown
 
 TAGS = {
-    *("html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "p", "pre", "a"),
-    *("code", "strong", "details", "summary", "b", "i", "ins", "del", "img", "table", "tr", "td"),
-    *("em", "ul", "ol", "li", "blockquote", "hr", "br", "thead", "tbody", "th"),
+    *("html", "head", "meta", "title", "style", "body", "header", "main", "article", "section"),
+    *("h1", "h2", "h3", "div", "span", "p", "pre", "a", "code", "strong", "em", "b", "i", "img"),
+    *("details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "ol"),
+    *("li", "blockquote", "hr", "br", "button", "footer", "svg", "defs", "symbol", "use", "path"),
+    *("circle", "rect", "line", "text", "g"),
 }
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old <b>\n+new &"
 
@@ -45,12 +56,9 @@ class Seen(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        names = {name for name, _ in attrs}
-        assert names <= {
-            *("class", "rel", "href", "src", "alt", "lang", "charset", "name", "content"),
-            *("http-equiv", "open", "start"),
-        }
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        assert not [name for name, _ in attrs if name.startswith("on") or name == "style"]
+        values = [value or "" for name, value in attrs if name in ("href", "src")]
+        self.links += [value for value in values if not value.startswith("#icon-")]
 
 
 HOSTILE = [
@@ -74,24 +82,27 @@ HOSTILE = [
 ]
 
 
-def kinds(text: str) -> list[ExportBlock]:
+def build_items(text: str) -> list[Item]:
     """The same text at every place where a page has one."""
+    call = ToolCall("1", text, text)
+    shell = ToolCall("2", "bash", json.dumps({"command": text}))
+    edit = ToolCall("3", "edit", json.dumps({"file_path": text}))
+    diff = f"--- a/{text}\n+++ b/{text}\n@@ -1 +1 @@ {text}\n-{text}\n+{text}"
     return [
-        ExportBlock("user", "", text),
-        ExportBlock("assistant", "thinking", text),
-        ExportBlock("assistant", "", text),
-        ExportBlock("call", text, text, "code"),
-        ExportBlock("call", "bash", '{"command": ' + repr(text).replace("'", '"') + "}", "code"),
-        ExportBlock("tool", text, text, "code"),
-        ExportBlock("tool", text, text, "error"),
-        ExportBlock("tool", text, f"+{text}\n-{text}", "diff"),
-        ExportBlock("user", "", text, "picture", Image(text, b"x")),
-        ExportBlock("engine", "", text),
+        UserItem((Text(text), Text(text), Image(text, b"x"), Document(text, b"", text))),
+        AssistantItem((Thinking(text), Text(text), call, shell, edit), model=text),
+        ToolResultItem("1", text, (Text(text),)),
+        ToolResultItem("2", "bash", (Text(text),), is_error=True, full_output=text),
+        ToolResultItem("3", "edit", (Text(text),), display=diff),
+        SummaryItem(text, 1),
+        NoticeItem(text, "interrupted"),
     ]
 
 
 def harmless(text: str) -> Seen:
-    seen = Seen(render_html(SessionSummary("id", "project", folder=text, title=text), kinds(text)))
+    blocks = build_view(build_items(text)).blocks
+    body = "".join(render_block(block, BlockContext()) for block in blocks)
+    seen = Seen(render_static_page(text, body))
     assert set(seen.tags) <= TAGS
     assert all(link.startswith(("https://", "http://")) for link in seen.links)
     return seen
@@ -148,15 +159,36 @@ async def test_a_session_is_one_file_with_pictures_differences_and_outputs() -> 
     )
     summary = Library().get_summary(place)
     assert summary.title == "Look at this"
-    shown = render_html(summary, read_blocks(place))
+    shown = render_session_html(summary, place)
     seen = Seen(shown)
     assert [link[:22] for link in seen.links] == ["data:image/png;base64,"]
-    assert "[image/svg+xml]" in shown
-    assert "<del>-old &lt;b&gt;</del>\n<ins>+new &amp;</ins>" in shown
-    assert "<i>new_string:</i> a\nb" in shown
-    assert '<details class="tool error" open>' in shown
+    assert "image/svg+xml, 5 bytes" in shown
+    assert "<td>old &lt;b&gt;</td>" in shown
+    assert "<td>new &amp;</td>" in shown
     assert "<pre>red</pre>" in shown
+    assert "script" not in seen.tags
+    assert "unsafe" not in shown
     text = render_markdown(summary, read_blocks(place))
     assert f"```diff\n{DIFF}\n```" in text
     assert "1 turn" not in text
     assert "0 turns" in text
+
+
+async def test_the_style_sheet_is_the_only_one_that_the_policy_allows() -> None:
+    place = await session(UserItem((Text("hello"),)))
+    shown = render_session_html(Library().get_summary(place), place)
+    styles = shown.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(styles.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in shown
+
+
+async def test_what_left_the_view_is_exported_and_marked() -> None:
+    journal = Library().create(Path())
+    journal.append(TurnBegan("turn-1"))
+    journal.append(ItemAdded(UserItem((Text("first try"),))))
+    journal.append(Rewound("turn-1"))
+    journal.append(ItemAdded(UserItem((Text("second try"),))))
+    await journal.aclose()
+    shown = render_session_html(Library().get_summary(journal.session_dir), journal.session_dir)
+    first, second = shown.index("first try"), shown.index("second try")
+    assert first < shown.index("rewound to before turn 1") < second

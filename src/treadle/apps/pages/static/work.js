@@ -3,77 +3,88 @@ import { Blocks } from "./blocks.js";
 import { Connection } from "./connection.js";
 import { showDiff } from "./diffs.js";
 import { Outbox } from "./outbox.js";
+import { Prompt } from "./prompt.js";
+import { replaceContent } from "./regions.js";
+import { SessionList } from "./session_list.js";
 
-const session = document.body.dataset.session;
+let session = document.body.dataset.session;
 const $ = (id) => document.getElementById(id);
 const READ_MS = 500; // a question has to be in view for so long before a key answers it
-const KEPT_REGIONS = ["questions"]; // what the user types into them must not be lost
+const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
+const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
 let position = null;
-let attachments = [];
 let questionsShownAt = 0;
+let newCount = 0;
 
 if ($("blocks")) start();
 
 function start() {
   const blocks = new Blocks($("blocks"));
   const connection = new Connection(session, {
-    onMessage: (message) => receive(message, blocks, outbox),
-    onState: showConnection,
+    onMessage: (message) => receive(message),
+    onState: (state, left) => {
+      showConnection(state, left);
+      if (state === "connected") outbox.flush();
+    },
     getPosition: () => position,
   });
   const outbox = new Outbox(session, (message) => connection.send(message));
   const send = (message) => {
-    if (!connection.send(message)) showToast("Not connected; try again in a moment.");
+    const isSent = connection.send(message);
+    if (!isSent) showToast("Not connected; try again in a moment.");
+    return isSent;
   };
-
-  const showState = showConnection;
-  connection.onState = (state, left) => {
-    showState(state, left);
-    if (state === "connected") outbox.flush();
-  };
-
-  // --- the prompt
-  const prompt = $("prompt");
-  prompt.value = sessionStorage.getItem(`draft-${session}`) ?? "";
-  prompt.addEventListener("input", () => {
-    sessionStorage.setItem(`draft-${session}`, prompt.value);
-    resizePrompt();
+  const prompt = new Prompt(session, {
+    send: (message) => connection.send(message),
+    submit,
+    showProblem: showToast,
   });
-  prompt.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      submit();
-    }
-  });
-  $("form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    submit();
-  });
+  const list = new SessionList((text) => send({ do: "search", text }));
 
-  function submit() {
-    const text = prompt.value.trim();
-    if (!text && !attachments.length) return;
-    if (attachments.some((one) => !one.id)) return showToast("An attachment is still on its way.");
-    outbox.add(text, attachments.map((one) => one.id));
-    attachments = [];
-    drawAttachments();
-    fillPrompt("");
+  function submit(text, attached) {
     $("scroll").scrollTop = 0;
+    if (COMMAND.test(text) && !attached.length) return send({ do: "command", line: text });
+    outbox.add(text, attached);
+    return true;
   }
 
-  // --- attachments
-  $("attach-button").addEventListener("click", () => $("file").click());
-  $("file").addEventListener("change", (event) => attachAll(event.target.files));
-  document.addEventListener("paste", (event) => {
-    if (event.clipboardData?.files.length) {
-      event.preventDefault();
-      attachAll(event.clipboardData.files);
+  function receive(message) {
+    const handlers = {
+      update: () => {
+        if (message.session !== session) rename(message.session);
+        applyUpdate(message, blocks);
+      },
+      list: () => list.show(message),
+      found: () => list.showFound(message),
+      dialog: () => showDialog(message.html),
+      message: () => showToast(message.text),
+      problem: () => showToast(message.text),
+      prompt: () => prompt.fill(message.text),
+      completions: () => prompt.receiveCompletions(message),
+      received: () => outbox.confirm(message.id),
+      earlier: () => showEarlier(message, blocks),
+      download: () => location.assign(message.address),
+      go: () => goTo(message),
+    };
+    handlers[message.kind]?.();
+  }
+
+  // An empty session gets another id when its model or its limits change.
+  function rename(name) {
+    session = connection.session = name;
+    outbox.rename(name);
+    prompt.rename(name);
+    history.replaceState(null, "", `/session/${name}`);
+    for (const kind of ["session", "inspect"]) {
+      const link = document.querySelector(`.tabs a[href^="/${kind}/"]`);
+      if (link) link.href = `/${kind}/${name}`;
     }
-  });
-  document.addEventListener("dragover", (event) => event.preventDefault());
-  document.addEventListener("drop", (event) => {
+    $("inspect-link").href = `/inspect/${name}`;
+  }
+
+  $("form").addEventListener("submit", (event) => {
     event.preventDefault();
-    attachAll(event.dataTransfer.files);
+    prompt.submitAll();
   });
 
   // --- clicks
@@ -84,10 +95,12 @@ function start() {
     if (data.answer) answer(button.closest(".ask"), data.answer);
     else if ("copy" in data) copyCode(button);
     else if (data.diff) switchDiff(button);
+    else if (data.example !== undefined) prompt.fill(button.textContent);
+    else if (data.stopTask) send({ do: "stop_task", task: data.stopTask });
     else if (data.withdraw) send({ do: "withdraw", index: Number(data.withdraw) });
     else if (data.ask) send({ do: "ask", dialog: data.ask, turn: data.turn ?? "" });
     else if ("close" in data) $("dialog").close();
-    else if (data.filter !== undefined) filterList(data.filter);
+    else if (data.filter !== undefined) list.choose(data.filter);
     else if (data.do) act(data, button);
   });
 
@@ -97,6 +110,7 @@ function start() {
     const messages = {
       mode: () => ({ do: "mode", mode: data.value }),
       model: () => ({ do: "model", model: data.value }),
+      budget: () => ({ do: "command", line: `/budget ${data.kind} ${findLimit(data)}` }),
       restore: () => ({ do: "restore", action: data.action, include }),
       rewind: () => ({ do: "rewind", turn: data.turn, files: data.files === "yes", include }),
       fork: () => ({ do: "fork" }),
@@ -108,6 +122,10 @@ function start() {
     if ($("dialog").open) $("dialog").close();
   }
 
+  function findLimit(data) {
+    return "off" in data ? "off" : $("dialog").querySelector(`[data-limit=${data.kind}]`).value.trim();
+  }
+
   $("stop-button").addEventListener("click", () => send({ do: "interrupt" }));
   $("end-button").addEventListener("click", () => {
     $("scroll").scrollTop = 0;
@@ -115,11 +133,8 @@ function start() {
   $("earlier-button").addEventListener("click", () => {
     send({ do: "earlier", first: blocks.first });
   });
-  $("scroll").addEventListener("scroll", () => {
-    $("end-button").hidden = $("scroll").scrollTop > -200;
-  });
+  $("scroll").addEventListener("scroll", showEndButton, { passive: true });
   $("new-button").addEventListener("click", createSession);
-  $("search").addEventListener("input", () => filterList());
   $("inspect-link").href = `/inspect/${session}`;
   $("keys-button")?.addEventListener("click", showKeys);
 
@@ -154,12 +169,12 @@ function start() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     const field = event.target.closest("input, textarea, select");
-    const isEmptyPrompt = event.target === prompt && !prompt.value && !attachments.length;
+    const isEmptyPrompt = event.target === prompt.field && prompt.isEmpty;
     if (event.key === "Escape" && !$("dialog").open) {
-      if (field && field !== prompt) return field.blur();
+      if (field && field !== prompt.field) return field.blur();
       return send({ do: "interrupt" });
     }
-    if (event.key === "Tab" && event.shiftKey && event.target === prompt) {
+    if (event.key === "Tab" && event.shiftKey && event.target === prompt.field) {
       event.preventDefault();
       return send({ do: "ask", dialog: "mode" });
     }
@@ -188,29 +203,12 @@ function start() {
       event.preventDefault();
       run();
     } else if (event.key.length === 1) {
-      prompt.focus();
+      prompt.field.focus();
     }
   });
-
-  resizePrompt();
 }
 
 // --- what the server sends ------------------------------------------------------------------
-
-function receive(message, blocks, outbox) {
-  const handlers = {
-    update: () => applyUpdate(message, blocks),
-    list: () => showList(message),
-    dialog: () => showDialog(message.html),
-    message: () => showToast(message.text),
-    problem: () => showToast(message.text),
-    prompt: () => fillPrompt(message.text),
-    received: () => outbox.confirm(message.id),
-    earlier: () => showEarlier(message, blocks),
-    go: () => goTo(message),
-  };
-  handlers[message.kind]?.();
-}
 
 function goTo(message) {
   if (message.is_replacement) {
@@ -223,25 +221,36 @@ function goTo(message) {
 }
 
 function applyUpdate(update, blocks) {
+  const before = blocks.count;
   blocks.apply(update);
   position = [update.position[0], update.position[1], blocks.first];
   for (const [name, html] of Object.entries(update.regions ?? {})) setRegion(name, html);
   $("earlier").hidden = blocks.first === 0;
-  document.body.classList.toggle("is-new", update.count === 0);
+  const isNew = blocks.first === 0 && !$("blocks").querySelector(".you, .prose, .call");
+  document.body.classList.toggle("is-new", isNew);
+  document.body.classList.toggle("no-panels", !$("panels").firstElementChild);
+  if (!update.is_reset && isScrolledUp()) newCount += Math.max(0, blocks.count - before);
+  showEndButton();
+}
+
+function isScrolledUp() {
+  return $("scroll").scrollTop < AT_END;
+}
+
+function showEndButton() {
+  const isUp = isScrolledUp();
+  if (!isUp) newCount = 0;
+  $("end-button").hidden = !isUp;
+  $("end-button").textContent = newCount ? `${newCount} new, go to the end` : "Go to the end";
 }
 
 function setRegion(name, html) {
   const element = $(name);
   if (!element) return;
-  if (KEPT_REGIONS.includes(name)) return setQuestions(element, html);
-  const closed = new Set(
-    [...element.querySelectorAll("details[data-panel]:not([open])")].map((one) => one.dataset.panel),
-  );
-  element.innerHTML = html;
-  for (const panel of element.querySelectorAll("details[data-panel]")) {
-    if (closed.has(panel.dataset.panel)) panel.open = false;
-  }
+  if (name === "questions") return setQuestions(element, html);
+  replaceContent(element, html);
   if (name === "now") $("stop-button").hidden = !html;
+  if (name === "pocket") element.hidden = !html;
   if (name === "head") document.title = `${element.querySelector("h1").textContent} · Treadle`;
 }
 
@@ -264,41 +273,6 @@ function isReadable(card) {
   const box = card.getBoundingClientRect();
   const isVisible = box.top < innerHeight && box.bottom > 0 && !document.hidden;
   return isVisible && performance.now() - questionsShownAt > READ_MS;
-}
-
-function showList(message) {
-  const list = $("list");
-  const closed = new Set(
-    [...list.querySelectorAll("details[data-panel]:not([open])")].map((one) => one.dataset.panel),
-  );
-  list.innerHTML = message.html;
-  for (const one of list.querySelectorAll("details[data-panel]")) {
-    if (closed.has(one.dataset.panel)) one.open = false;
-  }
-  $("waiting").className = message.waiting ? "count" : "";
-  $("waiting").textContent = message.waiting || "";
-  const title = document.title.replace(/^\(\d+\) /, "");
-  document.title = message.waiting ? `(${message.waiting}) ${title}` : title;
-  filterList();
-}
-
-let filter = "";
-function filterList(chosen) {
-  if (chosen !== undefined) {
-    filter = chosen;
-    for (const button of document.querySelectorAll("[data-filter]")) {
-      button.setAttribute("aria-pressed", String(button.dataset.filter === filter));
-    }
-  }
-  const words = $("search").value.toLowerCase();
-  for (const row of $("list").querySelectorAll("li[data-state]")) {
-    const fits = !filter || row.dataset.state === filter;
-    row.hidden = !(fits && row.textContent.toLowerCase().includes(words));
-  }
-  for (const rest of $("list").querySelectorAll(".rest")) if (words || filter) rest.open = true;
-  for (const folder of $("list").querySelectorAll(".folder")) {
-    folder.hidden = !folder.querySelector("li[data-state]:not([hidden])");
-  }
 }
 
 function showEarlier(message, blocks) {
@@ -331,7 +305,7 @@ function showKeys() {
   const keys = [
     ["Enter", "send"], ["Shift+Enter", "new line"], ["Esc", "stop the turn"],
     ["Shift+Tab", "change the mode"], ["Y A E N", "answer a question, with an empty prompt"],
-    ["/", "search"], ["N", "new session"], ["J K", "next and previous item"],
+    ["/", "search; Enter searches the text of all sessions"], ["N", "new session"], ["J K", "next and previous item"],
     ["[ ]", "hide the columns"], ["?", "this list"],
   ];
   const rows = keys.map(([key, text]) => `<li><kbd>${key}</kbd> ${text}</li>`).join("");
@@ -350,20 +324,6 @@ function showToast(text) {
   }, 8000);
 }
 
-function fillPrompt(text) {
-  const prompt = $("prompt");
-  prompt.value = text;
-  sessionStorage.setItem(`draft-${session}`, text);
-  resizePrompt();
-  if (text) prompt.focus();
-}
-
-function resizePrompt() {
-  const prompt = $("prompt");
-  const lines = prompt.value.split("\n").length;
-  prompt.rows = Math.min(12, lines);
-}
-
 function moveFocus(step) {
   const items = [...document.querySelectorAll("#blocks .item, #questions .item")];
   const at = items.indexOf(document.activeElement.closest?.(".item"));
@@ -380,50 +340,6 @@ async function createSession() {
   const answer = await response.json();
   if (answer.session) location.assign(`/session/${answer.session}`);
   else showToast(answer.problem);
-}
-
-async function attachAll(files) {
-  for (const file of files) {
-    const one = { name: file.name, size: file.size, id: "" };
-    attachments.push(one);
-    drawAttachments();
-    try {
-      const address = `/upload?name=${encodeURIComponent(file.name)}`;
-      const response = await fetch(address, { method: "POST", body: file });
-      const answer = await response.json();
-      if (!answer.id) throw new Error(answer.problem);
-      one.id = answer.id;
-    } catch (error) {
-      attachments = attachments.filter((other) => other !== one);
-      showToast(error.message);
-    }
-    drawAttachments();
-  }
-}
-
-function drawAttachments() {
-  const list = $("attach");
-  list.replaceChildren(
-    ...attachments.map((one) => {
-      const row = document.createElement("li");
-      row.className = "shot";
-      const size = document.createElement("span");
-      size.className = "dim";
-      size.textContent = one.id ? `${Math.ceil(one.size / 1000)} kB` : "on its way";
-      const remove = document.createElement("button");
-      remove.type = "button";
-      remove.className = "icon tiny";
-      remove.setAttribute("aria-label", `Remove ${one.name}`);
-      remove.textContent = "×";
-      remove.addEventListener("click", () => {
-        attachments = attachments.filter((other) => other !== one);
-        drawAttachments();
-      });
-      row.append(` ${one.name} `, size, remove);
-      return row;
-    }),
-  );
-  list.hidden = !attachments.length;
 }
 
 function copyCode(button) {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import html
 from collections.abc import Mapping
 
-from treadle.sessions.html_export import escape_html
+from treadle.core.sanitize import strip_escapes
+from treadle.core.transcript.content import Image
 
-__all__ = ["CALL_SIGNS", "escape_html", "render_icon", "render_sign"]
+PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")  # an SVG can hold scripts
 
 # state -> (icon, colour, what a screen reader says)
 CALL_SIGNS: Mapping[str, tuple[str, str, str]] = {
@@ -20,6 +23,20 @@ CALL_SIGNS: Mapping[str, tuple[str, str, str]] = {
     "stopped": ("stopped", "dim", "stopped"),
     "interrupted": ("stopped", "dim", "interrupted"),
 }
+
+
+def escape_html(text: str) -> str:
+    """Text that the browser shows and never interprets."""
+    return html.escape(strip_escapes(text))
+
+
+def is_picture(image: Image) -> bool:
+    """Whether a page shows it; else only its type is named."""
+    return bool(image.data) and image.media_type in PICTURE_TYPES
+
+
+def make_data_url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
 
 
 def render_icon(name: str, *, label: str = "", style: str = "") -> str:

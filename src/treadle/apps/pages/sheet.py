@@ -1,0 +1,183 @@
+"""The request of a step: its figures, and what the model was sent.
+
+Three views of it: as sent, item by item; the transcript as a person saw it then; the raw items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import msgspec
+
+from treadle.apps.conversation.state.from_transcript import build_view
+from treadle.apps.pages.blocks import BlockContext, render_block
+from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.apps.pages.plots import PARTS, find_request, split_request
+from treadle.core.text import format_count, format_dollars, plural
+from treadle.core.transcript.entry_encoding import to_json
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+)
+from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
+from treadle.sessions.timeline import RequestInfo, Timeline
+
+MAX_SHOWN_CHARS = 20_000
+MAX_ITEMS = 400
+MAX_BLOCKS = 200
+ItemView = Literal["sent", "transcript", "raw"]
+_VIEW_NAMES: dict[ItemView, str] = {"sent": "As sent", "transcript": "Transcript", "raw": "Raw"}
+
+
+class SentView(msgspec.Struct, frozen=True):
+    """The items that a request contained, and how many of them the one before had, too. `kind` is
+    how they are shown; for "transcript" they are the whole history, and reach to the step."""
+
+    items: Sequence[Item]
+    shared: int = 0
+    kind: ItemView = "sent"
+
+
+def render_sheet(timeline: Timeline, step: int, view: SentView) -> str:
+    """What the model was sent with the request of this step."""
+    request = find_request(timeline, step)
+    if request is None:
+        return "<header><h2>No request yet</h2></header>"
+    one = timeline.steps[step - 1]
+    turn_step = f'<span class="tag accent">step {step}</span>'
+    model = f'<span class="tag">{escape_html(request.model.rpartition("/")[2])}</span>'
+    return (
+        f'<header><div class="row"><h2>Request {request.number}</h2>{turn_step}{model}'
+        f"{_render_views(view.kind)}</div>{_render_figures(request)}{_render_bar(request)}</header>"
+        f'<div class="scrolls" tabindex="0" role="region" aria-label="{_VIEW_NAMES[view.kind]}">'
+        f"{_render_view(timeline, request, view)}</div>"
+        f'<footer><button class="btn first" type="button" data-fork="{escape_html(one.turn_id)}">'
+        f"{render_icon('fork')}Fork before turn {one.turn}</button></footer>"
+    )
+
+
+def _render_views(chosen: ItemView) -> str:
+    buttons = "".join(
+        f'<button type="button" data-view="{name}" aria-pressed="{str(name == chosen).lower()}">'
+        f"{_VIEW_NAMES[name]}</button>"
+        for name in get_args(ItemView)
+    )
+    return f'<span class="seg" role="group" aria-label="View">{buttons}</span>'
+
+
+def _render_view(timeline: Timeline, request: RequestInfo, view: SentView) -> str:
+    if view.kind == "transcript":
+        return _render_transcript(view.items)
+    if view.kind == "raw":
+        return _render_raw(view.items)
+    return _render_rewrites(timeline, request) + _render_items(view, request)
+
+
+def _render_transcript(items: Sequence[Item]) -> str:
+    """The conversation as it was shown then."""
+    blocks = build_view(items[-MAX_BLOCKS:]).blocks
+    shown = [render_block(block, BlockContext()) for block in blocks]
+    hidden = max(0, len(items) - MAX_BLOCKS)
+    note = f'<p class="cache">{plural(hidden, "earlier item")} not shown</p>' if hidden else ""
+    return f'{note}<article class="turn">{"".join(shown)}</article>'
+
+
+def _render_raw(items: Sequence[Item]) -> str:
+    """The items as they are stored."""
+    rows = []
+    for position, item in enumerate(items):
+        if position < len(items) - MAX_ITEMS:
+            continue
+        text = msgspec.json.format(to_json(item), indent=1).decode()
+        name = type(item).__name__.removesuffix("Item").lower()
+        rows.append(_wrap_item("user", f"{position}", name, len(text) // 4, text))
+    return "".join(rows)
+
+
+def _render_figures(request: RequestInfo) -> str:
+    usage, first = request.usage, request.seconds_to_first
+    rows = (
+        ("Sent", format_count(usage.total_input)),
+        ("From cache", format_count(usage.cache_read)),
+        ("Written", format_count(usage.cache_write)),
+        ("Reply", format_count(usage.output)),
+        ("Cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
+        ("First token", "not recorded" if first is None else f"{first:.1f} s"),
+        ("Took", f"{request.seconds:.1f} s"),
+        ("Attempts", str(request.attempts)),
+    )
+    cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in rows)
+    return f'<dl class="figures">{cells}</dl>'
+
+
+def _render_bar(request: RequestInfo) -> str:
+    sizes = split_request(request)
+    total, x, bars = sum(sizes.values()) or 1, 0.0, ""
+    for name, style, _ in reversed(PARTS):
+        width = 100 * sizes[name] / total
+        bars += f'<rect class="{style}" x="{x:.2f}%" width="{width:.2f}%" height="8"/>'
+        x += width
+    return f'<svg class="parts" aria-hidden="true">{bars}</svg>'
+
+
+def _render_rewrites(timeline: Timeline, request: RequestInfo) -> str:
+    """What changed the view between the request before and this one."""
+    before = timeline.requests[request.number - 2].seq if request.number > 1 else 0
+    rewrites = [
+        step
+        for step in timeline.steps
+        if step.kind in ("rewrite", "rewind") and before < step.seq <= request.view_seq
+    ]
+    if not rewrites:
+        return ""
+    rows = "".join(
+        f"<li>{render_icon('fold')}<span>{escape_html(step.label)}</span></li>" for step in rewrites
+    )
+    title = f"What changed the view since request {request.number - 1}"
+    return f'<div class="changes"><h3>{title}</h3><ul>{rows}</ul></div>'
+
+
+def _render_items(view: SentView, request: RequestInfo) -> str:
+    _, head = request.sizes.fit(request.usage.total_input)
+    parts = [_wrap_item("system", "System and tools", "before the first message", head, "")]
+    hidden = max(0, len(view.items) - MAX_ITEMS)
+    if hidden:
+        parts.append(f'<p class="cache">{plural(hidden, "earlier item")} not shown</p>')
+    for position, item in enumerate(view.items):
+        if position < hidden:
+            continue
+        if position == view.shared and position:
+            parts.append('<p class="cache">new since the request before</p>')
+        parts.append(_render_item(item))
+    return "".join(parts)
+
+
+def _render_item(item: Item) -> str:
+    tokens = -(-estimate_item_chars(item) // CHARS_PER_MEDIA_TOKEN)
+    text = item.text
+    match item:
+        case AssistantItem():
+            calls = [f"{call.name} {call.raw}" for call in item.calls]
+            style, who, text = "assistant", "Assistant", "\n".join([text, *calls]).strip()
+        case ToolResultItem():
+            style, who = "results", item.name
+        case SummaryItem():
+            style, who = "user", "Summary"
+        case NoticeItem():
+            style, who = "user", f"Notice ({item.kind})" if item.kind else "Notice"
+        case _:
+            style, who = "user", "You"
+    return _wrap_item(style, who, text.strip().partition("\n")[0][:120], tokens, text)
+
+
+def _wrap_item(style: str, who: str, what: str, tokens: int, text: str) -> str:
+    body = f'<pre class="said">{escape_html(text[:MAX_SHOWN_CHARS])}</pre>' if text else ""
+    return (
+        f'<details class="part {style}"><summary><span class="who">{escape_html(who)}</span>'
+        f'<span class="what">{escape_html(what)}</span><span class="n">{format_count(tokens)}'
+        f"</span></summary>{body}</details>"
+    )

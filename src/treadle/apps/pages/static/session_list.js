@@ -1,0 +1,67 @@
+// The list of sessions: filters by state and words, search in the text of all sessions.
+import { replaceContent } from "./regions.js";
+
+const $ = (id) => document.getElementById(id);
+
+export class SessionList {
+  constructor(search) {
+    this.filter = "";
+    $("search").addEventListener("input", () => {
+      $("found").replaceChildren();
+      this.apply();
+    });
+    const searchText = () => {
+      const text = $("search").value.trim();
+      if (text) search(text);
+    };
+    $("search").addEventListener("keydown", (event) => {
+      if (event.key === "Enter") searchText();
+    });
+    $("search-button").addEventListener("click", searchText);
+  }
+
+  show(message) {
+    replaceContent($("list"), message.html);
+    $("waiting").className = message.waiting ? "count" : "";
+    $("waiting").textContent = message.waiting || "";
+    const title = document.title.replace(/^\(\d+\) /, "");
+    document.title = message.waiting ? `(${message.waiting}) ${title}` : title;
+    const rows = [...$("list").querySelectorAll("li[data-state]")];
+    for (const button of document.querySelectorAll("[data-filter]")) {
+      const state = button.dataset.filter;
+      const count = rows.filter((row) => !state || row.dataset.state === state).length;
+      button.querySelector("span").textContent = count || "";
+    }
+    this.apply();
+  }
+
+  showFound(message) {
+    if (message.text === $("search").value.trim()) $("found").innerHTML = message.html;
+  }
+
+  choose(filter) {
+    this.filter = filter;
+    for (const button of document.querySelectorAll("[data-filter]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.filter === filter));
+    }
+    this.apply();
+  }
+
+  apply() {
+    const words = $("search").value.toLowerCase();
+    let shown = 0;
+    for (const row of $("list").querySelectorAll("li[data-state]")) {
+      const fits = !this.filter || row.dataset.state === this.filter;
+      row.hidden = !(fits && row.textContent.toLowerCase().includes(words));
+      shown += row.hidden ? 0 : 1;
+    }
+    const isNarrowed = words || this.filter;
+    for (const rest of $("list").querySelectorAll(".rest")) if (isNarrowed) rest.open = true;
+    for (const folder of $("list").querySelectorAll(".folder")) {
+      folder.hidden = !folder.querySelector("li[data-state]:not([hidden])");
+    }
+    $("search-button").hidden = !words || Boolean($("found").textContent);
+    $("no-match").hidden = shown > 0 || !isNarrowed;
+    $("no-match").textContent = words ? `No title has “${words}”.` : "No session is in this state.";
+  }
+}

@@ -1,0 +1,191 @@
+"""The messages between a tab and the server: what a tab asks for, and what it gets as the answer.
+
+The changes of a session are not here: feed.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from treadle.apps.conversation.completion import Completion
+
+
+class Request(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
+    """The base of all messages from a tab; `do` says which one it is."""
+
+
+class Send(Request, frozen=True, tag="send"):
+    """A message of the user. `id` is the tab's, so that it counts once; `attachments` are ids of
+    uploads."""
+
+    text: str
+    id: str
+    attachments: tuple[str, ...] = ()
+
+
+class Interrupt(Request, frozen=True, tag="interrupt"):
+    pass
+
+
+class Resume(Request, frozen=True, tag="resume"):
+    """Continue the unfinished turn."""
+
+
+class Withdraw(Request, frozen=True, tag="withdraw"):
+    """Take back a queued message, by its position."""
+
+    index: int
+
+
+class Answer(Request, frozen=True, tag="answer"):
+    """The answer to a question: once, always, edited (with `arguments`), deny (with `text` as the
+    reason), answer (with `text`), none."""
+
+    question: int
+    answer: str
+    text: str = ""
+    arguments: dict[str, Any] = {}
+
+
+class OpenDialog(Request, frozen=True, tag="ask"):
+    """Open a dialog: mode, model, budget, undo, redo, rewind, trust."""
+
+    dialog: str
+    turn: str = ""
+
+
+class ChangeMode(Request, frozen=True, tag="mode"):
+    mode: str
+
+
+class ChangeModel(Request, frozen=True, tag="model"):
+    model: str
+
+
+class RunCommand(Request, frozen=True, tag="command"):
+    """A slash command, `/name arguments`."""
+
+    line: str
+
+
+class Complete(Request, frozen=True, tag="complete"):
+    """The completions of the text before the cursor."""
+
+    line: str
+
+
+class Search(Request, frozen=True, tag="search"):
+    """The sessions with this text in a message, a call or a result."""
+
+    text: str
+
+
+class StopTask(Request, frozen=True, tag="stop_task"):
+    """Stop a background task."""
+
+    task: str
+
+
+class RestoreFiles(Request, frozen=True, tag="restore"):
+    """Undo or redo the changes of files; `include` are files that the user changed, too."""
+
+    action: str
+    include: tuple[str, ...] = ()
+
+
+class Rewind(Request, frozen=True, tag="rewind"):
+    turn: str
+    files: bool = False
+    include: tuple[str, ...] = ()
+
+
+class Fork(Request, frozen=True, tag="fork"):
+    before_turn: str | None = None
+
+
+class Trust(Request, frozen=True, tag="trust"):
+    """Trust the folder, and approve the programs that the dialog listed."""
+
+
+class Earlier(Request, frozen=True, tag="earlier"):
+    """The blocks before the first one that the tab has."""
+
+    first: int
+
+
+AnyRequest = (
+    Send
+    | Interrupt
+    | Resume
+    | Withdraw
+    | Answer
+    | OpenDialog
+    | ChangeMode
+    | ChangeModel
+    | RunCommand
+    | Complete
+    | Search
+    | StopTask
+    | RestoreFiles
+    | Rewind
+    | Fork
+    | Trust
+    | Earlier
+)
+
+
+class TabReply(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
+    """The base of what a tab gets as the answer to its request."""
+
+
+class ShowDialog(TabReply, frozen=True, tag="dialog"):
+    html: str
+
+
+class ShowMessage(TabReply, frozen=True, tag="message"):
+    text: str
+
+
+class FillPrompt(TabReply, frozen=True, tag="prompt"):
+    """A text that belongs into the prompt: a message that was taken back."""
+
+    text: str
+
+
+class GoTo(TabReply, frozen=True, tag="go"):
+    """Show another session. `is_replacement`: the one that the tab shows is gone; what the user
+    wrote there goes along."""
+
+    session: str
+    is_replacement: bool = False
+
+
+class Download(TabReply, frozen=True, tag="download"):
+    """Load a file from this address of the server."""
+
+    address: str
+
+
+class Completions(TabReply, frozen=True, tag="completions"):
+    """What the line that was asked about can become."""
+
+    line: str
+    found: list[Completion]
+
+
+class SearchResult(TabReply, frozen=True, tag="found"):
+    text: str
+    html: str
+
+
+class EarlierBlocks(TabReply, frozen=True, tag="earlier"):
+    first: int
+    blocks: list[tuple[int, str]]
+
+
+class Received(TabReply, frozen=True, tag="received"):
+    """The message with this id has arrived and will not be lost."""
+
+    id: str

@@ -1,2 +1,0 @@
-// The cost page needs no script of its own; there is no connection to show.
-document.getElementById("live").hidden = true;

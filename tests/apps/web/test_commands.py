@@ -1,0 +1,105 @@
+"""Slash commands, completions, search, budget and background tasks, over the page's socket."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.apps.web.server import TabClient, open_tab, script, web_server
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+
+async def ask(tab: TabClient, kind: str, **request: Any) -> dict[str, Any]:
+    """The answer of this kind to a request."""
+    await tab.send(**request)
+    return await tab.wait_for(kind)
+
+
+async def test_commands_are_completed_and_run(tmp_path: Path):
+    home = Path.home() / ".treadle" / "commands"
+    home.mkdir(parents=True)
+    (home / "greet.md").write_text("Greet $1 kindly.")
+    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
+        async with open_tab(server, await server.find_session()) as tab:
+            await tab.receive()
+            found = (await ask(tab, "completions", do="complete", line="/gre"))["found"]
+            assert found[0]["text"] == "/greet "
+            assert "/compact" in (await ask(tab, "dialog", do="command", line="/help"))["html"]
+            assert "max_cost" in (await ask(tab, "message", do="command", line="/budget 2"))["text"]
+            await tab.wait_until(lambda one: "of $2" in one.regions.get("meters", ""))
+            await tab.send(do="command", line="/mode plan")
+            await tab.wait_until(lambda one: one.regions["mode"] == "plan")
+            unknown = await ask(tab, "message", do="command", line="/compac")
+            assert "did you mean /compact?" in unknown["text"]
+            await tab.send(do="command", line="/greet Ada")
+            await tab.wait_until(lambda one: "Greet Ada kindly." in one.text)
+            await tab.wait_until(lambda one: "hello" in one.text and not one.regions["now"])
+            await tab.send(do="command", line="/context")
+            await tab.wait_until(lambda one: "of 200k tokens" in one.text)
+            await tab.send(do="command", line="/compact")
+            await tab.wait_until(lambda one: "compacted the context" in one.text)
+            done = await ask(tab, "message", do="command", line="/export out.html")
+            assert "out.html" in done["text"]
+            assert (await ask(tab, "go", do="command", line="/fork"))["session"]
+    assert "Greet Ada kindly." in (tmp_path / "out.html").read_text()
+
+
+async def test_files_of_the_folder_are_completed_after_an_at(tmp_path: Path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "my file.py").write_text("")
+    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
+        async with open_tab(server, await server.find_session()) as tab:
+            answer = await ask(tab, "completions", do="complete", line="look at @my")
+            assert answer["found"][0]["text"] == '@"src/my file.py" '
+            assert answer["found"][0]["start"] == len("look at ")
+
+
+async def test_a_text_is_found_in_the_calls_of_other_sessions(tmp_path: Path):
+    call = FakeCall("bash", {"command": "echo needle-in-a-call"})
+    replies = script(FakeReply(calls=(call,)), FakeReply(text="done"))
+    async with ProviderServer(replies) as provider:
+        async with web_server(provider, tmp_path, "--permission-mode", "auto") as server:
+            session = await server.find_session()
+            async with open_tab(server, session) as tab:
+                await tab.receive()
+                await tab.send(do="send", text="Search <me>", id="1")
+                await tab.wait_until(lambda one: "done" in one.text and not one.regions["now"])
+                found = (await ask(tab, "found", do="search", text="needle-in-a"))["html"]
+                assert f"/session/{session}" in found
+                assert "Search &lt;me&gt;" in found
+                nothing = (await ask(tab, "found", do="search", text="<b>nowhere"))["html"]
+                assert "No session has the text “&lt;b&gt;nowhere”" in nothing
+
+
+async def test_a_background_task_can_be_stopped(tmp_path: Path):
+    call = FakeCall("bash", {"command": "sleep 300", "run_in_background": True})
+    replies = script(FakeReply(calls=(call,)), FakeReply(text="it runs"), FakeReply(text="ended"))
+    async with ProviderServer(replies) as provider:
+        async with web_server(provider, tmp_path, "--permission-mode", "auto") as server:
+            async with open_tab(server, await server.find_session()) as tab:
+                await tab.receive()
+                await tab.send(do="send", text="run it", id="1")
+                await tab.wait_until(lambda one: "data-stop-task" in one.regions.get("panels", ""))
+                await tab.send(do="stop_task", task="t1")
+                await tab.wait_until(lambda one: "data-stop-task" not in one.regions["panels"])
+
+
+async def test_an_attached_picture_is_shown_and_an_svg_is_only_named(tmp_path: Path):
+    png = b"\x89PNG\r\n\x1a\n" + b"\0" * 64
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
+    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
+        session = await server.find_session()
+        async with server.client() as client, open_tab(server, session) as tab:
+            await tab.receive()
+            names = ("a.png", "x.svg")
+            uploads = [
+                (await client.post(f"/upload?name={name}", content=data)).json()
+                for name, data in zip(names, (png, svg), strict=True)
+            ]
+            ids = [one["id"] for one in uploads if "id" in one]
+            await tab.send(do="send", text="look", id="1", attachments=ids)
+            await tab.wait_until(lambda one: "<img" in one.text)
+            assert tab.text.count("<img") == 1
+            address = tab.text.partition('<img src="')[2].partition('"')[0]
+            shown = await client.get(address)
+            assert shown.content == png
+            assert shown.headers["content-type"] == "image/png"
+            assert (await client.get(address[:-1] + "x")).status_code == 404
