@@ -28,16 +28,7 @@ from treadle.agents.agent_settings import (
     reject_unknown,
     resolve_model,
 )
-from treadle.agents.child_settings import make_child_settings
 from treadle.agents.stream import DecideApprovals
-from treadle.agents.subagents import (
-    ChildStart,
-    ChildTask,
-    OpenStore,
-    PrepareChild,
-    SubagentRunner,
-)
-from treadle.agents.task_tool import TaskTool
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -70,6 +61,7 @@ if TYPE_CHECKING:
 
     from treadle.agents.argument_types import AgentChanges, AgentSettings
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.agents.subagents import ChildStart, ChildTask, OpenStore, PrepareChild
     from treadle.sessions.open_store import StoreLocation
 
 NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
@@ -175,6 +167,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
         self._own_tools = Federation(own_sources, collision)
         sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
         if subagents is not None:
+            from treadle.agents.subagents import SubagentRunner
+            from treadle.agents.task_tool import TaskTool
+
             runner = SubagentRunner(
                 self._make_child_start,
                 self._make_child,
@@ -257,10 +252,14 @@ class Agent(AgentRuns[DepsT, OutputT]):
     # --- shared --------------------------------------------------------------------------
 
     def _make_child_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
+        from treadle.agents.subagents import ChildStart
+
         config = self.config
         return ChildStart(task, child_id, depth, config.model, self._own_tools, config.policy)
 
     def _make_child(self, start: ChildStart, changes: Mapping[str, Any]) -> Agent[Any, str]:
+        from treadle.agents.child_settings import make_child_settings
+
         settings = {**self._settings, "model": self.config.model}
         return Agent(**{**make_child_settings(settings, start, changes), "depth": start.depth})
 
