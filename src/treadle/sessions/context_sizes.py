@@ -57,6 +57,11 @@ class ContextCounter:
         tokens = {part: -(-chars // CHARS_PER_MEDIA_TOKEN) for part, chars in self._chars.items()}
         return ContextSizes(**tokens)
 
+    @property
+    def length(self) -> int:
+        """How many items the view has."""
+        return len(self._view)
+
     def add(self, entry: Entry) -> None:
         match entry:
             case ItemAdded(item=item):

@@ -25,6 +25,7 @@ from treadle.core.transcript.entries import (
     Rewound,
     TurnBegan,
     TurnEnded,
+    Uncompacted,
     UsageRecorded,
     ViewRewritten,
 )
@@ -66,6 +67,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
     first: float = 0.0  # the first token; 0: not known
     attempts: int = 1
     sizes: ContextSizes = ContextSizes()  # of what was sent, without the system prompt and tools
+    length: int = 0  # items that were sent
 
     @property
     def seconds(self) -> float:
@@ -96,6 +98,7 @@ class Timeline(msgspec.Struct, frozen=True):
     steps: tuple[TimelineStep, ...] = ()
     requests: tuple[RequestInfo, ...] = ()
     calls: tuple[CallInfo, ...] = ()
+    is_append_only: bool = True  # what was sent is always the beginning of the history
 
     @property
     def usage(self) -> Usage:
@@ -133,8 +136,11 @@ class _TimelineBuilder:
         self._last = (0, 0.0)  # number and time of the last entry
         self._usage = NO_USAGE  # since the last reply
         self._context = ContextCounter()
+        self._is_append_only = True
 
     def add(self, record: Record, entry: Entry) -> None:
+        if isinstance(entry, ViewRewritten | Rewound | Uncompacted):
+            self._is_append_only = False
         self._add_to_timeline(record, entry)
         self._context.add(entry)
 
@@ -171,7 +177,8 @@ class _TimelineBuilder:
     def finish(self) -> Timeline:
         calls = [*self._calls, *self._open.values()]
         calls.sort(key=lambda call: (call.request, call.start))
-        return Timeline(tuple(self._steps), tuple(self._requests), tuple(calls))
+        steps, requests = tuple(self._steps), tuple(self._requests)
+        return Timeline(steps, requests, tuple(calls), self._is_append_only)
 
     def _add_step(
         self, kind: StepKind, record: Record, label: str, *, is_error: bool = False
@@ -209,6 +216,7 @@ class _TimelineBuilder:
                 timing.first if timing is not None else 0.0,
                 timing.attempts if timing is not None else 1,
                 self._context.sizes,
+                self._context.length,
             )
         )
         self._add_step("request", record, item.text)

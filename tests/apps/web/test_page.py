@@ -5,7 +5,7 @@ from pathlib import Path
 
 import axe_playwright_python  # type: ignore[import-untyped]  # it ships no types
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import FilePayload, Page
 
 from tests.apps.web.server import (
     WebServer,
@@ -218,6 +218,39 @@ async def test_no_page_has_a_serious_accessibility_fault(tmp_path: Path, theme: 
             await page.click("nav >> text=Cost")
             await page.wait_for_selector("text=By session")
             await check_accessibility(page)
+
+
+HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script>"><svg onload=alert(3)>'
+
+
+async def test_hostile_text_and_names_run_nothing_and_load_nothing(tmp_path: Path):
+    name = "a<img src=x onerror=alert(4)>\u202egnp.exe"
+    (tmp_path / name).write_text("x")
+    call = FakeCall("bash", {"command": f"echo '{HOSTILE}'; ls", "description": HOSTILE})
+    link = "[a](javascript:alert(5)) [b](data:text/html,x) ![c](https://evil.example/c.png)"
+    replies = (FakeReply(text=f"{HOSTILE} {link}", calls=(call,)), FakeReply(text="the end"))
+    async with ProviderServer(script(*replies)) as provider:
+        async with web_server(provider, tmp_path, "--permission-mode", "auto") as server:
+            async with open_page(server) as page:
+                seen: list[str] = []
+                page.on("dialog", lambda dialog: seen.append(dialog.message))
+                page.on("console", lambda line: seen.append(line.text))
+                page.on("request", lambda request: seen.append(request.url))
+                svg = FilePayload(name=name, mimeType="image/svg+xml", buffer=HOSTILE.encode())
+                await page.set_input_files("#file", svg)
+                await page.wait_for_selector("#attach >> text=kB")
+                await send(page, f"{HOSTILE} \u202eabc")
+                await page.wait_for_selector("text=the end")
+                await page.type("#prompt", "@a<")
+                await page.wait_for_selector("#completions >> text=onerror")
+                await page.fill("#search", HOSTILE)
+                await page.press("#search", "Enter")
+                await page.wait_for_selector("#found >> text=onerror")
+                session = page.url.rpartition("/")[2]
+                for path in (f"/inspect/{session}?view=transcript", f"/compare/{session}", "/cost"):
+                    await page.goto(server.address + path)
+                    await page.wait_for_selector("main")
+                assert not [one for one in seen if not one.startswith((server.address, "blob:"))]
 
 
 async def test_ten_thousand_items_open_at_once_and_scroll(tmp_path: Path):

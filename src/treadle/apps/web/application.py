@@ -24,7 +24,7 @@ from treadle.apps.pages.session_html import render_session_html
 from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
 from treadle.apps.services.costs import load_cost_report
 from treadle.apps.web.access import AccessGuard
-from treadle.apps.web.feed import Position
+from treadle.apps.web.feed import PREVIEW_FEED, Position
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.inspection import Inspections, StepRequest
 from treadle.apps.web.messages import GoTo
@@ -101,11 +101,12 @@ class Pages:
         return JSONResponse({"session": session.session_id})
 
     async def show_session(self, request: Request) -> Response:
+        """The frame of the page; its socket opens the session."""
         try:
-            session = await self._hub.find(request.path_params["session"])
+            name = await self._hub.find_name(request.path_params["session"])
         except (TreadleError, OSError) as error:
             return HTMLResponse(render_work_page("", problem=str(error)), 404)
-        return HTMLResponse(render_work_page(session.session_id))
+        return HTMLResponse(render_work_page(name))
 
     async def show_inspection(self, request: Request) -> Response:
         try:
@@ -202,6 +203,10 @@ class Pages:
         have = _read_position(socket.query_params.get("have", ""))
         self._tabs += 1
         try:
+            preview = await self._hub.make_preview(socket.path_params["session"])
+            if preview is not None and have is None:
+                await socket.send_text(msgspec.json.encode(preview).decode())
+                await asyncio.sleep(0)  # it is on its way before the session is loaded
             session = await self._hub.find(socket.path_params["session"])
             if have is not None and have.feed != session.feed.id:
                 session.resume_if_asked()  # the server was restarted while the tab was open
@@ -234,6 +239,7 @@ def _read_step(request: Request) -> StepRequest:
 
 def _read_position(text: str) -> Position | None:
     try:
-        return msgspec.json.decode(text, type=Position)
+        position = msgspec.json.decode(text, type=Position)
     except msgspec.DecodeError:
         return None
+    return None if position.feed == PREVIEW_FEED else position

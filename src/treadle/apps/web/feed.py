@@ -23,6 +23,7 @@ from treadle.core.transcript.content import Image
 KNOWN_STATES = 64  # a tab that comes back with an older one starts anew
 MAX_FIRST_BLOCKS = 200
 MAX_CACHED_BLOCKS = 2_000
+PREVIEW_FEED = "preview"  # what is shown before the session is open; no tab continues from it
 
 
 class PageState(msgspec.Struct, frozen=True):

@@ -13,7 +13,10 @@ from pathlib import Path
 
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.state.from_transcript import build_view
+from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.services import undo
+from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.render.session_list import (
     SessionRow,
@@ -22,6 +25,7 @@ from treadle.apps.web.render.session_list import (
 )
 from treadle.core.errors import ConfigError
 from treadle.sessions.library import Library
+from treadle.sessions.log_end import read_last_items
 from treadle.sessions.search import search
 
 IDLE_SECONDS = 15 * 60.0
@@ -67,12 +71,30 @@ class Hub:
             session = self._open.get(session_id)
             if session is None:
                 path = self.library.find(session_id)
-                folder = Path(self.library.get_summary(path).folder)
-                if not await asyncio.to_thread(folder.is_dir):
-                    raise ConfigError(f"the folder of this session is gone: {folder}")
-                session = await self._open_session(folder, path.name)
-            self._last_used[session_id] = time.monotonic()
+                session = await self._open_session(await self._find_folder_of(path), path.name)
+            self._last_used[session.session_id] = time.monotonic()
             return session
+
+    async def find_name(self, session_id: str) -> str:
+        """The id of a session that is open or can be opened."""
+        session_id = self._renamed.get(session_id, session_id)
+        if session_id in self._open:
+            return session_id
+        path = self.library.find(session_id)
+        await self._find_folder_of(path)
+        return path.name
+
+    async def _find_folder_of(self, session_dir: Path) -> Path:
+        folder = Path(self.library.get_summary(session_dir).folder)
+        if not await asyncio.to_thread(folder.is_dir):
+            raise ConfigError(f"the folder of this session is gone: {folder}")
+        return folder
+
+    async def make_preview(self, session_id: str) -> Update | None:
+        """The end of a long session that is not open yet, to be shown until it is."""
+        if self._renamed.get(session_id, session_id) in self._open:
+            return None
+        return await asyncio.to_thread(_read_preview, self.library.find(session_id))
 
     async def fork(self, session_id: str, before_turn: str | None = None) -> LiveSession:
         """A new session with the history of this one, up to before a turn or to its end."""
@@ -173,6 +195,15 @@ class Hub:
         state = "waiting" if session.is_waiting else "running" if session.is_busy else row.state
         idle = state == "running" and not session.is_busy  # locked by this server
         return row.with_state("done" if idle else state, session.cost)
+
+
+def _read_preview(session_dir: Path) -> Update | None:
+    blocks = list(build_view(read_last_items(session_dir)).blocks)[-MAX_FIRST_BLOCKS:]
+    if not blocks:
+        return None
+    html = tuple((at, render_block(block, BlockContext())) for at, block in enumerate(blocks))
+    position = Position(PREVIEW_FEED, 0)
+    return Update(session_dir.name, position, len(blocks), html, is_reset=True)
 
 
 def _find_folder(name: str) -> Path:

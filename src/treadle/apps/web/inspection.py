@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,10 +13,10 @@ from treadle.apps.pages.inspect import render_inspect_page, render_marks, render
 from treadle.apps.pages.plots import ChartRange, find_request, render_plots
 from treadle.apps.pages.sheet import ItemView, SentView, render_sheet
 from treadle.core.compare import common_prefix_length
-from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.items import Item
 from treadle.sessions.history import load_view
 from treadle.sessions.library import Library
-from treadle.sessions.timeline import Timeline, read_timeline
+from treadle.sessions.timeline import RequestInfo, Timeline, read_timeline
 
 MAX_KEPT = 4  # timelines
 MAX_CHOICES = 200  # sessions to compare with
@@ -45,6 +46,7 @@ class Inspections:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._timelines: OrderedDict[Path, tuple[float, Timeline]] = OrderedDict()
+        self._items: tuple[Path, float, Sequence[Item]] | None = None  # of the last session
 
     def render_page(self, session_id: str, wanted: StepRequest) -> str:
         path, timeline, step = self._find(session_id, wanted.step)
@@ -95,11 +97,28 @@ class Inspections:
         if request is None:
             return SentView(())
         if kind == "transcript":
-            view = load_view(path, last_seq=timeline.steps[step - 1].seq)
-            return SentView(view.transcript if view.history is None else view.history, kind=kind)
-        items = load_view(path, last_seq=request.view_seq).transcript
-        before = Transcript()
+            return SentView(self._load_history(path, timeline, step), kind=kind)
+        items = self._load_items(path, timeline, request)
+        before: Sequence[Item] = ()
         if request.number > 1:
-            earlier = timeline.requests[request.number - 2]
-            before = load_view(path, last_seq=earlier.view_seq).transcript
-        return SentView(items, common_prefix_length(before, items), kind)
+            before = self._load_items(path, timeline, timeline.requests[request.number - 2])
+        shared = len(before) if timeline.is_append_only else common_prefix_length(before, items)
+        return SentView(items, shared, kind)
+
+    def _load_items(self, path: Path, timeline: Timeline, request: RequestInfo) -> Sequence[Item]:
+        """What was sent with a request."""
+        if timeline.is_append_only:
+            return self._load_all(path)[: request.length]
+        return load_view(path, last_seq=request.view_seq).transcript
+
+    def _load_history(self, path: Path, timeline: Timeline, step: int) -> Sequence[Item]:
+        """What a person saw at a step."""
+        view = load_view(path, last_seq=timeline.steps[step - 1].seq)
+        return view.transcript if view.history is None else view.history
+
+    def _load_all(self, path: Path) -> Sequence[Item]:
+        """All items of a session that was never rewritten, read once for all steps."""
+        updated = self._library.get_summary(path).updated
+        if self._items is None or self._items[:2] != (path, updated):
+            self._items = (path, updated, load_view(path).transcript)
+        return self._items[2]

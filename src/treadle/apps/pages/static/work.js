@@ -58,7 +58,7 @@ function start() {
       found: () => list.showFound(message),
       dialog: () => showDialog(message.html),
       message: () => showToast(message.text),
-      problem: () => showToast(message.text),
+      problem: () => (message.request === "open" ? showRefusal : showToast)(message.text),
       prompt: () => prompt.fill(message.text),
       completions: () => prompt.receiveCompletions(message),
       received: () => outbox.confirm(message.id),
@@ -290,6 +290,14 @@ function showConnection(state, left) {
   };
   live.textContent = texts[state];
   live.classList.toggle("is-off", state !== "connected");
+}
+
+// The session cannot be opened: this stays in view.
+function showRefusal(text) {
+  const line = document.createElement("p");
+  line.setAttribute("role", "alert");
+  line.textContent = text;
+  $("banner").replaceChildren(line);
 }
 
 // --- small parts ----------------------------------------------------------------------------
