@@ -20,6 +20,12 @@ export class Prompt {
     return !this.field.value && !this.attachments.length;
   }
 
+  type(text) {
+    this.field.focus();
+    this.field.setRangeText(text, this.field.selectionStart, this.field.selectionEnd, "end");
+    this.change();
+  }
+
   rename(session) {
     sessionStorage.removeItem(this.key);
     this.key = `draft-${session}`;

@@ -10,6 +10,7 @@ import { SessionList } from "./session_list.js";
 let session = document.body.dataset.session;
 const $ = (id) => document.getElementById(id);
 const READ_MS = 500; // a question has to be in view for so long before a key answers it
+const TYPING_MS = 350; // a key that another one follows within this time begins a word
 const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
 const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
 let position = null;
@@ -166,8 +167,19 @@ function start() {
 
   // --- keys
   const ANSWER_KEYS = { y: "once", a: "always", e: "edit", n: "deny" };
+  let held = null; // a key that answers, unless more is typed
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (held && event.key !== "Shift") {
+      const { key, timer, run } = held;
+      clearTimeout(timer);
+      held = null;
+      if (event.key === "Enter") {
+        event.preventDefault();
+        return run();
+      }
+      if (event.key.length === 1) prompt.type(key); // the beginning of a word
+    }
     const field = event.target.closest("input, textarea, select");
     const isEmptyPrompt = event.target === prompt.field && prompt.isEmpty;
     if (event.key === "Escape" && !$("dialog").open) {
@@ -185,7 +197,12 @@ function start() {
       const button = card.querySelector(`[data-answer="${kind}"]`);
       if (button) {
         event.preventDefault();
-        return answer(card, kind);
+        const run = () => {
+          held = null;
+          answer(card, kind);
+        };
+        held = { key: event.key, timer: setTimeout(run, TYPING_MS), run };
+        return;
       }
     }
     if (field) return;
