@@ -9,6 +9,7 @@ from treadle.core.transcript import AssistantItem, Text, ToolCall, ToolResultIte
 from treadle.core.transcript.entries import ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.items import Item
 from treadle.sessions import Library
+from treadle.sessions.history import fork
 from treadle.sessions.timeline import read_timeline
 from treadle.sessions.timings import TimingRecorder, read_call_seconds
 
@@ -63,3 +64,18 @@ async def test_the_turns_of_steps_are_known_by_their_ids_also_after_a_rewind() -
         *(("message", "turn-1"), ("rewind", "turn-1")),
         *(("message", "turn-2"), ("request", "turn-2")),
     ]
+
+
+async def test_a_fork_has_the_times_of_its_parent_up_to_where_it_began() -> None:
+    result = ToolResultItem("1", "write", (Text("done"),))
+    items = (UserItem((Text("go"),)), AssistantItem((CALL,)), result)
+    parent = await write_log(TurnBegan("turn-1"), *items)
+    recorder = TimingRecorder(parent, make_clock(1.0, 3.0, 9e12, 9e12))
+    for call_id in ("1", "later"):
+        recorder.on_event(events.ToolStarted(*EVENT, call_id, "write", ""))
+        recorder.on_event(events.ToolFinished(*EVENT, call_id, "write", "done"))
+    recorder.on_event(events.TurnFinished(*EVENT, events.TurnResult("turn-1", "end_turn")))
+    journal, _ = fork(Library(), parent, folder=Path())
+    journal.append(TurnBegan("turn-2"))
+    await journal.aclose()
+    assert read_call_seconds(journal.session_dir) == {"1": 2.0}

@@ -7,6 +7,7 @@ loses its last lines. TimingRecorder writes it, timeline.py reads it.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import msgspec
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
+from treadle.sessions.log.reader import list_lineage, read_header
 
 FILE_NAME = "timings.jsonl"
 MAX_PENDING = 200
@@ -129,7 +131,18 @@ class TimingRecorder(BaseObserver):
 
 
 def read_timings(session_dir: Path) -> list[Timing]:
-    """The timings of a session, oldest first; none for a session of an earlier version."""
+    """The timings of a session, oldest first; none for a session of an earlier version. A fork
+    has those of its parent up to the time when it was made."""
+    lineage = [path for path, _ in list_lineage(session_dir)]
+    timings: list[Timing] = []
+    for parent, child in itertools.pairwise(lineage):
+        header = read_header(child)
+        until = header.created if header is not None else 0.0
+        timings += [one for one in _read_own_timings(parent) if one.start < until]
+    return timings + _read_own_timings(session_dir)
+
+
+def _read_own_timings(session_dir: Path) -> list[Timing]:
     try:
         lines = (session_dir / FILE_NAME).read_bytes().splitlines()
     except OSError:

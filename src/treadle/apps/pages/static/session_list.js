@@ -36,7 +36,9 @@ export class SessionList {
   }
 
   showFound(message) {
-    if (message.text === $("search").value.trim()) $("found").innerHTML = message.html;
+    if (message.text !== $("search").value.trim()) return;
+    $("found").innerHTML = message.html;
+    this.apply();
   }
 
   choose(filter) {

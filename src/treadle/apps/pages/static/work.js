@@ -127,6 +127,10 @@ function start() {
     return "off" in data ? "off" : $("dialog").querySelector(`[data-limit=${data.kind}]`).value.trim();
   }
 
+  $("dialog").addEventListener("keydown", (event) => {
+    const limit = event.key === "Enter" && event.target.dataset.limit;
+    if (limit) $("dialog").querySelector(`[data-kind=${limit}]`).click();
+  });
   $("stop-button").addEventListener("click", () => send({ do: "interrupt" }));
   $("end-button").addEventListener("click", () => {
     $("scroll").scrollTop = 0;

@@ -12,6 +12,7 @@ from treadle.core.text import format_age, format_dollars, plural, shorten_home
 from treadle.sessions.search import SearchHit
 
 SHOWN_PER_FOLDER = 5
+MAX_PLACES = 3  # that are shown of a session in which a text was found
 # state -> (icon, colour); any other one is why the last turn ended
 _STATES = {
     "waiting": ("wait", "warn"),
@@ -60,7 +61,7 @@ def render_search_result(text: str, hits: Sequence[SearchHit], titles: Mapping[s
         f'<li><a class="session" href="/session/{escape_html(name)}">'
         f"{render_icon('search', style='dim')}"
         f'<span class="t">{escape_html(titles.get(name, name))}</span>'
-        + "".join(f'<span class="m quote">{escape_html(one)}</span>' for one in places)
+        + "".join(f'<span class="m quote">{escape_html(one)}</span>' for one in places[:MAX_PLACES])
         + "</a></li>"
         for name, places in sessions.items()
     ]
