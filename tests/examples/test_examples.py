@@ -19,6 +19,7 @@ SHOWN = {
     "budget": "spent 0.18 of 0.20 USD",
     "coding_agent": "I was not allowed to delete the file.",
     "chat_server": "One moment. It is booked.",
+    "children": "Both pages are translated.\nIt has two lines.",
     "compaction": "summary: So far: a river runs to the sea",
     "crash": "payments: 1",
     "fleet_swe_bench": "acme__double-1 did not pass: check_failed\npassed: 1 of 2",

@@ -189,8 +189,13 @@ async def test_fault_97_a_full_database_stops_a_run_before_its_next_effect_and_l
             drop = "DROP TRIGGER full_disk ON treadle_entries"
             await asyncio.to_thread(shared_postgres.query, drop, name)
             await until_state(database, "r", "done")
-        assert [one.outcome for one in await read_results(database, "r")] == ["finished"] * 4
-    assert len(read_marks("note")) == len(read_marks("put")) == 1
+        outcomes = [one.outcome for one in await read_results(database, "r")]
+    # The intent of `note` may reach the database when there is room again and the run has stopped:
+    # then the call is in doubt, and is not made.
+    assert outcomes[2] in ("finished", "unknown")
+    assert outcomes[:2] + outcomes[3:] == ["finished"] * 3
+    assert len(read_marks("note")) == (outcomes[2] == "finished")
+    assert len(read_marks("put")) == 1
 
 
 async def test_fault_98_all_runs_of_a_dead_worker_are_resumed(store: str) -> None:
@@ -219,7 +224,7 @@ async def test_fault_99_a_run_moves_to_a_newer_version_at_a_step_and_never_to_an
         async with working(database, version="1.9.9") as older:
             await database.submit([FleetTask(id="other", prompt="look")])
             await until_state(database, "other", "done")
-            assert older.active_runs == 0
+            await until(lambda: older.active_runs == 0)
         run = await database.run("r")
         assert run is not None
         assert (run.state, run.version) == ("queued", "2.0.0")

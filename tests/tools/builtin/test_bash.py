@@ -283,7 +283,7 @@ async def test_fault_61_background_commands_end_with_the_session(
 
 async def test_a_long_command_can_be_set_to_detach(folder: Path) -> None:
     witness = RecordingObserver()
-    async with hands(folder, detach_after=0.2, agent={"observers": [witness]}) as agent:
+    async with hands(folder, detach_after=2.0, agent={"observers": [witness]}) as agent:
         mark = marker()
         short, long = await agent.do(bash("echo quick"), bash(f"echo begun; sleep {mark}"))
         await gone(mark)

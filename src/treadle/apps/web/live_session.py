@@ -53,7 +53,6 @@ class LiveSession:
         self._calls = CallIndex()
         self._numbered: list[tuple[int, PendingQuestion]] = []
         self._last_question = 0
-        self._storing: dict[int, asyncio.Task[None]] = {}  # questions that are not shown yet
         self._received: OrderedDict[str, None] = OrderedDict()
         self._lock = asyncio.Lock()  # one change of the open session at a time
         self._shell_commands = ShellCommands(host)
@@ -166,27 +165,16 @@ class LiveSession:
         self._mark_changed()
 
     def _number_questions(self) -> list[tuple[int, PendingQuestion]]:
-        """The open questions, each with a number that no other one ever had. One is shown when
-        what it is about is stored: it is asked again if the server is killed."""
+        """The open questions, each with a number that no other one ever had."""
         known = {id(question): number for number, question in self._numbered}
         numbered: list[tuple[int, PendingQuestion]] = []
         for question in self.conversation.questions:
             number = known.get(id(question), 0)
             if not number:
                 self._last_question = number = self._last_question + 1
-                self._storing[number] = asyncio.create_task(self._store_question(number))
             numbered.append((number, question))
         self._numbered = numbered
-        return [one for one in numbered if one[0] not in self._storing]
-
-    async def _store_question(self, number: int) -> None:
-        try:
-            await self.host.flush()
-        except (TreadleError, OSError):
-            pass  # a full disk: the log says so itself
-        finally:
-            del self._storing[number]
-            self._mark_changed()
+        return numbered
 
     def _mark_changed(self) -> None:
         if self._feed is not None and self._conversation is not None:

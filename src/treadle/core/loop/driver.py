@@ -218,6 +218,7 @@ class Driver(HostControls):
         self._toolbox.refresh()
         prepared, approvals = await self._tool_round.prepare(calls)
         if approvals:
+            await self._log.flush()  # what the user is asked about is asked again after a crash
             request = self._approvals.request(approvals)
             await self._hooks.run("notification", {"notification_type": "permission_prompt"})
             return request
