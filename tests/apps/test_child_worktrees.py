@@ -145,6 +145,7 @@ async def test_four_children_in_worktrees_one_dies_the_parent_is_killed_and_resu
         family.is_resumed = True
         ran = await run(server, "-p", "--continue", "--output-format", "json", *FREELY, *limit)
     assert server.violations == []
+    assert ran.code == 0, ran.err
     [report] = ran.lines
     assert (ran.code, report["text"]) == (0, "All is done.")
     # Results right, nothing lost: also the work of the one that died.

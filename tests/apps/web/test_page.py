@@ -108,9 +108,11 @@ async def test_escape_stops_the_turn_and_gives_the_queued_message_back(tmp_path:
             await page.wait_for_selector(".ask")
             await send(page, "and dates")
             await page.wait_for_selector("#queue >> text=and dates")
+            await page.fill("#prompt", "a draft")
             await page.keyboard.press("Escape")
             await page.wait_for_selector(".ask", state="detached")
-            await page.wait_for_function("document.getElementById('prompt').value === 'and dates'")
+            both = "document.getElementById('prompt').value === 'and dates\\na draft'"
+            await page.wait_for_function(both)
 
 
 async def test_the_slider_shows_each_step_and_what_the_model_was_sent(tmp_path: Path):

@@ -67,8 +67,10 @@ def read_prompt(
 
 
 def _describe_missing(name: str, folder: Path) -> str:
-    """A mention without a file may be any word (`@property`, `@app.route`); one with a slash or a
-    common suffix of files is a path."""
+    """A mention without a file may be any word (`@property`, `@app.route`) or a resource of an MCP
+    server (`@server:uri`); one with a slash or a common suffix of files is a path."""
+    if ":" in name.partition("/")[0]:
+        return ""
     is_path = "/" in name or Path(name).suffix.lower() in _FILE_SUFFIXES.split()
     if not is_path or name.startswith("/") or (folder / name).is_dir():
         return ""

@@ -177,8 +177,16 @@ WORKSPACE_PROMISES: tuple[Promise, ...] = (
 _LEAVE_A_CHILD = "sleep 1000 & echo $! > child"
 
 
+# Ends with 0 if the child still runs after some seconds: the kernel may need a moment.
+_LOOK_FOR_CHILD = """
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
+    kill -0 "$(cat child)" 2>/dev/null || exit 1
+    sleep 0.5
+done"""
+
+
 async def _assert_child_ended(workspace: Workspace) -> None:
-    done = await workspace.run('kill -0 "$(cat child)"')
+    done = await workspace.run(_LOOK_FOR_CHILD)
     assert done.exit_code != 0, "a process of the command still runs"
 
 

@@ -26,6 +26,12 @@ export class Prompt {
     this.change();
   }
 
+  giveBack(text) {
+    // A message that was taken back comes before what the user is writing.
+    const draft = this.field.value;
+    this.fill(draft && text ? `${text}\n${draft}` : text || draft);
+  }
+
   rename(session) {
     sessionStorage.removeItem(this.key);
     this.key = `draft-${session}`;

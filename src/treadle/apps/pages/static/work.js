@@ -60,7 +60,7 @@ function start() {
       dialog: () => showDialog(message.html),
       message: () => showToast(message.text),
       problem: () => (message.request === "open" ? showRefusal : showToast)(message.text),
-      prompt: () => prompt.fill(message.text),
+      prompt: () => prompt.giveBack(message.text),
       completions: () => prompt.receiveCompletions(message),
       received: () => outbox.confirm(message.id),
       earlier: () => showEarlier(message, blocks),
