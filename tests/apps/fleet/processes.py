@@ -27,11 +27,12 @@ def worker_process(
     concurrency: int = 4,
     agent: str = "tests.apps.fleet.agents:make_agent",
     lease: float = LEASE,
+    max_attempts: int = 5,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A worker that is killed at the end, if the test did not do it."""
     options = ["--store", store, "--agent", agent, "--concurrency", str(concurrency)]
-    times = ["--lease", str(lease), "--poll", str(POLL)]
+    times = ["--lease", str(lease), "--poll", str(POLL), "--max-attempts", str(max_attempts)]
     process = subprocess.Popen(
         [sys.executable, "-m", "treadle.apps.fleet.worker_process", *options, *times],
         env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},

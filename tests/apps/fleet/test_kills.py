@@ -54,8 +54,10 @@ async def keep_two_workers(store: str, database: FleetDatabase, count: int) -> i
     deaths = 0
     next_kill = asyncio.get_running_loop().time() + KILL_SECONDS
     with ExitStack() as stack:
+        lease = 2.0 if WHOLE else 1.0
+        # A run may be at work in several of the workers that die.
         start = lambda: stack.enter_context(  # noqa: E731
-            worker_process(store, agent=AGENT, concurrency=4, lease=2.0 if WHOLE else 1.0)
+            worker_process(store, agent=AGENT, lease=lease, max_attempts=100)
         )
         workers = [start(), start()]
         while await count_ended(database) < count:
