@@ -16,6 +16,8 @@ import pytest
 
 from tests.apps.program import finish, run, start
 from tests.workspace.helpers import alive, gone, marker
+from treadle.sessions.library import Library
+from treadle.sessions.log.lock import is_locked
 from treadle.testing.provider import (
     FakeCall,
     FakeReply,
@@ -124,6 +126,14 @@ class RefusingServer(ProviderServer):
         return super()._check_request(request, *more)
 
 
+async def until_unlocked(folder: Path) -> None:
+    """Until no process of the killed program has the last session open."""
+    session = Library().find_latest(folder)
+    assert session is not None
+    while is_locked(session):  # noqa: ASYNC110 - another process does it
+        await asyncio.sleep(0.02)
+
+
 async def test_four_children_in_worktrees_one_dies_the_parent_is_killed_and_resumed():
     await make_repository()
     Path("mine.txt").write_text("not committed\n")
@@ -139,6 +149,7 @@ async def test_four_children_in_worktrees_one_dies_the_parent_is_killed_and_resu
         await process.wait()
         process._transport.close()  # type: ignore[attr-defined]
         await gone(mark)
+        await until_unlocked(Path.cwd())
         # Of the three that were at work, and of the fourth if it was killed before the removal.
         assert git("worktree", "list").count("\n") in (3, 4)
         assert [Path(f"{name}.txt").read_text() for name in NAMES] == [f"{n}\n" for n in NAMES]

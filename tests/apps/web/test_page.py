@@ -149,6 +149,7 @@ async def test_commands_files_search_and_budget_by_keyboard(tmp_path: Path):
             assert await page.input_value("#prompt") == "read @notes.md "
             await page.keyboard.press("Enter")
             await page.wait_for_selector("text=parses 1h30m")
+            await page.wait_for_selector("#now:empty", state="attached")  # the turn has ended
             await page.type("#prompt", "/bud")
             await page.wait_for_selector("#completions >> text=/budget")
             await page.keyboard.press("Enter")
