@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import WorkspaceError
+from treadle.workspace.worktrees import worktrees
 from treadle.workspace.worktrees.worktree_files import RECORD_FILE
 from treadle.workspace.worktrees.worktrees import Worktrees
 
@@ -245,6 +246,32 @@ async def test_a_process_that_was_killed_after_the_branch_was_made_continues_it(
     end = await again.finish(merge=False)
     assert (end.status, end.files) == ("kept", ("a.txt", "c.txt"))
     assert git(repository, "show", "--format=", "--name-only", end.branch) == "c.txt"
+    assert list_worktrees(repository) == 1
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["half removed", "removed"])
+async def test_a_kill_while_a_worktree_is_removed_deletes_no_file_of_the_user(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+):
+    def die_halfway(path: Path) -> None:
+        (path / "a.txt").unlink()
+        if is_gone:
+            shutil.rmtree(path)
+        raise WorkspaceError("killed")
+
+    left = await open_all(repository).open("one")
+    (left.root / "c.txt").write_text("new\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(worktrees, "remove_tree", die_halfway)
+        with pytest.raises(WorkspaceError, match="killed"):
+            await left.finish(merge=True)
+    left.release()
+    every = open_all(repository)
+    assert not await every.has("one")
+    again = await every.open("one")
+    assert (await again.finish(merge=True)).status == "unchanged"
+    assert (repository / "a.txt").exists()
+    assert (repository / "c.txt").read_text() == "new\n"
     assert list_worktrees(repository) == 1
 
 

@@ -148,9 +148,11 @@ class Worktrees:
 
     async def has(self, name: str) -> bool:
         """Whether there is a worktree or a branch of this name."""
-        if self.get_path(name).exists():
-            return True
         repository = await open_repository(self.folder)
+        path = self.get_path(name)
+        git_dir = find_git_dir(repository, path)
+        if git_dir is not None and path.is_dir() and read_record(git_dir) is not None:
+            return True
         return bool(await repository.find_commit(_format_ref(name)))
 
     async def aclose(self) -> None:
@@ -201,7 +203,7 @@ class Worktrees:
                 await self._remove(path, None)
             return None
         record = read_record(git_dir)
-        if record is None:  # it was being made: no agent has worked in it
+        if record is None or not path.is_dir():  # it was being made, or removed
             await self._remove(path, git_dir)
             return None
         tip = await repository.find_commit(_format_ref(name))
@@ -340,7 +342,10 @@ class Worktrees:
                 await worktree.repository.run(*delete)
 
     async def _remove(self, path: Path, git_dir: Path | None) -> None:
-        """Remove the files, and what git knows of the worktree."""
+        """Remove the files, and what git knows of the worktree. The record goes first: a worktree
+        that is half removed must not be taken for one in which an agent deleted files."""
+        if git_dir is not None:
+            (git_dir / RECORD_FILE).unlink(missing_ok=True)
         await asyncio.to_thread(remove_tree, path)
         if git_dir is not None:
             await asyncio.to_thread(remove_tree, git_dir)
