@@ -495,10 +495,11 @@ async def test_ctrl_c_discards_a_line_and_the_second_quits_and_names_the_session
         await on.sees("Permission mode (now ask), 1 to 4: ")
         on.type_keys("\x03")
         await on.sees("to 4: ^C\n[ask] > ")
+        on.shown = ""
         on.type("/help")
-        shown = await on.sees("discard the line; twice: quit")
+        shown = await on.sees("ctrl+d  quit\n[ask] > ")
+        assert "discard the line; twice: quit" in shown
         assert "ctrl+o" not in shown
-        await on.sees("quit\n[ask] > ")
         on.shown = ""
         on.type_keys("\x03")
         await on.sees("^C\npress ctrl+c again to quit\n[ask] > ")
