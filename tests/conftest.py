@@ -182,7 +182,7 @@ class NoLeaks:
     """What this process holds now; `check()` fails if it holds more than at the start."""
 
     # How long the end of threads and children may take to be seen; a leak waits this long in vain.
-    patience = 2.0
+    patience = 20.0
 
     def __init__(self) -> None:
         gc.collect()

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import Ran, environment, finish, run
+from tests.patience import PATIENCE
 from treadle.apps.cli import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
@@ -47,7 +48,7 @@ def stands(name: str, kind: str) -> None:
 
 
 async def ends(*arguments: str, server: ProviderServer | None = None) -> Ran:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         ran = await run(server, *arguments)
     assert "Traceback" not in ran.err
     assert "stolen" not in ran.out + ran.err

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.storage_scenario import Run, check_end, new_run
+from tests.patience import PATIENCE
 from treadle.agents.agent import Agent
 from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.core.errors import StoreFull
@@ -77,7 +78,7 @@ def test_fault_1_2_3_killed_at_every_call_and_every_effect(kind: str, quick: Pat
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=50,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     count = int(done.stdout.split()[0])
@@ -170,7 +171,7 @@ async def test_fault_9_an_effect_beside_a_full_disk_does_not_happen_twice(quick:
     with pytest.raises(StoreFull):
         await driver.next()
     is_full = False
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not isinstance(await driver.next(), Finished):
             pass
     assert len(slow.calls) == 1

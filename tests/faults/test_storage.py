@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from treadle.core.errors import SessionBusy, StoreError, StoreFull
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import Entry, ItemAdded, ViewRewritten, fold_entries
@@ -364,7 +365,7 @@ def test_fault_16_17_a_writer_that_was_replaced_stops_before_it_writes(tmp_path:
         resumed.journal.append(said("ours"))
         asyncio.run(resumed.journal.aclose())
         process.send_signal(signal.SIGCONT)
-        out, _ = process.communicate("\n", timeout=20)
+        out, _ = process.communicate("\n", timeout=PATIENCE)
         assert process.returncode == 9
         assert "taken over" in out
     assert texts(read_entries(tmp_path / "s")) == ["theirs", "ours"]
@@ -519,7 +520,7 @@ def test_faults_9_11_12_1_as_the_kernel_would_give_them(
         [*command, sys.executable, str(script), str(place)],
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=PATIENCE,
     )
     if "ptrace" in done.stderr and "not permitted" in done.stderr:
         pytest.skip("strace may not trace here")

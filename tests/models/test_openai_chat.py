@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE
 from treadle.core.contracts.model import (
     CacheRequest,
     ModelCard,
@@ -702,7 +703,7 @@ async def test_leaving_a_stream_early_closes_the_connection():
         stream = model.stream(ModelRequest(Transcript([to_user_item("x")])))
         assert isinstance(await anext(stream), ModelTextDelta)
         await stream.aclose()  # type: ignore[attr-defined]
-        await asyncio.wait_for(server.wait_until(lambda: server.open_connections == 0), 5)
+        await asyncio.wait_for(server.wait_until(lambda: server.open_connections == 0), PATIENCE)
 
 
 def shown(*sizes: int) -> list[Item]:

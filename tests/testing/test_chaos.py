@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.patience import PATIENCE
 from treadle import Agent
 from treadle.core.contracts.model import ModelEvent, ModelRequest, Reply
 from treadle.core.errors import ModelError, StreamBroken
@@ -61,6 +62,6 @@ async def test_a_run_finishes_with_every_call_made_once(seed: int) -> None:
     model = ChaosModel(Scripted([*script, "done"]), seed=seed, rate=0.6)
     tool = RecordingTool()
     agent = Agent(model, [tool], clock=ManualClock())
-    result = await asyncio.wait_for(agent.run("go"), 30)
+    result = await asyncio.wait_for(agent.run("go"), PATIENCE)
     assert (result.text, result.reason) == ("done", "end_turn")
     assert [call["n"] for call in tool.calls] == list(range(5))

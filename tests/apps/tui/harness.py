@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from tests.patience import PATIENCE
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.settings import Settings
 from treadle.apps.tui import frontend
@@ -21,7 +22,7 @@ from treadle.core.transcript.usage import Usage
 from treadle.models.scripted import ModelScript, Scripted
 
 CARD = ModelCard("scripted", window=200_000, input_price=3.0, output_price=15.0)
-PATIENCE = 30.0  # seconds to wait before a test fails
+
 SIZES = ((80, 24), (120, 40), (40, 15))
 
 

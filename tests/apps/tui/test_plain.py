@@ -22,7 +22,8 @@ import pytest
 
 from tests.apps.tui.events import after
 from tests.apps.tui.harness import exists, write_file
-from tests.apps.tui.tmux import PATIENCE, PROGRAM
+from tests.apps.tui.tmux import PROGRAM
+from tests.patience import PATIENCE
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.state.view_state import ViewState, close_stream
@@ -279,7 +280,7 @@ async def test_fault_80_81_ctrl_c_stops_and_the_second_leaves():
         process.send_signal(signal.SIGINT)
         await process.stdout.readuntil(b"interrupted")
         process.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(process.wait(), 10) == 130
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 130
         process.stdin.close()
         await process.stdout.read()
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
-PATIENCE = 30.0  # seconds to wait before a test fails
 
 PROGRAM = Path(__file__).parents[3] / "treadle"  # as people start it
 

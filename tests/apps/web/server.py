@@ -16,10 +16,11 @@ import websockets
 from playwright.async_api import Page, async_playwright
 
 from tests.apps.program import finish, start
+from tests.patience import PATIENCE
 from treadle.testing.provider import FakeReply, ProviderServer, ReplyScript
 
 MODEL = "anthropic/claude-sonnet-4-5"
-PATIENCE = 30.0
+
 CHROMIUM = shutil.which("chromium") or ""
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")
 

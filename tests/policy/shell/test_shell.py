@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.patience import PATIENCE
 from treadle.core.contracts.tool import Access
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
@@ -177,7 +178,9 @@ def test_words_without_doubts_are_the_words_that_bash_makes(pieces):
     if subprocess.run(["bash", "-nc", line], capture_output=True, check=False).returncode:
         return  # bash would run nothing of it
     script = "set -f; p() { printf '%s\\0' \"$@\"; printf '\\1\\0'; }\n" + line
-    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=10, check=False)
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, timeout=PATIENCE, check=False
+    )
     expected = "".join(
         "".join(f"{w.text}\0" for w in p.argv[1:]) + ("\0" if len(p.argv) == 1 else "") + "\1\0"
         for p in parsed.commands

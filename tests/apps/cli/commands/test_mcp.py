@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.apps.program import PROGRAM, environment, finish, run, start
+from tests.patience import PATIENCE
 from tests.tools.mcp.helpers import RAW
 from tests.tools.mcp.oauth_server import OAuthServer
 from treadle.apps.cli.commands.mcp import _parse_definition
@@ -170,7 +171,7 @@ async def test_http_wants_the_token(own_place: Path):
                 assert "note.txt" in found.content[0].text  # type: ignore[union-attr]
     finally:
         process.terminate()
-        await asyncio.wait_for(process.communicate(), 20)
+        await asyncio.wait_for(process.communicate(), PATIENCE)
 
 
 async def test_a_run_without_servers_loads_nothing_for_them():
