@@ -24,7 +24,6 @@ from treadle.policy.ruleset.paths import (
     find_secret_part,
     is_inside,
     is_own_config,
-    resolve_path,
 )
 from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, Rule
 from treadle.policy.shell.analysis.search_filter import SearchFilter
@@ -107,7 +106,7 @@ class FileEvaluator:
         return [name for name in names if not pattern.forbids(name)]
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
-        return resolve_path(self.file_system, path, cwd, self.context.home)
+        return self.file_system.resolve(path, cwd, self.context.home)
 
     def exists(self, path: str) -> bool:
         return self.file_system.lstat(path) is not None

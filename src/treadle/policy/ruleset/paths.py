@@ -22,10 +22,26 @@ _MAX_PATH_CHARS = 4096
 NULL_DEVICE = "/dev/null"
 
 
+class ResolvedPath(msgspec.Struct, frozen=True):
+    """A path without symlinks."""
+
+    path: str
+    other_paths: tuple[str, ...] = ()  # names on the way to it; each may be denied
+    special_kind: str = ""  # a device, another process, …: no rule covers it
+    inode: tuple[int, int] | None = None  # set if the file has other names (hard links)
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        return (self.path, *self.other_paths)
+
+
 class FileSystemView(msgspec.Struct, frozen=True):
     """The file system. `mounts` are pairs of a virtual and a real folder (for rule cases)."""
 
     mounts: tuple[tuple[str, str], ...] = ()
+
+    def resolve(self, path: str, cwd: str, home: str) -> ResolvedPath:
+        return resolve_path(self, path, cwd, home)
 
     def map_path(self, path: str) -> str:
         for virtual, real in self.mounts:
@@ -94,6 +110,13 @@ class CachedFileSystemView(FileSystemView, frozen=True):
     targets: dict[str, str | None] = {}
     names: dict[tuple[str, int], list[str] | None] = {}
     files: dict[tuple[str, int], dict[str, int]] = {}
+    resolved: dict[tuple[str, str, str], ResolvedPath] = {}
+
+    def resolve(self, path: str, cwd: str, home: str) -> ResolvedPath:
+        key = (path, cwd, home)
+        if key not in self.resolved:
+            self.resolved[key] = super().resolve(path, cwd, home)
+        return self.resolved[key]
 
     def lstat(self, path: str) -> os.stat_result | None:
         if path not in self.statuses:
@@ -114,19 +137,6 @@ class CachedFileSystemView(FileSystemView, frozen=True):
         if (folder, limit) not in self.files:
             self.files[folder, limit] = super().scan_tree(folder, limit)
         return self.files[folder, limit]
-
-
-class ResolvedPath(msgspec.Struct, frozen=True):
-    """A path without symlinks."""
-
-    path: str
-    other_paths: tuple[str, ...] = ()  # names on the way to it; each may be denied
-    special_kind: str = ""  # a device, another process, …: no rule covers it
-    inode: tuple[int, int] | None = None  # set if the file has other names (hard links)
-
-    @property
-    def all_paths(self) -> tuple[str, ...]:
-        return (self.path, *self.other_paths)
 
 
 def resolve_path(file_system: FileSystemView, path: str, cwd: str, home: str) -> ResolvedPath:
