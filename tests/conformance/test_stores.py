@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import gc
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -21,7 +24,7 @@ from treadle.core.transcript import to_user_item
 from treadle.core.transcript.entries import ItemAdded
 from treadle.sessions import Journal, SqliteStore, resume
 from treadle.testing import FaultyFiles, MemoryStore, check_store
-from treadle.testing.conformance.store import EVERY_ENTRY_KIND
+from treadle.testing.conformance.store import EVERY_ENTRY_KIND, user_entry
 from treadle.testing.faulty_files import FileFault
 
 FILLER = 10**9  # a session behind the others, which takes the rest of the pages
@@ -41,6 +44,39 @@ async def test_a_store_can_be_checked_again_in_the_same_place(own_place: Path) -
     place = own_place / "sessions.db"
     for _ in range(2):
         await check_store(lambda session_id: SqliteStore(place, session_id))
+
+
+async def test_entries_beside_a_very_long_one_are_written_as_fast_as_others(
+    own_place: Path,
+) -> None:
+    async def measure(text: str) -> float:
+        place = own_place / f"{len(text)}.db"
+        before, other = SqliteStore(place, "before"), SqliteStore(place, "other")
+        other.append(user_entry(text))
+        await other.aclose()
+        began = time.process_time()
+        for number in range(1000):
+            before.append(user_entry(str(number)))
+        await before.aclose()
+        return time.process_time() - began
+
+    assert await measure("a" * 5_000_000) < 20 * await measure("a")
+
+
+async def test_a_flush_cancelled_before_the_close_leaves_no_unseen_error(
+    own_place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(20):
+        store = SqliteStore(own_place / "sessions.db", str(number))
+        store.append(ItemAdded(to_user_item("kept")))
+        flushes = [asyncio.ensure_future(store.flush()) for _ in range(20)]
+        await asyncio.sleep(0)
+        for flush in flushes:
+            flush.cancel()
+        await store.aclose()
+    await asyncio.sleep(0.05)
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_the_journal_keeps_the_promises_of_a_store(own_place: Path) -> None:

@@ -38,8 +38,9 @@ CREATE TABLE IF NOT EXISTS sessions (
 CREATE TABLE IF NOT EXISTS entries (
     session INTEGER NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, entry BLOB NOT NULL,
     PRIMARY KEY (session, seq)
-) WITHOUT ROWID;
+);
 """
+# No `WITHOUT ROWID`: there an insert beside a very long entry reads that entry to compare keys.
 
 
 class SqliteStore:
@@ -106,10 +107,10 @@ class SqliteStore:
         batch = tuple(self._queue)
         if not batch:
             return
-        loop = asyncio.get_running_loop()
+        write = asyncio.get_running_loop().run_in_executor(None, self._write, batch)
+        write.add_done_callback(_take_exception)
         try:
-            # Shielded: the caller may be cancelled, the write must be completed.
-            await asyncio.shield(loop.run_in_executor(None, self._write, batch))
+            await asyncio.shield(write)  # the caller may be cancelled, the write must be completed
         except sqlite3.Error as error:
             self.write_error = to_store_error(error, self._path)
             raise self.write_error from error
@@ -204,6 +205,12 @@ def read_entries(path: Path, session_id: str) -> list[Entry]:
     finally:
         database.close()
     return _decode_entries(bodies, path, session_id)
+
+
+def _take_exception(write: asyncio.Future[None]) -> None:
+    """Of a cancelled flush: the next flush or the close writes the same entries, or raises."""
+    if not write.cancelled():
+        write.exception()
 
 
 def _decode_entries(bodies: Sequence[bytes], path: Path, session_id: str) -> list[Entry]:
