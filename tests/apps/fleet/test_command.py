@@ -236,7 +236,7 @@ async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):
         (("run", "missing.jsonl"), "missing.jsonl does not exist"),
         (("run", "x", "--max-cost", "-1"), "options for all tasks: max_cost is -1.0"),
         (("run", "x", "--permission-mode", "no"), "options for all tasks: permission_mode is 'no'"),
-        (("logs", "nobody"), "there is no run 'nobody'"),
+        (("logs", "missing"), "there is no run 'missing'"),
         (("cancel",), "name runs, or give --state, --label or --all"),
         (("status", "--label", "x"), "must be NAME=TEXT"),
         (("report", "--sessions"), "--sessions needs --html"),
@@ -267,7 +267,7 @@ async def test_a_database_that_cannot_be_opened_is_named(tmp_path, store, messag
 
 
 def test_the_password_of_a_database_is_no_argument_of_a_worker():
-    from treadle.apps.cli.commands.fleet.worker import hide_password
+    from treadle.apps.fleet.commands.worker import hide_password
     from treadle.apps.fleet.worker_process import split_password
 
     address = "postgresql://me:p%40ss@host:5432/fleet"

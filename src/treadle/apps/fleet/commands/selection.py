@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from treadle.apps.cli.console import UsageError
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.fleet import DEFAULT_STORE
 from treadle.apps.fleet.run_record import FleetRun
+from treadle.apps.services.console import UsageError
 from treadle.core.text import suggest
 
 _T = TypeVar("_T")

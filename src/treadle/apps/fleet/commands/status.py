@@ -10,9 +10,7 @@ import time
 
 import msgspec
 
-from treadle.apps.cli.commands.fleet.selection import find_run, select_runs, use_database
-from treadle.apps.cli.console import print_line
-from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.fleet.commands.selection import find_run, select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.live_table import (
     LiveTable,
@@ -22,6 +20,8 @@ from treadle.apps.fleet.reports.live_table import (
 )
 from treadle.apps.fleet.reports.local_session import read_session
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
+from treadle.apps.services.console import print_line
+from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.core.text import format_age, plural
 from treadle.sessions.export import render_markdown

@@ -6,11 +6,11 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from treadle.apps.cli.commands.fleet.selection import select_runs, use_database
-from treadle.apps.cli.console import UsageError, print_line
-from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.fleet.commands.selection import select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetApproval
+from treadle.apps.services.console import UsageError, print_line
+from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.core.text import format_age, format_duration, plural
 

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.apps.cli.commands.fleet.results import print_report_json, print_report_text
-from treadle.apps.cli.commands.fleet.selection import get_store, parse_labels, use_database
-from treadle.apps.cli.commands.fleet.worker_processes import WorkerProcesses
-from treadle.apps.cli.console import UsageError, print_error, print_line
-from treadle.apps.cli.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, TERMINATED, USAGE_ERROR
+from treadle.apps.fleet.commands.results import print_report_json, print_report_text
+from treadle.apps.fleet.commands.selection import get_store, parse_labels, use_database
+from treadle.apps.fleet.commands.worker_processes import WorkerProcesses
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.live_table import LiveTable
 from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.run_record import FleetLimits, FleetRun
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
+from treadle.apps.services.console import UsageError, print_error, print_line
+from treadle.apps.services.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, TERMINATED, USAGE_ERROR
 from treadle.core.errors import ConfigError
 from treadle.core.text import plural
 

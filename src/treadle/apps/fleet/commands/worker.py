@@ -7,13 +7,13 @@ import asyncio
 import re
 import signal
 
-from treadle.apps.cli.commands.fleet.selection import get_store, use_database
-from treadle.apps.cli.console import UsageError, print_line
-from treadle.apps.cli.exit_codes import SUCCESS, TERMINATED
+from treadle.apps.fleet.commands.selection import get_store, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 from treadle.apps.fleet.worker import Worker
 from treadle.apps.fleet.worker_process import find_agent_function
+from treadle.apps.services.console import UsageError, print_line
+from treadle.apps.services.exit_codes import SUCCESS, TERMINATED
 
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 

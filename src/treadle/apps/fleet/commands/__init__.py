@@ -8,7 +8,7 @@
     serve        serve: the report as a page
     schedules    schedule
 
-This module has the parser. The commands are the user's view of treadle.apps.fleet.
+This module has the parser. apps/cli/main.py names it, and imports it when it is called.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import argparse
 from importlib import import_module
 from pathlib import Path
 
-from treadle.apps.cli.console import report_errors
+from treadle.apps.services.console import report_errors
 
-_HERE = "treadle.apps.cli.commands.fleet"
+_HERE = "treadle.apps.fleet.commands"
 PROGRAM = "treadle fleet"
 RUN_STATES = ("queued", "running", "waiting", "parked", "done", "failed", "cancelled", "set_aside")
 
