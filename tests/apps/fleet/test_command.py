@@ -71,7 +71,7 @@ async def test_tasks_run_to_their_end_and_the_report_says_which_passed(tmp_path)
             GOOD, "{broken", LAZY, {"id": "none", "prompt": "x", "folder": "gone"}
         )
         ran = await cli("run", tasks, *FLAGS)
-        assert ran.code == 5, ran
+        assert ran.code == 2, "a line is no task, whatever came of the others"
         assert "line 2: it is not JSON" in ran.err
         assert "good: passed" in ran.err
         assert "lazy: check_failed" in ran.err
@@ -79,6 +79,19 @@ async def test_tasks_run_to_their_end_and_the_report_says_which_passed(tmp_path)
         assert "pass rate by kind" in ran.out
         assert "gone does not exist" in ran.out
 
+        for command in ("logs", "open"):
+            said = (await cli(command, "none")).err
+            assert "the run none failed before its session began: " in said
+            assert "gone does not exist" in said
+        assert "that of" not in ran.out, "the cost of all is known"
+
+        other = cli.write_tasks({**GOOD, "prompt": "Something else"}, {**GOOD, "id": "fine"})
+        conflict = await cli("run", other, *FLAGS)
+        assert conflict.code == 2, conflict
+        assert "other tasks have these ids: 'good' (another prompt)" in conflict.err
+        assert "3 of 3 ended" in (await cli("status")).out, "nothing was queued"
+
+        tasks = cli.write_tasks(GOOD, LAZY, {"id": "none", "prompt": "x", "folder": "gone"})
         again = await cli("run", tasks, *FLAGS, "--json")
         assert "3 runs of 3 ended before" in again.err
         report = json.loads(again.out)
@@ -96,6 +109,11 @@ async def test_a_finished_run_can_be_read_reported_opened_replayed_and_forked(tm
         logs = await cli("logs", "good")
         assert "I write it." in logs.out
         assert "good: passed" in logs.out
+        assert "·  ·" not in logs.out
+        for command in ("cancel", "retry"):
+            refused = await cli(command, "good")
+            assert refused.code == 1, refused
+            assert "good is done: " in refused.err
         page = await cli("report", "--html", "report.html", "--sessions")
         assert page.code == 0, page
         assert 'href="report_sessions/good.html"' in (tmp_path / "report.html").read_text()
@@ -161,6 +179,10 @@ async def test_submitted_runs_are_worked_on_by_a_worker_that_joins(tmp_path):
         assert "2 runs submitted" in submitted.out
         status = await cli("status")
         assert "0 of 2 ended · 2 queued" in status.out
+        assert [line.split()[:2] for line in status.out.splitlines()[1:]] == [
+            ["good", "queued"],
+            ["lazy", "queued"],
+        ]
         assert "1 run cancelled" in (await cli("cancel", "lazy")).out
         worker = await cli("worker", "--until-idle")
         assert worker.code == 0, worker
@@ -177,13 +199,14 @@ async def test_ctrl_c_stops_the_workers_and_the_same_command_continues(tmp_path)
     async with open_cli(tmp_path) as cli:
         """No approval is given, so that the run is at work, or waits, when the signal comes."""
         tasks = cli.write_tasks(GOOD)
-        process = await cli.start("run", tasks)
-        while not json.loads((await cli("status", "--json")).out)["approvals"]:
+        process = await cli.start("run", tasks, "--max-turns", "9")
+        while "answer" not in (await cli("approve")).out:
             pass
         process.send_signal(signal.SIGINT)
         stopped = await program.finish(process)
         assert stopped.code == 130, stopped
-        assert "1 run left" in stopped.err
+        command = f"treadle fleet run --store {cli.store} {tasks} --max-turns 9"
+        assert f"1 run left. To continue: {command}" in stopped.err
         status = json.loads((await cli("status", "--json")).out)
         assert status["workers"] == []
         await cli("approve", "--all")
@@ -251,6 +274,17 @@ async def test_a_wrong_argument_is_named(tmp_path, words, message):
 
 
 @pytest.mark.parametrize(
+    "words", [("status",), ("report",), ("logs", "x"), ("cancel", "--all"), ("schedule",)]
+)
+async def test_a_command_that_reads_makes_no_store(tmp_path, words):
+    cli = Cli(ProviderServer([]), tmp_path)
+    ran = await cli(*words)
+    assert ran.code == 2, ran
+    assert f"there is no fleet at {cli.store}" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("store", "message"),
     [
         ("mysql://x", "use sqlite:PATH or postgresql://"),
@@ -267,8 +301,7 @@ async def test_a_database_that_cannot_be_opened_is_named(tmp_path, store, messag
 
 
 def test_the_password_of_a_database_is_no_argument_of_a_worker():
-    from treadle.apps.fleet.commands.worker import hide_password
-    from treadle.apps.fleet.worker_process import split_password
+    from treadle.apps.fleet.store_address import hide_password, split_password
 
     address = "postgresql://me:p%40ss@host:5432/fleet"
     assert split_password(address) == ("postgresql://me@host:5432/fleet", "p@ss")

@@ -52,7 +52,7 @@ async def test_sigterm_lets_a_run_end_its_step_and_puts_it_back(store: str) -> N
         await until_marked("waiting")
         process.send_signal(signal.SIGTERM)
         (marks() / "go").touch()
-        assert process.wait() == 0
+        assert process.wait() == 143
     run = await database.run("r")
     assert run is not None
     assert (run.state, run.attempts, await database.workers()) == ("queued", 0, [])
@@ -123,6 +123,24 @@ async def test_of_two_workers_one_starts_what_is_due(store: str) -> None:
         await one.aclose()
     assert [run.id for run in runs] == ["nightly-19700101T0016Z"]
     assert schedule.next > 2000.0
+
+
+async def test_a_schedule_that_is_due_runs(store: str) -> None:
+    database = await open_database(store)
+    due = time.time() + 3600.0
+    task = FleetTask(prompt="look note")
+    await database.set_schedule(FleetSchedule("nightly", "@daily", task, next=due))
+    async with working(database, clock=lambda: due - 1.0):
+        await database.submit([FleetTask(id="before", prompt="look")])
+        await until_state(database, "before", "done")
+    assert await database.runs(labels={"schedule": "nightly"}) == []
+    async with working(database, clock=lambda: due):
+        while not (runs := await database.runs(labels={"schedule": "nightly"}, state="done")):
+            pass
+    (schedule,) = await database.schedules()
+    await database.aclose()
+    assert len(runs) == len(read_marks("note")) == 1
+    assert due < schedule.next <= due + 90_000
 
 
 async def test_the_log_of_a_run_keeps_the_promises_of_a_store_behind_its_fence(store: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import get_args
 
 import msgspec
@@ -28,8 +29,9 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     At most one of `folder`, `repository` and `archive` is given; without any the run begins in an
     empty folder. `commit` is one of the repository. `check` is a command line that decides whether
-    the run passed: exit code 0. `max_cost` is in USD, `timeout` in seconds of work; the time is
-    counted anew when another worker continues the run.
+    the run passed: exit code 0. `max_cost` is in USD. `timeout` is in seconds of work of the agent
+    on the run, whichever workers do it; a retry has the time again. `container` is an image: the
+    commands and the check run in containers of it.
     A wrong value raises ConfigError. `parse_task` checks also the types.
     """
 
@@ -46,6 +48,7 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     check: str | None = None
     labels: dict[str, str] = {}
     timeout: float | None = None
+    container: str | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -71,6 +74,28 @@ def parse_task(fields: object) -> FleetTask:
     except msgspec.ValidationError as error:
         cause = error.__cause__ if isinstance(error.__cause__, ConfigError) else None
         raise cause or ConfigError(f"task {fields.get('id', '')!r}: {error}") from error
+
+
+# Two tasks with one id are the same task if these fields are equal. Limits and labels may differ.
+_IDENTITY = ("prompt", "folder", "repository", "archive", "commit", "model", "check", "container")
+_NAMED_CONFLICTS = 5
+
+
+def reject_conflicts(pairs: Iterable[tuple[FleetTask, FleetTask]]) -> None:
+    """Of pairs with one id, a new task and the known one: ConfigError if they are not the same."""
+    conflicts = {
+        task.id: next(name for name in _IDENTITY if getattr(task, name) != getattr(known, name))
+        for task, known in pairs
+        if any(getattr(task, name) != getattr(known, name) for name in _IDENTITY)
+    }
+    if not conflicts:
+        return
+    named = [f"{one!r} (another {field})" for one, field in conflicts.items()]
+    more = f", and {len(named) - _NAMED_CONFLICTS} more" if len(named) > _NAMED_CONFLICTS else ""
+    raise ConfigError(
+        "other tasks have these ids: "
+        f"{', '.join(named[:_NAMED_CONFLICTS])}{more}; nothing was queued. Use other ids"
+    )
 
 
 def _hash_content(task: FleetTask) -> str:

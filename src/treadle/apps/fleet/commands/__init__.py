@@ -26,6 +26,7 @@ RUN_STATES = ("queued", "running", "waiting", "parked", "done", "failed", "cance
 
 def run(arguments: list[str]) -> int:
     options = _make_parser().parse_args(arguments or ["--help"])
+    options.arguments = arguments
     module, _, function = options.do.partition(":")
     return report_errors(
         PROGRAM, lambda: int(getattr(import_module(f"{_HERE}.{module}"), function)(options))
@@ -112,6 +113,10 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
     agent = "MODULE:FUNCTION that makes the agent of a run (default: the coding agent)"
     add("--agent", default="", metavar="NAME", help=agent)
     add("--until-idle", action="store_true", help="end when no run is left")
+    # For the processes that start workers: worker_processes.py.
+    add("--poll", type=float, default=1.0, help=argparse.SUPPRESS)
+    add("--parent", type=int, help=argparse.SUPPRESS)
+    add("--agent-folder", type=Path, help=argparse.SUPPRESS)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:

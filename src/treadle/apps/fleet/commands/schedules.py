@@ -17,7 +17,11 @@ from treadle.core.sanitize import escape_invisible, strip_escapes
 
 def run_schedule(options: argparse.Namespace) -> int:
     actions = {"list": _list, "add": _add, "remove": _remove}
-    return use_database(options, lambda database: actions[options.action](database, options))
+    return use_database(
+        options,
+        lambda database: actions[options.action](database, options),
+        create=options.action == "add",
+    )
 
 
 async def _list(database: FleetDatabase, options: argparse.Namespace) -> int:

@@ -27,6 +27,7 @@ from treadle.core.text import format_age, plural
 from treadle.sessions.export import render_markdown
 
 POLL_SECONDS = 0.5
+MAX_OPEN = 50  # runs that have not ended
 MAX_ENDED = 20  # runs that ended, of the last ones
 
 
@@ -49,7 +50,7 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
         print("no runs")
     else:
         width = max(40, shutil.get_terminal_size().columns)
-        for line in format_table(runs, now, width) + _format_ended_runs(runs):
+        for line in format_table(runs, now, width, MAX_OPEN) + _format_ended_runs(runs):
             print_line(line)
     for worker in workers:
         print_line(_format_worker(worker, now))
