@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.apps import program
+from treadle.apps.fleet.database import open_database
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 WRITE = FakeCall("write", {"file_path": "answer.txt", "content": "42\n"})
@@ -23,6 +25,8 @@ def pick_reply(request: ReceivedRequest) -> FakeReply:
     """Write the answer, unless the prompt says to be lazy; then say so."""
     messages: Any = request.json["messages"]
     text = json.dumps(messages)
+    if len(messages) == 1 and "sleep" in text:
+        return FakeReply("I sleep.", calls=(FakeCall("bash", {"command": "sleep 600"}),))
     if len(messages) == 1 and "lazy" not in text:
         return FakeReply("I write it.", calls=(WRITE,))
     return FakeReply("Done.")
@@ -47,6 +51,11 @@ class Cli:
             TREADLE_MODEL="anthropic/claude-sonnet-4-5",
             TREADLE_SANDBOX="off",
         )
+
+    async def read_status(self) -> dict[str, Any]:
+        """What `status --json` prints; empty while `run` has not made the store."""
+        text = (await self("status", "--json")).out
+        return json.loads(text) if text else {"approvals": [], "workers": [], "runs": []}
 
     def write_tasks(self, *tasks: Mapping[str, object] | str) -> str:
         lines = [one if isinstance(one, str) else json.dumps(one) for one in tasks]
@@ -154,7 +163,7 @@ async def test_a_call_that_needs_approval_waits_for_fleet_approve(tmp_path):
         process = await cli.start("run", tasks, "--check", "test -f answer.txt")
         waiting: list[dict[str, str]] = []
         while len(waiting) < 2:
-            waiting = json.loads((await cli("status", "--json")).out)["approvals"]
+            waiting = (await cli.read_status())["approvals"]
         listed = await cli("approve")
         assert "write: " in listed.out
         assert "answer.txt" in listed.out
@@ -207,11 +216,28 @@ async def test_ctrl_c_stops_the_workers_and_the_same_command_continues(tmp_path)
         assert stopped.code == 130, stopped
         command = f"treadle fleet run --store {cli.store} {tasks} --max-turns 9"
         assert f"1 run left. To continue: {command}" in stopped.err
-        status = json.loads((await cli("status", "--json")).out)
+        status = await cli.read_status()
         assert status["workers"] == []
         await cli("approve", "--all")
         ran = await cli("run", tasks)
         assert ran.code == 0, ran
+
+
+async def test_a_second_ctrl_c_ends_the_workers_and_their_runs_are_queued_at_once(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        tasks = cli.write_tasks({"id": "long", "prompt": "Do sleep"})
+        process = await cli.start("run", tasks, "--permission-mode", "bypass")
+        while not cli.server.generation_requests:  # noqa: ASYNC110 - another process sends them
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert b"stopping: each run ends its step" in await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        stopped = await program.finish(process)
+        assert stopped.code == 130, stopped
+        assert "Traceback" not in stopped.err
+        status = await cli.read_status()
+        assert (status["runs"][0].get("state", "queued"), status["workers"]) == ("queued", [])
 
 
 async def test_a_worker_that_is_killed_is_replaced(tmp_path):
@@ -219,7 +245,7 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path):
         process = await cli.start("run", cli.write_tasks(GOOD), "--check", "test -f answer.txt")
         status: dict[str, Any] = {"approvals": []}
         while not status["approvals"]:
-            status = json.loads((await cli("status", "--json")).out)
+            status = await cli.read_status()
         os.kill(status["workers"][0]["pid"], signal.SIGKILL)
         await cli("approve", "--all")
         ran = await program.finish(process)
@@ -268,7 +294,9 @@ async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):
     ],
 )
 async def test_a_wrong_argument_is_named(tmp_path, words, message):
-    ran = await Cli(ProviderServer([]), tmp_path)(*words)
+    cli = Cli(ProviderServer([]), tmp_path)
+    await (await open_database(cli.store)).aclose()
+    ran = await cli(*words)
     assert ran.code == 2, ran
     assert message in ran.err
 

@@ -132,7 +132,7 @@ async def test_the_time_of_a_run_is_counted_over_all_its_workers(store: str) -> 
     """The first worker dies; the seconds that it wrote with its heartbeat count."""
     database = await open_database(store)
     assert isinstance(database, SqlDatabase)
-    queue = RunQueue(database.connection, WorkerIdentity("dead", "here", 1, "1.0"))
+    queue = RunQueue(database.connection, WorkerIdentity("dead", "here", 1, "0.0.1"))
     await queue.beat()
     tasks = [
         FleetTask(id="long", prompt="look", timeout=500.0),

@@ -326,6 +326,7 @@ async def make_coding_agent(
         permission_mode=task.permission_mode,  # type: ignore[arg-type]  # checked by the task
         max_cost=task.max_cost,
         max_turns=task.max_turns,
+        container=task.container,
         hooks=[hook],
         approve=lambda approval: False,  # never called: the run waits for an answer instead
     )

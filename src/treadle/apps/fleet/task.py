@@ -19,6 +19,7 @@ from treadle.policy.modes import PermissionMode
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 MAX_ID_LENGTH = 64
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+_IMAGE = re.compile(r"[0-9A-Za-z][^\s]*")
 _ID_RULE = (
     f"use 1 to {MAX_ID_LENGTH} letters, digits, '.', '_' and '-', with a letter or digit first"
 )
@@ -121,6 +122,8 @@ def _find_problems(task: FleetTask) -> list[str]:
     ]
     if task.max_turns is not None and task.max_turns < 1:
         problems.append(f"max_turns is {task.max_turns!r}; it must be 1 or more")
+    if task.container is not None and not _IMAGE.fullmatch(task.container):
+        problems.append(f"container is {task.container!r}; it must be an image: NAME or NAME:TAG")
     if task.permission_mode is not None and task.permission_mode not in PERMISSION_MODES:
         modes = ", ".join(PERMISSION_MODES)
         problems.append(f"permission_mode is {task.permission_mode!r}; it must be one of {modes}")

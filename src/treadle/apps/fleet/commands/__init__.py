@@ -91,6 +91,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     defaults.add_argument("--max-turns", type=int, metavar="N", help="rounds of one run")
     defaults.add_argument("--timeout", type=float, metavar="SECONDS", help="of one run")
     defaults.add_argument("--permission-mode", metavar="MODE", help="as of treadle -p")
+    image = "an image: commands and checks run in containers of podman or docker"
+    defaults.add_argument("--container", metavar="IMAGE", help=image)
     where = "where owner/name of SWE-bench lines is: a folder of copies, or a URL"
     defaults.add_argument("--repositories", default="", metavar="PLACE", help=where)
     limits = parser.add_argument_group("limits for all runs of the fleet together")

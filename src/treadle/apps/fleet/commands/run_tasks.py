@@ -51,7 +51,7 @@ def _combine(code: int, loaded: LoadedTasks) -> int:
 
 
 def _make_defaults(options: argparse.Namespace) -> TaskDefaults:
-    names = ("model", "max_cost", "max_turns", "permission_mode", "check", "timeout")
+    names = ("model", "max_cost", "max_turns", "permission_mode", "check", "timeout", "container")
     values = {name: getattr(options, name) for name in names}
     try:
         FleetTask(prompt="as good as any", **values)
@@ -145,6 +145,7 @@ def _stop_on_signals() -> list[int]:
         received.append(number)
         for other in STOP_SIGNALS:
             loop.remove_signal_handler(other)
+        print_error("stopping: each run ends its step; a second ctrl-c ends them at once")
         task.cancel()
 
     for number in STOP_SIGNALS:

@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from treadle import Agent
-from treadle.core.errors import WorkspaceError
+from treadle import Agent, coding_agent
+from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.fleet import ContainerOptions, ContainerWorkspace, Fleet, FleetTask
 from treadle.models import Say, Scripted
-from treadle.policy import AllowAll
 from treadle.testing.conformance.workspace import WORKSPACE_PROMISES
-from treadle.tools import builtin_tools
 
 IMAGE = "localhost/treadle-test:1"
 # Some machines for tests have old control groups and low limits, which podman has to be told.
@@ -118,10 +116,9 @@ async def test_a_command_sees_the_folder_and_nothing_else_of_the_machine(options
 
 async def test_the_commands_and_the_check_of_a_run_are_in_containers(options, tmp_path):
     def make_agent(task: FleetTask, folder: Path) -> Agent:
-        workspace = ContainerWorkspace(folder, options)
         work = Say(calls=[("bash", {"command": "readlink -f /bin/ls > where.txt"})])
-        tools = [builtin_tools(workspace)]
-        return Agent(Scripted([work, "Done."]), tools, workspace=workspace, policy=AllowAll())
+        model = Scripted([work, "Done."])
+        return coding_agent(folder, model=model, container=options, permission_mode="auto")
 
     store = f"sqlite:{tmp_path / 'fleet.db'}"
     task = FleetTask(prompt="Where are you?", check="grep busybox where.txt && cat /etc/passwd")
@@ -131,6 +128,34 @@ async def test_the_commands_and_the_check_of_a_run_are_in_containers(options, tm
     assert run.result.check is not None
     assert "/bin/busybox" in run.result.check.output
     assert run.result.cause == "check_failed", "the image has no /etc/passwd"
+
+
+async def test_a_command_cannot_change_what_git_runs_on_this_machine(options, tmp_path):
+    root = tmp_path / "work"
+    (root / ".git/hooks").mkdir(parents=True)
+    (root / ".git/config").write_text("[core]\n")
+    (root / ".envrc").write_text("safe")
+    workspace = ContainerWorkspace(root, options)
+    try:
+        done = await workspace.run(
+            "echo x > .envrc; echo x > .git/config; touch .git/hooks/pre-commit; "
+            "mv .git other; touch .git/index"
+        )
+    finally:
+        await workspace.aclose()
+    assert done.exit_code == 0, done.output
+    assert (root / ".git/config").read_text() == "[core]\n"
+    assert (root / ".envrc").read_text() == "safe"
+    assert sorted(one.name for one in (root / ".git").iterdir()) == ["config", "hooks", "index"]
+    assert list((root / ".git/hooks").iterdir()) == []
+
+
+@pytest.mark.parametrize("image", ["", "--privileged", "a b"])
+def test_what_is_no_image_is_refused(image):
+    with pytest.raises(ConfigError, match="is not the name of an image"):
+        ContainerOptions(image=image)
+    with pytest.raises(ConfigError, match="it must be an image"):
+        FleetTask(prompt="x", container=image)
 
 
 async def test_an_image_that_does_not_exist_is_named(options, tmp_path):
