@@ -30,6 +30,10 @@ CREATE TABLE IF NOT EXISTS treadle_entries (
     PRIMARY KEY (session, seq)
 );
 """
+DELETE_SESSIONS = (  # for the ids that a query gives
+    "DELETE FROM treadle_entries WHERE session IN ({})",
+    "DELETE FROM treadle_sessions WHERE id IN ({})",
+)
 SCHEMA_LOCK = 8_317_224_901  # one process at a time makes the tables
 # The lock of a session that is open outside of a fleet: this number, and the hash of its id.
 SESSION_LOCK = 831_722

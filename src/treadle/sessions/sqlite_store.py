@@ -41,6 +41,11 @@ CREATE TABLE IF NOT EXISTS entries (
 ) WITHOUT ROWID;
 """
 
+# For the ids that a query gives. A session keeps its number: it is that of a lock.
+DELETE_SESSIONS = (
+    "DELETE FROM entries WHERE session IN (SELECT number FROM sessions WHERE id IN ({}))",
+)
+
 
 class SqliteStore(QueuedStore):
     """One session, open for writing."""

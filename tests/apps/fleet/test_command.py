@@ -156,6 +156,14 @@ async def test_a_finished_run_can_be_read_reported_opened_replayed_and_forked(tm
         assert second.code == 0, "a session that is here already stays as it is"
         assert (await cli("open", "good", "--into", "result")).code == 1, "that folder has files"
 
+        assert "no run ended more than 1d ago" in (await cli("prune", "--older-than", "1d")).out
+        asked = await cli("prune", "--older-than", "0h")
+        assert (asked.code, "good" in asked.out) == (2, True)
+        assert "Give --yes" in asked.err
+        assert "1 run deleted" in (await cli("prune", "--older-than", "0h", "--yes")).out
+        assert "no runs" in (await cli("status")).out
+        assert (tmp_path / "result/answer.txt").exists()
+
 
 async def test_a_call_that_needs_approval_waits_for_fleet_approve(tmp_path):
     async with open_cli(tmp_path) as cli:
@@ -291,6 +299,7 @@ async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):
         (("report", "--sessions"), "--sessions needs --html"),
         (("worker", "--runs-at-once", "0"), "--runs-at-once must be above 0"),
         (("approve", "--deny", "no"), "--deny needs"),
+        (("prune", "--older-than", "soon"), "must be a time such as 12h, 30d or 8w"),
     ],
 )
 async def test_a_wrong_argument_is_named(tmp_path, words, message):

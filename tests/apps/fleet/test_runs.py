@@ -206,6 +206,34 @@ async def test_tables_of_the_first_version_are_upgraded(store: str) -> None:
     assert (run.id, run.seconds) == ("r", 0.0)
 
 
+async def test_old_runs_are_deleted_with_all_that_belongs_to_them(store: str) -> None:
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    tasks = [FleetTask(id=name, prompt="look") for name in ("old", "kept", "young")]
+    await database.submit([*tasks, FleetTask(id="open", prompt="ask")])
+    async with working(database):
+        for name in ("old", "kept", "young"):
+            await until_state(database, name, "done")
+        await until_state(database, "open", "waiting")
+    await database.connection.execute(
+        "UPDATE fleet_runs SET ended = 1000, created = 900 WHERE id <> 'young'"
+    )
+    assert await database.delete_runs(["old", "young", "open", "unknown"], 2000.0) == ["old"]
+    assert await database.load_session("kept")
+    assert await database.load_session("open")
+    left = {}
+    for name in ("old", "kept", "open"):
+        left[name] = await database.get_blob(f"workspaces/{name}/place") is not None
+    assert left == {"old": False, "kept": True, "open": True}
+    await database.submit([FleetTask(id="old", prompt="note")])  # a new run, no conflict
+    assert await database.load_session("old") == []
+    async with working(database):
+        run = await until_state(database, "old", "done")
+    await database.aclose()
+    assert run.result is not None
+    assert run.result.text == "done old"
+
+
 async def test_without_a_fleet_nothing_is_made_for_a_reader(store: str) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError, match="there is no fleet at"):

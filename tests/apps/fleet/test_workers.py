@@ -10,17 +10,18 @@ import pytest
 
 from tests.apps.fleet.agents import marks, read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import until_marked, until_state, worker_process
+from tests.apps.fleet.processes import POLL, until_marked, until_state, worker_process
 from tests.postgres import PostgresServer
 from treadle import Agent
 from treadle.apps.fleet.database import open_database
+from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
 from treadle.apps.fleet.run_record import FleetSchedule
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker import start_due_schedules
 from treadle.core.contracts.store import Store
-from treadle.core.errors import RateLimited, SessionBusy, StoreError
+from treadle.core.errors import ConfigError, RateLimited, SessionBusy, StoreError
 from treadle.core.transcript.entries import NoticeShown
 from treadle.models.scripted import Scripted
 from treadle.testing import check_store
@@ -61,6 +62,31 @@ async def test_sigterm_lets_a_run_end_its_step_and_puts_it_back(store: str) -> N
         await until_state(database, "r", "done")
     await database.aclose()
     assert len(read_marks("note")) == len(read_marks("put")) == 1
+
+
+async def test_workers_of_a_program_import_no_module_of_its_folder_but_the_agent(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own_place)
+    for name in ("json", "treadle", "psycopg", "sqlite3"):
+        (own_place / f"{name}.py").write_text(
+            "open('imported', 'a').close()\nraise SystemExit(1)\n"
+        )
+    (own_place / "my_agents.py").write_text(
+        "from treadle import Agent\nfrom treadle.models import Scripted\n"
+        "def make(task, folder):\n    return Agent(Scripted(['Hello.']))\n"
+    )
+    async with Fleet("sqlite:fleet.db", agent="my_agents:make", poll=POLL, folder="runs") as fleet:
+        (run,) = [run async for run in fleet.run([FleetTask(prompt="Say hello")])]
+    assert run.result is not None
+    assert (run.result.text, (own_place / "imported").exists()) == ("Hello.", False)
+
+
+async def test_a_wrong_agent_of_a_program_is_named(own_place: Path) -> None:
+    store = f"sqlite:{own_place / 'fleet.db'}"
+    async with Fleet(store, agent="no_such_module:make", poll=POLL) as fleet:
+        with pytest.raises(ConfigError, match="agent function 'no_such_module:make' cannot be"):
+            _ = [run async for run in fleet.run([FleetTask(prompt="x")])]
 
 
 async def test_a_long_rate_limit_parks_a_run_without_a_worker_and_it_wakes_by_itself(

@@ -58,6 +58,10 @@ class FleetDatabase(Protocol):
         """Queue runs again that failed, were cancelled or set aside; the ids of those. A run
         continues its session."""
 
+    async def delete_runs(self, ids: Collection[str], before: float) -> list[str]:
+        """Delete runs that ended at this time or before, with their sessions, approvals and
+        snapshots; the ids of those. What has not ended stays."""
+
     async def approvals(self, run_id: str | None = None) -> list[FleetApproval]:
         """The calls that wait for a decision, the oldest first."""
 

@@ -9,7 +9,13 @@ from treadle.apps.fleet.sql_connection import RUNS_TABLE, TABLES, Rows, Statemen
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
 from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
-from treadle.sessions.postgres_store import SCHEMA, PostgresStore, load_entries, make_tables
+from treadle.sessions.postgres_store import (
+    DELETE_SESSIONS,
+    SCHEMA,
+    PostgresStore,
+    load_entries,
+    make_tables,
+)
 from treadle.sessions.session_fence import SessionFence
 
 _WORDS = {
@@ -23,6 +29,8 @@ _WORDS = {
 
 class PostgresConnection:
     """A few connections to the server; it may restart meanwhile."""
+
+    session_deletes: Sequence[str] = DELETE_SESSIONS
 
     def __init__(self, url: str) -> None:
         self._pool = PostgresPool(url)

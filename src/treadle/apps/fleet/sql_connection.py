@@ -76,6 +76,8 @@ class SqlConnection(Protocol):
     runs are in the same database, so that a fence and the entries behind it are one transaction.
     """
 
+    session_deletes: Sequence[str]  # statements that delete the sessions of a query, for `{}`
+
     async def open(self, *, create: bool) -> bool:
         """Connect; whether there are tables. With `create` they are made if there are none;
         without it nothing is written."""

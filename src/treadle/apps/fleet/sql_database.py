@@ -149,6 +149,35 @@ class SqlDatabase:
             changed += [row[0] for row in rows]
         return [run_id for run_id in dict.fromkeys(ids) if run_id in changed]
 
+    async def delete_runs(self, ids: Collection[str], before: float) -> list[str]:
+        deleted: list[str] = []
+        for batch in _split([*dict.fromkeys(ids)]):
+            where = (
+                f"id IN {make_placeholders(batch)} AND state IN {make_placeholders(_ENDED)} "
+                "AND ended <= ?"
+            )
+            values = [*batch, *_ENDED, before]
+            chosen = f"FROM fleet_runs WHERE {where}"
+            blobs = f"SELECT 'workspaces/' || id || '/{{}}' {chosen}"
+            *_, rows = await self.connection.execute_all(
+                [
+                    # Locked: a retry waits, and then finds no run.
+                    (f"SELECT id {chosen} {{for_update}}", values),
+                    *(
+                        (statement.format(f"SELECT session {chosen}"), values)
+                        for statement in self.connection.session_deletes
+                    ),
+                    (f"DELETE FROM fleet_approvals WHERE run IN (SELECT id {chosen})", values),
+                    *(
+                        (f"DELETE FROM fleet_blobs WHERE id IN ({blobs.format(name)})", values)
+                        for name in ("place", "snapshot")
+                    ),
+                    (f"DELETE {chosen} RETURNING id", values),
+                ]
+            )
+            deleted += [row[0] for row in rows]
+        return deleted
+
     async def totals(self) -> FleetTotals:
         sql = "SELECT state, count(*), coalesce(sum(cost), 0) FROM fleet_runs GROUP BY state"
         rows = await self.connection.execute(sql)

@@ -16,7 +16,13 @@ from treadle.apps.fleet.sql_connection import RUNS_TABLE, TABLES, Rows, Statemen
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
 from treadle.sessions.session_fence import SessionFence
-from treadle.sessions.sqlite_store import SqliteStore, open_database, read_entries, to_store_error
+from treadle.sessions.sqlite_store import (
+    DELETE_SESSIONS,
+    SqliteStore,
+    open_database,
+    read_entries,
+    to_store_error,
+)
 
 T = TypeVar("T")
 
@@ -31,6 +37,8 @@ _WORDS = {
 
 class SqliteConnection:
     """One connection, used by one thread at a time; other processes have their own."""
+
+    session_deletes: Sequence[str] = DELETE_SESSIONS
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -6,6 +6,7 @@
     control      cancel, retry, approve
     results      report, open
     serve        serve: the report as a page
+    prune        prune
     schedules    schedule
 
 This module has the parser. apps/cli/main.py names it, and imports it when it is called.
@@ -70,6 +71,11 @@ def _make_parser() -> argparse.ArgumentParser:
     opened.add_argument("run")
     files = "also its files, into this new folder; the session then belongs to it"
     opened.add_argument("--into", type=Path, metavar="FOLDER", help=files)
+    prune = command("prune", "prune:prune_runs", "delete old runs with their sessions")
+    _add_selection(prune)
+    age = "only runs that ended so long ago: 12h, 30d, 8w"
+    prune.add_argument("--older-than", required=True, metavar="AGE", help=age)
+    prune.add_argument("--yes", action="store_true", help="do not ask")
     _add_schedule(command("schedule", "schedules:run_schedule", "run tasks at times"))
     return parser
 
