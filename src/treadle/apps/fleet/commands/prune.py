@@ -48,10 +48,12 @@ async def _prune(database: FleetDatabase, options: argparse.Namespace, before: f
     if not options.yes and not _ask(f"delete {what}?"):
         print_line("nothing was deleted")
         return ERROR
-    deleted = await database.delete_runs([run.id for run in runs], before)
     folders = RunWorkspaces(get_default_folder(), database)
+    here = [run.id for run in runs if await folders.has_latest(run.id)]
+    deleted = await database.delete_runs([run.id for run in runs], before)
     for run_id in deleted:
-        await folders.remove(run_id)  # what is left on this machine
+        if run_id in here:  # the folder of a run that was cancelled, say
+            await folders.remove(run_id)
     print_line(f"{plural(len(deleted), 'run')} deleted")
     return SUCCESS
 
