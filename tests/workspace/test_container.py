@@ -148,9 +148,8 @@ async def test_the_commands_and_the_check_of_a_task_with_an_image_are_in_contain
 async def test_a_coding_agent_runs_its_commands_in_containers(options, tmp_path):
     look = Say(calls=[("bash", {"command": "readlink -f /bin/ls"})])
     model = Scripted([look, "Done."])
-    async with coding_agent(
-        tmp_path, model=model, container=options, permission_mode="auto"
-    ) as agent:
+    agent = coding_agent(tmp_path, model=model, container=options, permission_mode="auto")
+    async with agent:
         result = await agent.run("Where are you?")
     assert "/bin/busybox" in str(result.transcript)
 

@@ -91,21 +91,17 @@ class ContainerWorkspace(WrappedWorkspace):
         options: ContainerOptions,
         *,
         files: Workspace | None = None,
-        outputs_dir: Path | None = None,
-        secrets: tuple[str, ...] = (),
+        client: Workspace | None = None,
     ) -> None:
-        """`files` reads and writes files, and runs programs that only read; it stays open when this
-        one is closed. `outputs_dir` and `secrets` are as in WorkspaceOptions. WorkspaceError if
-        neither podman nor docker is installed."""
+        """`files` reads and writes files, and runs programs that only read. `client` runs podman or
+        docker; it is not for the model, and has no sandbox (make_client_options). They stay open
+        when this one is closed. WorkspaceError if neither program is installed."""
         self._options = options
         self._program = _find_program(options.program)
-        passthrough = tuple(name for name in _CLIENT_VARIABLES if name in os.environ)
-        self._client = LocalWorkspace(  # of podman or docker: it is not for the model
-            root,
-            WorkspaceOptions(
-                sandbox="off", env_passthrough=passthrough, outputs_dir=outputs_dir, secrets=secrets
-            ),
-        )
+        self._own_client = None
+        if client is None:
+            client = self._own_client = LocalWorkspace(root, make_client_options())
+        self._client = client
         super().__init__(files or self._client)
 
     # --- commands --------------------------------------------------------------------------
@@ -168,7 +164,8 @@ class ContainerWorkspace(WrappedWorkspace):
             return container.make_program_result(done, argv[0])
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        if self._own_client is not None:
+            await self._own_client.aclose()
 
     # --- containers ------------------------------------------------------------------------
 
@@ -343,6 +340,16 @@ class _ContainerCommand:
             return self._container.make_result(done)
         finally:
             await self._container.remove()
+
+
+def make_client_options(
+    outputs_dir: Path | None = None, secrets: tuple[str, ...] = ()
+) -> WorkspaceOptions:
+    """The workspace in which podman or docker is run."""
+    passthrough = tuple(name for name in _CLIENT_VARIABLES if name in os.environ)
+    return WorkspaceOptions(
+        sandbox="off", env_passthrough=passthrough, outputs_dir=outputs_dir, secrets=secrets
+    )
 
 
 def _list_protected(root: str) -> list[str]:

@@ -96,7 +96,7 @@ class AgentParts(msgspec.Struct, frozen=True):
         finally:
             await self.workspace.release()
             if self.containers is not None:
-                await self.containers.aclose()
+                await self.containers.release()
             if self.is_temporary and self.outputs_dir.exists():
                 import shutil
 
