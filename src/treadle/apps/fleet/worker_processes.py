@@ -104,7 +104,10 @@ class WorkerProcesses:
 def find_agent_folder(name: str) -> Path:
     """Where this process finds the module of MODULE:FUNCTION, for the workers."""
     package = name.partition(":")[0].partition(".")[0]
-    spec = find_spec(package) if package else None
+    try:
+        spec = find_spec(package) if package else None
+    except ValueError:  # `__main__`, which a worker cannot import
+        spec = None
     if spec is None:
         return Path.cwd()
     places = [*(spec.submodule_search_locations or ())]
