@@ -24,6 +24,8 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, RateLimited, SessionBusy, StoreError
 from treadle.core.transcript.entries import NoticeShown
 from treadle.models.scripted import Scripted
+from treadle.sessions import postgres_pool
+from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
 from treadle.testing import check_store
 
 
@@ -44,6 +46,33 @@ async def test_a_worker_that_was_only_paused_runs_no_further_tool(store: str) ->
     await database.aclose()
     assert (read_marks("note"), read_marks("put")) == effects
     assert len(effects[0]) == len(effects[1]) == 1
+
+
+async def test_a_client_that_stops_in_a_transaction_keeps_no_row_from_others(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pool, "IDLE_SECONDS", 0.1)
+    stopped, other = PostgresPool(postgres_url), PostgresPool(postgres_url)
+    await stopped.open()
+    await other.open()
+    await other.execute("CREATE TABLE things (n int)")
+    await other.execute("INSERT INTO things VALUES (1)")
+    tries = 0
+
+    async def work(connection: ServerConnection) -> None:
+        nonlocal tries
+        tries += 1
+        async with connection.transaction():
+            await connection.execute("UPDATE things SET n = n + 1")
+            if tries == 1:  # the client does nothing more; another one gets the row
+                await other.execute("UPDATE things SET n = n + 10")
+            await connection.execute("SELECT 1")
+
+    await stopped.run(work)
+    rows = await other.execute("SELECT n FROM things")
+    await stopped.aclose()
+    await other.aclose()
+    assert (tries, rows) == (2, [(12,)])
 
 
 async def test_sigterm_lets_a_run_end_its_step_and_puts_it_back(store: str) -> None:

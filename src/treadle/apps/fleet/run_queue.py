@@ -167,22 +167,17 @@ class RunQueue:
     async def beat(self, worked: Mapping[str, float] | None = None) -> Mapping[str, int]:
         """Give a sign of life; the runs that this worker has, with their epochs. `worked` has the
         seconds of work on each: they count when this worker dies."""
-        me = self._identity
-        *_, rows = await self._connection.execute_all(
-            [
-                *_make_work_statements(me.id, [*(worked or {}).items()]),
-                (
-                    "INSERT INTO fleet_workers VALUES (?, ?, ?, ?, {now}, 1) ON CONFLICT (id) "
-                    "DO UPDATE SET heartbeat = {now}, beats = fleet_workers.beats + 1",
-                    [me.id, me.host, me.pid, me.version],
-                ),
-                (
-                    "SELECT id, epoch FROM fleet_runs WHERE worker = ? AND state = 'running'",
-                    [me.id],
-                ),
-            ]
+        me, execute = self._identity, self._connection.execute
+        # One by one: a worker that is stopped in between holds no row that others need.
+        beat = (
+            "INSERT INTO fleet_workers VALUES (?, ?, ?, ?, {now}, 1) ON CONFLICT (id) "
+            "DO UPDATE SET heartbeat = {now}, beats = fleet_workers.beats + 1"
         )
-        return dict(rows)
+        await execute(beat, [me.id, me.host, me.pid, me.version])
+        for statement, parameters in _make_work_statements(me.id, [*(worked or {}).items()]):
+            await execute(statement, parameters)
+        mine = "SELECT id, epoch FROM fleet_runs WHERE worker = ? AND state = 'running'"
+        return dict(await execute(mine, [me.id]))
 
     async def leave(self) -> None:
         """This worker ends: its runs, if it has any left, go back to the queue at once."""
