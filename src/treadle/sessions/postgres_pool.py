@@ -29,9 +29,7 @@ ServerConnection = psycopg.AsyncConnection[Any]
 RETRY_SECONDS = 30.0  # to wait for a server that restarts
 FIRST_DELAY, MAX_DELAY = 0.05, 1.0
 CONNECT_SECONDS = 10.0
-IDLE_SECONDS = (
-    15.0  # of a client in a transaction: the rows of one that stopped there are free then
-)
+IDLE_SECONDS = 15.0  # in a transaction, after which a client has lost its rows to others
 
 # The server is there but cannot work for the moment, or the two of us were in each other's way.
 _PASSING = (

@@ -24,8 +24,6 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, RateLimited, SessionBusy, StoreError
 from treadle.core.transcript.entries import NoticeShown
 from treadle.models.scripted import Scripted
-from treadle.sessions import postgres_pool
-from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
 from treadle.testing import check_store
 
 
@@ -51,6 +49,10 @@ async def test_a_worker_that_was_only_paused_runs_no_further_tool(store: str) ->
 async def test_a_client_that_stops_in_a_transaction_keeps_no_row_from_others(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
+    from treadle.sessions import postgres_pool
+    from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
+
     monkeypatch.setattr(postgres_pool, "IDLE_SECONDS", 0.1)
     stopped, other = PostgresPool(postgres_url), PostgresPool(postgres_url)
     await stopped.open()
