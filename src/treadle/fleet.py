@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.fleet import Fleet
-from treadle.apps.fleet.folders.container_workspace import ContainerOptions, ContainerWorkspace
 from treadle.apps.fleet.reports.report import FleetReport, make_report
 from treadle.apps.fleet.run_record import (
     FleetApproval,
@@ -16,6 +15,7 @@ from treadle.apps.fleet.run_record import (
 )
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, TaskProblem, load_tasks
+from treadle.workspace.container import ContainerOptions, ContainerWorkspace
 
 __all__ = [
     "Fleet",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import Ran, run
-from treadle.apps.cli import exit_codes
+from treadle.apps.services import exit_codes
 from treadle.sessions import Library, search
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import PROGRAM, run
-from treadle.apps.cli import exit_codes, main
+from treadle.apps.cli import main
 from treadle.apps.cli.commands import completions, config
-from treadle.apps.cli.console import UsageError
 from treadle.apps.cli.main import COMMANDS, format_help
 from treadle.apps.cli.options import OPTIONS, parse_command_line
+from treadle.apps.services import exit_codes
 from treadle.apps.services.attachments import find_mentions
+from treadle.apps.services.console import UsageError
 from treadle.workspace.sandbox.limits import get_default_memory
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.apps.program import run
 from tests.workspace.helpers import needs_bubblewrap
-from treadle.apps.cli import exit_codes
+from treadle.apps.services import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 LAST = FakeReply("That is all.")

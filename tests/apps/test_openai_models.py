@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from tests.apps.program import Ran, run
-from treadle.apps.cli import exit_codes
+from treadle.apps.services import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 LAST = FakeReply("That is all.")

@@ -11,8 +11,8 @@ import pytest
 
 from tests.apps.program import run
 from treadle.agents.agent import Agent
-from treadle.apps.cli import exit_codes
 from treadle.apps.cli.commands.permissions import run as permissions
+from treadle.apps.services import exit_codes
 from treadle.core.contracts.policy import Ask
 from treadle.core.steps import Denial, PendingApproval
 from treadle.models.scripted import Say, Scripted

@@ -143,8 +143,8 @@ def get_title(summary: SessionSummary) -> str:
 def describe_session(summary: SessionSummary) -> str:
     created = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
     cost = "" if summary.usage.cost is None else f" · {format_dollars(summary.usage.cost)}"
-    turns = plural(summary.turns, "turn")
-    return f"Session {summary.id} · {summary.folder} · {created} · {turns}{cost}"
+    parts = [f"Session {summary.id}", summary.folder, created, plural(summary.turns, "turn")]
+    return " · ".join(part for part in parts if part) + cost
 
 
 def render_json(summary: SessionSummary, session_dir: Path) -> bytes:

@@ -29,6 +29,7 @@ ServerConnection = psycopg.AsyncConnection[Any]
 RETRY_SECONDS = 30.0  # to wait for a server that restarts
 FIRST_DELAY, MAX_DELAY = 0.05, 1.0
 CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 15.0  # in a transaction, after which a client has lost its rows to others
 
 # The server is there but cannot work for the moment, or the two of us were in each other's way.
 _PASSING = (
@@ -37,6 +38,7 @@ _PASSING = (
     PoolTimeout,
     errors.SerializationFailure,
     errors.DeadlockDetected,
+    errors.IdleInTransactionSessionTimeout,
 )
 # Of those, what stays wrong however often it is tried.
 _LASTING = (
@@ -59,6 +61,7 @@ class PostgresPool:
             min_size=0,
             max_size=size,
             open=False,
+            configure=_limit_idle_time,
             timeout=CONNECT_SECONDS,
             reconnect_timeout=CONNECT_SECONDS,
             kwargs={"autocommit": True, "connect_timeout": int(CONNECT_SECONDS)},
@@ -104,6 +107,11 @@ class PostgresPool:
             await connection.close()
         except psycopg.Error as error:
             raise to_store_error(error, self.address) from error
+
+
+async def _limit_idle_time(connection: ServerConnection) -> None:
+    milliseconds = int(IDLE_SECONDS * 1000)
+    await connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
 
 
 def describe_address(url: str) -> str:

@@ -8,18 +8,17 @@ Needs the extra `fleet`.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 
 import msgspec
 import psycopg
 
-from treadle.core.errors import SessionBusy, SessionTooNew, StoreError
+from treadle.core.errors import SessionBusy, SessionTooNew
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
-from treadle.sessions.log.entry_redaction import EntryRedactor
+from treadle.core.transcript.entry_encoding import decode_entry
 from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
+from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 from treadle.sessions.session_fence import SessionFence
 
 SCHEMA = """
@@ -31,26 +30,25 @@ CREATE TABLE IF NOT EXISTS treadle_entries (
     PRIMARY KEY (session, seq)
 );
 """
+DELETE_SESSIONS = (  # for the ids that a query gives
+    "DELETE FROM treadle_entries WHERE session IN ({})",
+    "DELETE FROM treadle_sessions WHERE id IN ({})",
+)
 SCHEMA_LOCK = 8_317_224_901  # one process at a time makes the tables
 # The lock of a session that is open outside of a fleet: this number, and the hash of its id.
 SESSION_LOCK = 831_722
 
 
-class PostgresStore:
+class PostgresStore(QueuedStore):
     """One session, open for writing. A fleet opens it, with its own fence."""
 
     def __init__(
         self, pool: PostgresPool, session_id: str, fence: SessionFence, last_seq: int
     ) -> None:
+        super().__init__(session_id)
         self._pool = pool
-        self._session_id = session_id
         self._fence = fence
         self._seq = last_seq
-        self._queue: list[tuple[int, float, bytes]] = []
-        self._is_closed = False
-        self._writing: set[asyncio.Task[None]] = set()
-        self.write_error: StoreError | None = None
-        self.redactor = EntryRedactor()  # of what is appended from now on
         query = fence.make_query("%s")
         self._insert = (
             f"WITH fence AS ({query} FOR SHARE), added AS ("
@@ -71,44 +69,6 @@ class PostgresStore:
             raise fence.make_error(session_id)
         return cls(pool, session_id, fence, int(rows[0][0] or 0))
 
-    @property
-    def session_id(self) -> str:
-        return self._session_id
-
-    @property
-    def is_empty(self) -> bool:
-        return self._seq == 0
-
-    def append(self, entry: Entry) -> None:
-        if self._is_closed:
-            raise StoreError(f"session {self.session_id} is closed; open it again")
-        try:
-            body = encode_entry(entry)
-            if self.redactor.finds_secret(body):
-                body = encode_entry(self.redactor.redact(entry))
-        except (TypeError, ValueError, RecursionError) as error:
-            name = type(entry).__name__
-            raise StoreError(f"{name} cannot be written to the session: {error}") from error
-        self._seq += 1
-        self._queue.append((self._seq, time.time(), body))
-
-    async def flush(self) -> None:
-        batch = tuple(self._queue)
-        if not batch:
-            return
-        # Shielded: the caller may be cancelled, the write must be completed.
-        task = asyncio.get_running_loop().create_task(self._write(batch))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
-        try:
-            await asyncio.shield(task)
-        except StoreError as error:
-            self.write_error = error
-            raise
-        self.write_error = None
-        written = batch[-1][0]
-        self._queue = [queued for queued in self._queue if queued[0] > written]
-
     async def load(self) -> Sequence[Entry]:
         return await load_entries(self._pool, self._session_id)
 
@@ -119,11 +79,9 @@ class PostgresStore:
         try:
             await self.flush()
         finally:
-            if self._writing:
-                await asyncio.wait(self._writing)
+            await self._wait_for_writes()
 
-    async def _write(self, batch: Sequence[tuple[int, float, bytes]]) -> None:
-        """A batch may come twice, after a lost connection: its numbers make that harmless."""
+    async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
         seqs, times, bodies = (list(column) for column in zip(*batch, strict=True))
         fence = self._fence
         parameters = (fence.row_id, fence.epoch, self._session_id, seqs, times, bodies)

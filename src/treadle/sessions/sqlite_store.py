@@ -22,8 +22,8 @@ import msgspec
 from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
-from treadle.sessions.log.entry_redaction import EntryRedactor
+from treadle.core.transcript.entry_encoding import decode_entry
+from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 from treadle.sessions.session_fence import SessionFence
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
@@ -42,8 +42,13 @@ CREATE TABLE IF NOT EXISTS entries (
 """
 # No `WITHOUT ROWID`: there an insert beside a very long entry reads that entry to compare keys.
 
+# For the ids that a query gives. A session keeps its number: it is that of a lock.
+DELETE_SESSIONS = (
+    "DELETE FROM entries WHERE session IN (SELECT number FROM sessions WHERE id IN ({}))",
+)
 
-class SqliteStore:
+
+class SqliteStore(QueuedStore):
     """One session, open for writing."""
 
     def __init__(
@@ -58,13 +63,9 @@ class SqliteStore:
         check("path", path, PATH)
         check("session_id", session_id, TEXT)
         self._path = path = Path(path).expanduser()
+        super().__init__(session_id)
         self._fence = fence
-        self._session_id = session_id
-        self._queue: list[tuple[int, float, bytes]] = []
         self._thread_lock = threading.Lock()
-        self._is_closed = False
-        self.write_error: StoreError | None = None
-        self.redactor = EntryRedactor()  # of what is appended from now on
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -82,41 +83,11 @@ class SqliteStore:
             self._database.close()
             raise
 
-    @property
-    def session_id(self) -> str:
-        return self._session_id
-
-    @property
-    def is_empty(self) -> bool:
-        return self._seq == 0
-
-    def append(self, entry: Entry) -> None:
-        if self._is_closed:
-            raise StoreError(f"session {self.session_id} is closed; open it again")
+    async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
         try:
-            body = encode_entry(entry)
-            if self.redactor.finds_secret(body):
-                body = encode_entry(self.redactor.redact(entry))
-        except (TypeError, ValueError, RecursionError) as error:
-            name = type(entry).__name__
-            raise StoreError(f"{name} cannot be written to the session: {error}") from error
-        self._seq += 1
-        self._queue.append((self._seq, time.time(), body))
-
-    async def flush(self) -> None:
-        batch = tuple(self._queue)
-        if not batch:
-            return
-        write = asyncio.get_running_loop().run_in_executor(None, self._write, batch)
-        write.add_done_callback(_take_exception)
-        try:
-            await asyncio.shield(write)  # the caller may be cancelled, the write must be completed
+            await asyncio.to_thread(self._write, batch)
         except sqlite3.Error as error:
-            self.write_error = to_store_error(error, self._path)
-            raise self.write_error from error
-        self.write_error = None
-        written = batch[-1][0]
-        self._queue = [queued for queued in self._queue if queued[0] > written]
+            raise to_store_error(error, self._path) from error
 
     async def load(self) -> Sequence[Entry]:
         try:
@@ -134,12 +105,13 @@ class SqliteStore:
         except StoreError:
             raise
         except BaseException:
-            self._release()
+            await self._release()
             raise
-        self._release()
+        await self._release()
 
-    def _release(self) -> None:
+    async def _release(self) -> None:
         self._is_closed = True
+        await self._wait_for_writes()
         with self._thread_lock:
             self._database.close()
             if self._lock is not None:
@@ -147,8 +119,7 @@ class SqliteStore:
 
     # --- in a thread -----------------------------------------------------------------------
 
-    def _write(self, batch: Sequence[tuple[int, float, bytes]]) -> None:
-        """A batch may come twice, after a cancelled flush: its numbers make that harmless."""
+    def _write(self, batch: Sequence[QueuedEntry]) -> None:
         rows = [(self._number, *queued) for queued in batch]
         with self._thread_lock, self._database as database:
             if self._fence is not None:
@@ -205,12 +176,6 @@ def read_entries(path: Path, session_id: str) -> list[Entry]:
     finally:
         database.close()
     return _decode_entries(bodies, path, session_id)
-
-
-def _take_exception(write: asyncio.Future[None]) -> None:
-    """Of a cancelled flush: the next flush or the close writes the same entries, or raises."""
-    if not write.cancelled():
-        write.exception()
 
 
 def _decode_entries(bodies: Sequence[bytes], path: Path, session_id: str) -> list[Entry]:

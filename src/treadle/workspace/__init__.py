@@ -10,6 +10,7 @@ scratch_dir         a private folder: temp of sandboxed commands, long outputs
 sandbox/            bubblewrap, Landlock, seccomp, protected paths
 checkpoints/        the files of a folder before and after each turn
 worktrees/          git worktrees of child agents
+container           commands in containers of podman or docker
 
 The names below load at first use.
 """
@@ -22,12 +23,15 @@ from treadle._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+    from treadle.workspace.container import ContainerOptions, ContainerWorkspace
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
     from treadle.workspace.worktrees.worktrees import Worktrees
 
 __all__ = [
     "CheckpointRecorder",
     "Checkpoints",
+    "ContainerOptions",
+    "ContainerWorkspace",
     "LocalWorkspace",
     "WorkspaceOptions",
     "Worktrees",
@@ -38,6 +42,8 @@ __getattr__, __dir__ = lazy_exports(
     {
         "CheckpointRecorder": "checkpoints",
         "Checkpoints": "checkpoints",
+        "ContainerOptions": "container",
+        "ContainerWorkspace": "container",
         "LocalWorkspace": "local",
         "WorkspaceOptions": "local",
         "Worktrees": "worktrees.worktrees",

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import treadle
 from tests.apps.fleet.agents import read_marks
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetRun
 
 ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = (sys.executable, "-P", str(Path(treadle.__file__).parent / "__main__.py"))
 LEASE = 0.6
 POLL = 0.05
 
@@ -31,10 +33,11 @@ def worker_process(
     env: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A worker that is killed at the end, if the test did not do it."""
-    options = ["--store", store, "--agent", agent, "--concurrency", str(concurrency)]
+    options = ["--store", store, "--agent", agent, "--runs-at-once", str(concurrency)]
     times = ["--lease", str(lease), "--poll", str(POLL), "--max-attempts", str(max_attempts)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "treadle.apps.fleet.worker_process", *options, *times],
+        [*PROGRAM, "fleet", "worker", *options, *times],
+        stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
     )
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.apps import program
+from treadle.apps.fleet.database import open_database
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 WRITE = FakeCall("write", {"file_path": "answer.txt", "content": "42\n"})
@@ -23,6 +25,8 @@ def pick_reply(request: ReceivedRequest) -> FakeReply:
     """Write the answer, unless the prompt says to be lazy; then say so."""
     messages: Any = request.json["messages"]
     text = json.dumps(messages)
+    if len(messages) == 1 and "sleep" in text:
+        return FakeReply("I sleep.", calls=(FakeCall("bash", {"command": "sleep 600"}),))
     if len(messages) == 1 and "lazy" not in text:
         return FakeReply("I write it.", calls=(WRITE,))
     return FakeReply("Done.")
@@ -48,6 +52,11 @@ class Cli:
             TREADLE_SANDBOX="off",
         )
 
+    async def read_status(self) -> dict[str, Any]:
+        """What `status --json` prints; empty while `run` has not made the store."""
+        text = (await self("status", "--json")).out
+        return json.loads(text) if text else {"approvals": [], "workers": [], "runs": []}
+
     def write_tasks(self, *tasks: Mapping[str, object] | str) -> str:
         lines = [one if isinstance(one, str) else json.dumps(one) for one in tasks]
         (self.folder / "tasks.jsonl").write_text("\n".join(lines))
@@ -71,7 +80,7 @@ async def test_tasks_run_to_their_end_and_the_report_says_which_passed(tmp_path)
             GOOD, "{broken", LAZY, {"id": "none", "prompt": "x", "folder": "gone"}
         )
         ran = await cli("run", tasks, *FLAGS)
-        assert ran.code == 5, ran
+        assert ran.code == 2, "a line is no task, whatever came of the others"
         assert "line 2: it is not JSON" in ran.err
         assert "good: passed" in ran.err
         assert "lazy: check_failed" in ran.err
@@ -79,6 +88,19 @@ async def test_tasks_run_to_their_end_and_the_report_says_which_passed(tmp_path)
         assert "pass rate by kind" in ran.out
         assert "gone does not exist" in ran.out
 
+        for command in ("logs", "open"):
+            said = (await cli(command, "none")).err
+            assert "the run none failed before its session began: " in said
+            assert "gone does not exist" in said
+        assert "that of" not in ran.out, "the cost of all is known"
+
+        other = cli.write_tasks({**GOOD, "prompt": "Something else"}, {**GOOD, "id": "fine"})
+        conflict = await cli("run", other, *FLAGS)
+        assert conflict.code == 2, conflict
+        assert "other tasks have these ids: 'good' (another prompt)" in conflict.err
+        assert "3 of 3 ended" in (await cli("status")).out, "nothing was queued"
+
+        tasks = cli.write_tasks(GOOD, LAZY, {"id": "none", "prompt": "x", "folder": "gone"})
         again = await cli("run", tasks, *FLAGS, "--json")
         assert "3 runs of 3 ended before" in again.err
         report = json.loads(again.out)
@@ -96,6 +118,11 @@ async def test_a_finished_run_can_be_read_reported_opened_replayed_and_forked(tm
         logs = await cli("logs", "good")
         assert "I write it." in logs.out
         assert "good: passed" in logs.out
+        assert "·  ·" not in logs.out
+        for command in ("cancel", "retry"):
+            refused = await cli(command, "good")
+            assert refused.code == 1, refused
+            assert "good is done: " in refused.err
         page = await cli("report", "--html", "report.html", "--sessions")
         assert page.code == 0, page
         assert 'href="report_sessions/good.html"' in (tmp_path / "report.html").read_text()
@@ -129,6 +156,14 @@ async def test_a_finished_run_can_be_read_reported_opened_replayed_and_forked(tm
         assert second.code == 0, "a session that is here already stays as it is"
         assert (await cli("open", "good", "--into", "result")).code == 1, "that folder has files"
 
+        assert "no run ended more than 1d ago" in (await cli("prune", "--older-than", "1d")).out
+        asked = await cli("prune", "--older-than", "0h")
+        assert (asked.code, "good" in asked.out) == (2, True)
+        assert "Give --yes" in asked.err
+        assert "1 run deleted" in (await cli("prune", "--older-than", "0h", "--yes")).out
+        assert "no runs" in (await cli("status")).out
+        assert (tmp_path / "result/answer.txt").exists()
+
 
 async def test_a_call_that_needs_approval_waits_for_fleet_approve(tmp_path):
     async with open_cli(tmp_path) as cli:
@@ -136,7 +171,7 @@ async def test_a_call_that_needs_approval_waits_for_fleet_approve(tmp_path):
         process = await cli.start("run", tasks, "--check", "test -f answer.txt")
         waiting: list[dict[str, str]] = []
         while len(waiting) < 2:
-            waiting = json.loads((await cli("status", "--json")).out)["approvals"]
+            waiting = (await cli.read_status())["approvals"]
         listed = await cli("approve")
         assert "write: " in listed.out
         assert "answer.txt" in listed.out
@@ -161,6 +196,10 @@ async def test_submitted_runs_are_worked_on_by_a_worker_that_joins(tmp_path):
         assert "2 runs submitted" in submitted.out
         status = await cli("status")
         assert "0 of 2 ended · 2 queued" in status.out
+        assert [line.split()[:2] for line in status.out.splitlines()[1:]] == [
+            ["good", "queued"],
+            ["lazy", "queued"],
+        ]
         assert "1 run cancelled" in (await cli("cancel", "lazy")).out
         worker = await cli("worker", "--until-idle")
         assert worker.code == 0, worker
@@ -177,18 +216,36 @@ async def test_ctrl_c_stops_the_workers_and_the_same_command_continues(tmp_path)
     async with open_cli(tmp_path) as cli:
         """No approval is given, so that the run is at work, or waits, when the signal comes."""
         tasks = cli.write_tasks(GOOD)
-        process = await cli.start("run", tasks)
-        while not json.loads((await cli("status", "--json")).out)["approvals"]:
+        process = await cli.start("run", tasks, "--max-turns", "9")
+        while "answer" not in (await cli("approve")).out:
             pass
         process.send_signal(signal.SIGINT)
         stopped = await program.finish(process)
         assert stopped.code == 130, stopped
-        assert "1 run left" in stopped.err
-        status = json.loads((await cli("status", "--json")).out)
+        command = f"treadle fleet run --store {cli.store} {tasks} --max-turns 9"
+        assert f"1 run left. To continue: {command}" in stopped.err
+        status = await cli.read_status()
         assert status["workers"] == []
         await cli("approve", "--all")
         ran = await cli("run", tasks)
         assert ran.code == 0, ran
+
+
+async def test_a_second_ctrl_c_ends_the_workers_and_their_runs_are_queued_at_once(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        tasks = cli.write_tasks({"id": "long", "prompt": "Do sleep"})
+        process = await cli.start("run", tasks, "--permission-mode", "bypass")
+        while not cli.server.generation_requests:  # noqa: ASYNC110 - another process sends them
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert b"stopping: each run ends its step" in await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        stopped = await program.finish(process)
+        assert stopped.code == 130, stopped
+        assert "Traceback" not in stopped.err
+        status = await cli.read_status()
+        assert (status["runs"][0].get("state", "queued"), status["workers"]) == ("queued", [])
 
 
 async def test_a_worker_that_is_killed_is_replaced(tmp_path):
@@ -196,7 +253,7 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path):
         process = await cli.start("run", cli.write_tasks(GOOD), "--check", "test -f answer.txt")
         status: dict[str, Any] = {"approvals": []}
         while not status["approvals"]:
-            status = json.loads((await cli("status", "--json")).out)
+            status = await cli.read_status()
         os.kill(status["workers"][0]["pid"], signal.SIGKILL)
         await cli("approve", "--all")
         ran = await program.finish(process)
@@ -236,18 +293,32 @@ async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):
         (("run", "missing.jsonl"), "missing.jsonl does not exist"),
         (("run", "x", "--max-cost", "-1"), "options for all tasks: max_cost is -1.0"),
         (("run", "x", "--permission-mode", "no"), "options for all tasks: permission_mode is 'no'"),
-        (("logs", "nobody"), "there is no run 'nobody'"),
+        (("logs", "missing"), "there is no run 'missing'"),
         (("cancel",), "name runs, or give --state, --label or --all"),
         (("status", "--label", "x"), "must be NAME=TEXT"),
         (("report", "--sessions"), "--sessions needs --html"),
         (("worker", "--runs-at-once", "0"), "--runs-at-once must be above 0"),
         (("approve", "--deny", "no"), "--deny needs"),
+        (("prune", "--older-than", "soon"), "must be a time such as 12h, 30d or 8w"),
     ],
 )
 async def test_a_wrong_argument_is_named(tmp_path, words, message):
-    ran = await Cli(ProviderServer([]), tmp_path)(*words)
+    cli = Cli(ProviderServer([]), tmp_path)
+    await (await open_database(cli.store)).aclose()
+    ran = await cli(*words)
     assert ran.code == 2, ran
     assert message in ran.err
+
+
+@pytest.mark.parametrize(
+    "words", [("status",), ("report",), ("logs", "x"), ("cancel", "--all"), ("schedule",)]
+)
+async def test_a_command_that_reads_makes_no_store(tmp_path, words):
+    cli = Cli(ProviderServer([]), tmp_path)
+    ran = await cli(*words)
+    assert ran.code == 2, ran
+    assert f"there is no fleet at {cli.store}" in ran.err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -267,8 +338,7 @@ async def test_a_database_that_cannot_be_opened_is_named(tmp_path, store, messag
 
 
 def test_the_password_of_a_database_is_no_argument_of_a_worker():
-    from treadle.apps.cli.commands.fleet.worker import hide_password
-    from treadle.apps.fleet.worker_process import split_password
+    from treadle.apps.fleet.store_address import hide_password, split_password
 
     address = "postgresql://me:p%40ss@host:5432/fleet"
     assert split_password(address) == ("postgresql://me@host:5432/fleet", "p@ss")

@@ -9,7 +9,9 @@ from tests.apps.fleet.conftest import working
 from tests.apps.fleet.processes import POLL, until, until_marked, until_state
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
+from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
 from treadle.apps.fleet.run_record import FleetLimits
+from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.transcript.entries import fold_entries
@@ -124,6 +126,120 @@ async def test_a_worker_that_stops_gives_its_runs_back_at_their_next_step(store:
         await until_state(database, "s", "done")
     await database.aclose()
     assert len(read_marks("note")) == 1
+
+
+async def test_the_time_of_a_run_is_counted_over_all_its_workers(store: str) -> None:
+    """The first worker dies; the seconds that it wrote with its heartbeat count."""
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    queue = RunQueue(database.connection, WorkerIdentity("dead", "here", 1, "0.0.1"))
+    await queue.beat()
+    tasks = [
+        FleetTask(id="long", prompt="look", timeout=500.0),
+        FleetTask(id="short", prompt="look", timeout=5000.0),
+        FleetTask(id="other", prompt="look"),
+    ]
+    await database.submit(tasks)
+    await queue.claim(3, attempts=(0, 9))
+    await queue.beat({"long": 1000.0, "short": 1000.0})
+    async with working(database):
+        late = await until_state(database, "long", "failed")
+        short = await until_state(database, "short", "done")
+        other = await until_state(database, "other", "done")
+        assert late.result is not None
+        assert (late.result.cause, late.result.seconds > 1000.0) == ("timeout", True)
+        assert short.result is not None
+        assert short.result.seconds > 1000.0
+        assert other.result is not None
+        assert other.result.seconds < 1000.0
+        await database.retry(["long"])  # it has its time again
+        again = await until_state(database, "long", "done")
+    await database.aclose()
+    assert again.result is not None
+    assert again.result.seconds > late.result.seconds
+
+
+async def test_the_same_id_with_another_prompt_is_a_conflict_and_nothing_is_queued(
+    store: str,
+) -> None:
+    database = await open_database(store)
+    task = FleetTask(id="a", prompt="look")
+    await database.submit([task, task])
+    await database.submit([FleetTask(id="a", prompt="look", max_turns=9, labels={"x": "y"})])
+    for tasks in (
+        [FleetTask(id="b", prompt="look"), FleetTask(id="a", prompt="note")],
+        [FleetTask(id="b", prompt="look"), FleetTask(id="b", prompt="note")],
+    ):
+        with pytest.raises(ConfigError, match=r"'[ab]' \(another prompt\); nothing was queued"):
+            await database.submit(tasks)
+    runs = await database.runs()
+    await database.aclose()
+    assert [run.id for run in runs] == ["a"]
+
+
+async def test_runs_of_a_worker_that_was_killed_on_purpose_are_queued_at_once(store: str) -> None:
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    queue = RunQueue(database.connection, WorkerIdentity("dead", "here", 4711, "1.0"))
+    await queue.beat()
+    await database.submit([FleetTask(id="r", prompt="look")])
+    await queue.claim(1, attempts=(0, 9))
+    await database.forget_workers("elsewhere", [4711])
+    await database.forget_workers("here", [4712])
+    assert (await database.totals()).states == {"running": 1}
+    await database.forget_workers("here", [4711])
+    assert (await database.totals()).states == {"queued": 1}
+    assert await database.workers() == []
+    await database.aclose()
+
+
+async def test_tables_of_the_first_version_are_upgraded(store: str) -> None:
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    await database.submit([FleetTask(id="r", prompt="look")])
+    await database.connection.execute("ALTER TABLE fleet_runs DROP COLUMN seconds")
+    await database.connection.execute("UPDATE fleet_settings SET value = '1' WHERE name='tables'")
+    await database.aclose()
+    database = await open_database(store, create=False)
+    (run,) = await database.runs()
+    await database.aclose()
+    assert (run.id, run.seconds) == ("r", 0.0)
+
+
+async def test_old_runs_are_deleted_with_all_that_belongs_to_them(store: str) -> None:
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    tasks = [FleetTask(id=name, prompt="look") for name in ("old", "kept", "young")]
+    await database.submit([*tasks, FleetTask(id="open", prompt="ask")])
+    async with working(database):
+        for name in ("old", "kept", "young"):
+            await until_state(database, name, "done")
+        await until_state(database, "open", "waiting")
+    await database.connection.execute(
+        "UPDATE fleet_runs SET ended = 1000, created = 900 WHERE id <> 'young'"
+    )
+    assert await database.delete_runs(["old", "young", "open", "unknown"], 2000.0) == ["old"]
+    assert await database.load_session("kept")
+    assert await database.load_session("open")
+    left = {}
+    for name in ("old", "kept", "open"):
+        left[name] = await database.get_blob(f"workspaces/{name}/place") is not None
+    assert left == {"old": False, "kept": True, "open": True}
+    await database.submit([FleetTask(id="old", prompt="note")])  # a new run, no conflict
+    assert await database.load_session("old") == []
+    async with working(database):
+        run = await until_state(database, "old", "done")
+    await database.aclose()
+    assert run.result is not None
+    assert run.result.text == "done old"
+
+
+async def test_without_a_fleet_nothing_is_made_for_a_reader(store: str) -> None:
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="there is no fleet at"):
+            await open_database(store, create=False)
+    await (await open_database(store)).aclose()
+    await (await open_database(store, create=False)).aclose()
 
 
 async def test_the_money_of_the_fleet_is_a_limit(store: str) -> None:

@@ -10,17 +10,18 @@ import pytest
 
 from tests.apps.fleet.agents import marks, read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import until_marked, until_state, worker_process
+from tests.apps.fleet.processes import POLL, until_marked, until_state, worker_process
 from tests.postgres import PostgresServer
 from treadle import Agent
 from treadle.apps.fleet.database import open_database
+from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
 from treadle.apps.fleet.run_record import FleetSchedule
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker import start_due_schedules
 from treadle.core.contracts.store import Store
-from treadle.core.errors import RateLimited, SessionBusy, StoreError
+from treadle.core.errors import ConfigError, RateLimited, SessionBusy, StoreError
 from treadle.core.transcript.entries import NoticeShown
 from treadle.models.scripted import Scripted
 from treadle.testing import check_store
@@ -45,6 +46,37 @@ async def test_a_worker_that_was_only_paused_runs_no_further_tool(store: str) ->
     assert len(effects[0]) == len(effects[1]) == 1
 
 
+async def test_a_client_that_stops_in_a_transaction_keeps_no_row_from_others(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
+    from treadle.sessions import postgres_pool
+    from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
+
+    monkeypatch.setattr(postgres_pool, "IDLE_SECONDS", 0.1)
+    stopped, other = PostgresPool(postgres_url), PostgresPool(postgres_url)
+    await stopped.open()
+    await other.open()
+    await other.execute("CREATE TABLE things (n int)")
+    await other.execute("INSERT INTO things VALUES (1)")
+    tries = 0
+
+    async def work(connection: ServerConnection) -> None:
+        nonlocal tries
+        tries += 1
+        async with connection.transaction():
+            await connection.execute("UPDATE things SET n = n + 1")
+            if tries == 1:  # the client does nothing more; another one gets the row
+                await other.execute("UPDATE things SET n = n + 10")
+            await connection.execute("SELECT 1")
+
+    await stopped.run(work)
+    rows = await other.execute("SELECT n FROM things")
+    await stopped.aclose()
+    await other.aclose()
+    assert (tries, rows) == (2, [(12,)])
+
+
 async def test_sigterm_lets_a_run_end_its_step_and_puts_it_back(store: str) -> None:
     database = await open_database(store)
     await database.submit([FleetTask(id="r", prompt="wait+note put")])
@@ -52,7 +84,7 @@ async def test_sigterm_lets_a_run_end_its_step_and_puts_it_back(store: str) -> N
         await until_marked("waiting")
         process.send_signal(signal.SIGTERM)
         (marks() / "go").touch()
-        assert process.wait() == 0
+        assert process.wait() == 143
     run = await database.run("r")
     assert run is not None
     assert (run.state, run.attempts, await database.workers()) == ("queued", 0, [])
@@ -61,6 +93,31 @@ async def test_sigterm_lets_a_run_end_its_step_and_puts_it_back(store: str) -> N
         await until_state(database, "r", "done")
     await database.aclose()
     assert len(read_marks("note")) == len(read_marks("put")) == 1
+
+
+async def test_workers_of_a_program_import_no_module_of_its_folder_but_the_agent(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own_place)
+    for name in ("json", "treadle", "psycopg", "sqlite3"):
+        (own_place / f"{name}.py").write_text(
+            "open('imported', 'a').close()\nraise SystemExit(1)\n"
+        )
+    (own_place / "my_agents.py").write_text(
+        "from treadle import Agent\nfrom treadle.models import Scripted\n"
+        "def make(task, folder):\n    return Agent(Scripted(['Hello.']))\n"
+    )
+    async with Fleet("sqlite:fleet.db", agent="my_agents:make", poll=POLL, folder="runs") as fleet:
+        (run,) = [run async for run in fleet.run([FleetTask(prompt="Say hello")])]
+    assert run.result is not None
+    assert (run.result.text, (own_place / "imported").exists()) == ("Hello.", False)
+
+
+async def test_a_wrong_agent_of_a_program_is_named(own_place: Path) -> None:
+    store = f"sqlite:{own_place / 'fleet.db'}"
+    async with Fleet(store, agent="no_such_module:make", poll=POLL) as fleet:
+        with pytest.raises(ConfigError, match="agent function 'no_such_module:make' cannot be"):
+            _ = [run async for run in fleet.run([FleetTask(prompt="x")])]
 
 
 async def test_a_long_rate_limit_parks_a_run_without_a_worker_and_it_wakes_by_itself(
@@ -123,6 +180,24 @@ async def test_of_two_workers_one_starts_what_is_due(store: str) -> None:
         await one.aclose()
     assert [run.id for run in runs] == ["nightly-19700101T0016Z"]
     assert schedule.next > 2000.0
+
+
+async def test_a_schedule_that_is_due_runs(store: str) -> None:
+    database = await open_database(store)
+    due = time.time() + 3600.0
+    task = FleetTask(prompt="look note")
+    await database.set_schedule(FleetSchedule("nightly", "@daily", task, next=due))
+    async with working(database, clock=lambda: due - 1.0):
+        await database.submit([FleetTask(id="before", prompt="look")])
+        await until_state(database, "before", "done")
+    assert await database.runs(labels={"schedule": "nightly"}) == []
+    async with working(database, clock=lambda: due):
+        while not (runs := await database.runs(labels={"schedule": "nightly"}, state="done")):
+            pass
+    (schedule,) = await database.schedules()
+    await database.aclose()
+    assert len(runs) == len(read_marks("note")) == 1
+    assert due < schedule.next <= due + 90_000
 
 
 async def test_the_log_of_a_run_keeps_the_promises_of_a_store_behind_its_fence(store: str) -> None:

@@ -58,6 +58,7 @@ class WorktreePolicy(LazyPolicy):
         interactive: bool,
         added_folders: tuple[str, ...],
         readable: tuple[str, ...],
+        is_contained: bool = False,
     ) -> None:
         self._parent = parent
         self._child_mode = mode
@@ -68,6 +69,7 @@ class WorktreePolicy(LazyPolicy):
             interactive=interactive,
             added_folders=added_folders,
             readable=readable,
+            is_contained=is_contained,
         )
 
     @property

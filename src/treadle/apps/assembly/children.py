@@ -86,6 +86,7 @@ class ChildParts(msgspec.Struct, frozen=True):
     readable: tuple[str, ...]
     secrets: tuple[str, ...]
     notify: Callable[[str], None]
+    is_contained: bool = False  # commands run in containers
 
 
 class ChildSetup:
@@ -160,6 +161,7 @@ class ChildSetup:
             interactive=parts.interactive,
             added_folders=parts.added_folders,
             readable=parts.readable,
+            is_contained=parts.is_contained,
         )
         text = describe_environment(
             worktree.root, added_folders=[Path(added) for added in parts.added_folders]

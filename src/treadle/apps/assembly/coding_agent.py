@@ -39,6 +39,7 @@ from treadle.apps.assembly.coding_agent_arguments import (
     format_argument,
     list_own_tools,
     load_given_settings,
+    make_container_options,
     make_retry,
     read_given_servers,
     reject_unknown_arguments,
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
     from treadle.policy.modes import PermissionMode
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.sessions.open_store import StoreLocation
+    from treadle.workspace.container import ContainerOptions
 
 
 def coding_agent(
@@ -128,6 +130,7 @@ def coding_agent(
     mcp: McpDefinitions | str | os.PathLike[str] | None = None,
     instructions: str = "",
     sandbox: Literal["required", "auto", "off"] | None = None,
+    container: str | ContainerOptions | None = None,
     network: bool | None = None,
     add_dir: Sequence[str | os.PathLike[str]] = (),
     max_turns: int | None = None,
@@ -159,6 +162,8 @@ def coding_agent(
     instructions     text added to the system prompt
     sandbox, network, add_dir, max_turns, thinking, small_model
                      as the settings of the same names; None: as the user's settings say
+    container        an image: commands run in containers of podman or docker, where the folder is
+                     all that they see of this machine; MCP servers and hooks run here
     max_cost, max_tokens, max_time
                      limits: of all that this agent does, in USD and in tokens; of a turn, in
                      seconds
@@ -210,6 +215,7 @@ def coding_agent(
         retry=retry or make_retry(settings),
         store=store,
         name=name,
+        container=make_container_options(container, settings),
     )
     allow = (*allow, *list_own_tools(given.tools))
     rules = load_rules(
@@ -267,7 +273,14 @@ def _assemble(
     )
     wrap = options.wrap_workspace if options is not None else None
     host_workspace = wrap(workspace) if wrap is not None else None
+    containers = None
+    if given.container is not None:
+        from treadle.apps.assembly.containers import Containers
+
+        containers = Containers(given.container, outputs_dir, secrets)
     tool_workspace: Workspace = host_workspace or workspace
+    if containers is not None:
+        tool_workspace = containers.make_workspace(tool_workspace)
     policy = LazyPolicy(
         workspace,
         rules,
@@ -277,6 +290,7 @@ def _assemble(
         # The results of earlier calls and the user's own skills name files in these folders.
         readable=(str(outputs_dir), str(treadle_home() / "skills")),
         save_rules=make_rule_saver(folder, trust.open_store),
+        is_contained=containers is not None,
     )
 
     # Limits
@@ -432,7 +446,10 @@ def _assemble(
                 settings, folder, outputs_dir, secrets, moved
             ),
             make_builtin=lambda workspace, policy: make_builtin_tools(
-                model, workspace, policy, can_ask=began_attended
+                model,
+                containers.make_workspace(workspace) if containers is not None else workspace,
+                policy,
+                can_ask=began_attended,
             ),
             make_model=lambda name: wrap_model(
                 create_model(name, settings), secrets, None, suspend=False
@@ -445,6 +462,7 @@ def _assemble(
             readable=(str(outputs_dir), str(treadle_home() / "skills")),
             secrets=secrets,
             notify=warn or logger.warning,
+            is_contained=containers is not None,
         )
         place = ChildPlace(folder, builtin, policy, prompt, worktrees)
         child_options = make_child_options(parts, place, mutators, store, notes)
@@ -490,6 +508,7 @@ def _assemble(
         small_model=small_model,
         telemetry=telemetry,
         worktrees=worktrees,
+        containers=containers,
     )
     if host is None:
         for note in notes:

@@ -31,6 +31,7 @@ from treadle.core.loop.recovery import Retry
 
 if TYPE_CHECKING:
     from treadle.sessions.open_store import StoreLocation
+    from treadle.workspace.container import ContainerOptions
 
 McpDefinitions = Mapping[str, Mapping[str, Any]]
 
@@ -48,6 +49,7 @@ class GivenParts(msgspec.Struct, frozen=True):
     retry: Retry | None
     store: StoreLocation | None
     name: str
+    container: ContainerOptions | None = None
 
 
 def format_argument(name: str) -> str:
@@ -125,6 +127,20 @@ def make_retry(settings: Settings) -> Retry | None:
     if settings.retry_max_wait is not None:
         retry = msgspec.structs.replace(retry, max_wait=settings.retry_max_wait)
     return retry
+
+
+def make_container_options(
+    container: str | ContainerOptions | None, settings: Settings
+) -> ContainerOptions | None:
+    """The options of an image; ConfigError if it is none."""
+    if container is None:
+        return None
+    from treadle.workspace.container import ContainerOptions
+
+    if isinstance(container, ContainerOptions):
+        return container
+    image = check_type("container", container, str, "the name of an image, or ContainerOptions")
+    return ContainerOptions(image=image, network=settings.network)
 
 
 def list_own_tools(tools: Sequence[ToolLike]) -> list[str]:

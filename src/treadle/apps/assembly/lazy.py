@@ -178,7 +178,10 @@ class LazyPolicy:
         added_folders: tuple[str, ...] = (),
         readable: tuple[str, ...] = (),
         save_rules: Callable[[tuple[str, ...]], None] | None = None,
+        is_contained: bool = False,
     ) -> None:
+        """`is_contained`: commands run in containers, not in the sandbox of the workspace."""
+        self._is_contained = is_contained
         self._workspace = workspace
         self._rules = rules
         self._mode: PermissionMode = mode
@@ -220,19 +223,20 @@ class LazyPolicy:
             if self._save_rules is not None:
                 self._save_rules(rules)
 
+        has_sandbox = self._workspace.get_local().sandboxed
         # The search tools and the sandbox leave out what a rule denies: see assemble.py.
         context = msgspec.structs.replace(
             build_policy_context(
                 self._workspace.root, self._rules(), self._added_folders, self._readable
             ),
             tools_skip_denied=True,
-            sandbox_hides_denied=self._workspace.get_local().sandboxed,
+            sandbox_hides_denied=has_sandbox and not self._is_contained,
         )
         return RulePolicy(
             context,
             mode=self._mode,
             interactive=self._interactive,
-            sandboxed=self._workspace.get_local().sandboxed,
+            sandboxed=has_sandbox or self._is_contained,
             save_rules=save,
         )
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.apps.assembly.containers import Containers
     from treadle.apps.assembly.telemetry import TelemetryExport
     from treadle.policy.modes import PermissionMode
     from treadle.tools.mcp.server import McpServer
@@ -83,6 +84,7 @@ class AgentParts(msgspec.Struct, frozen=True):
     small_model: Model | None = None
     telemetry: TelemetryExport | None = None
     worktrees: Lazy[Worktrees] | None = None  # of child agents
+    containers: Containers | None = None
 
     async def release(self) -> None:
         """Close what is open; it opens again when it is used."""
@@ -93,6 +95,8 @@ class AgentParts(msgspec.Struct, frozen=True):
                 await self.small_model.aclose()
         finally:
             await self.workspace.release()
+            if self.containers is not None:
+                await self.containers.release()
             if self.is_temporary and self.outputs_dir.exists():
                 import shutil
 

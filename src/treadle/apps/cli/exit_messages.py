@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Mapping
 
 from treadle.apps.assembly.suspend import TurnSuspended
-from treadle.apps.cli import exit_codes
 from treadle.apps.cli.output import RunReport
+from treadle.apps.services import exit_codes
 from treadle.apps.settings import Settings
 
 # The options that limit a session, with a word for their value.

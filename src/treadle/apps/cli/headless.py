@@ -23,8 +23,6 @@ from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.assembly.suspend import TurnSuspended
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import UsageError, get_current_folder, print_error, report_errors
 from treadle.apps.cli.options import CommandLine, parse_command_line
 from treadle.apps.cli.output import (
     ProgressPrinter,
@@ -38,6 +36,8 @@ from treadle.apps.cli.output import (
 )
 from treadle.apps.cli.prompt_input import is_stdin_piped, read_prompt
 from treadle.apps.cli.signals import SignalListener, harden_process, reopen_closed_streams
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import UsageError, get_current_folder, print_error, report_errors
 from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.settings import Settings, load_settings
 from treadle.core.contracts.observer import Observer

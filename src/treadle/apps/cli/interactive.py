@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 from treadle.apps.assembly.rules import is_trusted
-from treadle.apps.cli.console import UsageError, get_current_folder
 from treadle.apps.cli.options import CommandLine
+from treadle.apps.services.console import UsageError, get_current_folder
 from treadle.apps.settings import load_settings
 
 TUI_MODULE = "treadle.apps.tui.main"

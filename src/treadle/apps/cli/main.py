@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": (f"{_HERE}.replay", "replay a session offline"),
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
-    "fleet": (f"{_HERE}.fleet", "run many tasks, on one or more machines"),
+    "fleet": ("treadle.apps.fleet.commands", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
     "acp": (f"{_HERE}.acp", "serve an editor (Agent Client Protocol)"),
     "doctor": (f"{_HERE}.doctor", "check the installation; `completions` prints those of a shell"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle.apps.cli.console import UsageError
+from treadle.apps.services.console import UsageError
 from treadle.apps.settings import SETTINGS_BY_NAME, suggest_name
 
 

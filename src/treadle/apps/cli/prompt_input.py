@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
-from treadle.apps.cli.console import UsageError, print_error
 from treadle.apps.services import attachments
+from treadle.apps.services.console import UsageError, print_error
 from treadle.core.sanitize import escape_invisible
 from treadle.core.transcript.content import Text, UserContent
 

@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 
 from treadle.apps.assembly import AgentSession
-from treadle.apps.cli.console import UsageError
+from treadle.apps.services.console import UsageError
 from treadle.core.events import TurnResult
 from treadle.core.json_types.schema import find_schema_problem
 from treadle.core.loop.driver import Driver

@@ -37,7 +37,8 @@ class FleetDatabase(Protocol):
     url: str  # as it was given
 
     async def submit(self, tasks: Iterable[FleetTask]) -> list[FleetRun]:
-        """Queue tasks; the runs, in order. A task whose id has a run already changes nothing."""
+        """Queue tasks; the runs, in order. A task that has a run already changes nothing.
+        ConfigError if another task has this id (task.py): then none of the tasks is queued."""
 
     async def runs(
         self,
@@ -57,6 +58,10 @@ class FleetDatabase(Protocol):
         """Queue runs again that failed, were cancelled or set aside; the ids of those. A run
         continues its session."""
 
+    async def delete_runs(self, ids: Collection[str], before: float) -> list[str]:
+        """Delete runs that ended at this time or before, with their sessions, approvals and
+        snapshots; the ids of those. What has not ended stays."""
+
     async def approvals(self, run_id: str | None = None) -> list[FleetApproval]:
         """The calls that wait for a decision, the oldest first."""
 
@@ -64,6 +69,10 @@ class FleetDatabase(Protocol):
         """Decide on a call; False if it does not wait. Its run continues by itself."""
 
     async def workers(self) -> list[WorkerRecord]: ...
+
+    async def forget_workers(self, host: str, pids: Collection[int]) -> None:
+        """Queue the runs of processes of this host that were killed: at once, not after their
+        lease."""
 
     async def totals(self) -> FleetTotals: ...
 
@@ -94,10 +103,11 @@ class FleetDatabase(Protocol):
     async def aclose(self) -> None: ...
 
 
-async def open_database(url: str) -> FleetDatabase:
+async def open_database(url: str, *, create: bool = True) -> FleetDatabase:
     """Open the database of a fleet, and make its tables if there are none.
 
-    ConfigError if the address is not one of those above; StoreError if it cannot be opened.
+    ConfigError if the address is not one of those above, or if there is no fleet and `create` is
+    False: then nothing is made. StoreError if it cannot be opened.
     """
     from treadle.apps.fleet.sql_database import SqlDatabase
 
@@ -105,14 +115,14 @@ async def open_database(url: str) -> FleetDatabase:
     if kind == "sqlite" and separator and rest:
         from treadle.apps.fleet.sqlite_connection import SqliteConnection
 
-        return await SqlDatabase.open(url, SqliteConnection(_parse_path(rest)))
+        return await SqlDatabase.open(url, SqliteConnection(_parse_path(rest)), create)
     if kind in ("postgresql", "postgres") and rest.startswith("//"):
         from treadle.core.extras import require_extra
 
         require_extra("fleet")
         from treadle.apps.fleet.postgres_connection import PostgresConnection
 
-        return await SqlDatabase.open(url, PostgresConnection(url))
+        return await SqlDatabase.open(url, PostgresConnection(url), create)
     raise ConfigError(
         f"{url!r} is not the address of a database: use sqlite:PATH or postgresql://USER@HOST/NAME"
     )

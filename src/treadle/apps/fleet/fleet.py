@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -22,20 +21,16 @@ from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import END_STATES, FleetLimits, FleetRun
+from treadle.apps.fleet.store_address import DEFAULT_STORE
 from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.worker_processes import WorkerProcesses, find_agent_folder
 from treadle.core.errors import ConfigError, LoopError
-from treadle.core.logger import logger
 
 if TYPE_CHECKING:
     from typing import Self
 
     from treadle.apps.fleet.run_task import MakeAgent
     from treadle.apps.fleet.worker import Worker
-
-DEFAULT_STORE = "sqlite:~/.treadle/fleet.db"
-RESTART_SECONDS = 0.5  # before a worker process that died is replaced
-STOP_SECONDS = 75.0  # a worker lets its runs end their steps
-USAGE_ERROR = 2  # exit code of a worker whose arguments are wrong: another would be the same
 
 
 class Fleet:
@@ -77,7 +72,8 @@ class Fleet:
         self._database: FleetDatabase | None = None
         self._workers: list[Worker] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_closing = False
+        self._processes: WorkerProcesses | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     @property
     def database(self) -> FleetDatabase:
@@ -91,7 +87,7 @@ class Fleet:
         try:
             if self._limits is not None:
                 await self._database.set_limits(self._limits)
-            self._start_workers()
+            await self._start_workers()
         except BaseException:
             await self.aclose()
             raise
@@ -102,17 +98,22 @@ class Fleet:
 
     async def aclose(self) -> None:
         """Let the workers end their steps; runs that are not done stay in the database."""
-        self._is_closing = True
         for worker in self._workers:
             worker.stop()
-        for task in self._tasks if not self._workers else ():
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        self._tasks, self._workers = [], []
-        database, self._database = self._database, None
-        if database is not None:
-            await database.aclose()
+        try:
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.wait([self._watch])
+            if self._processes is not None:
+                await self._processes.aclose()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            self._tasks, self._workers = [], []
+            self._watch = self._processes = None
+            database, self._database = self._database, None
+            if database is not None:
+                await database.aclose()
 
     async def run(self, tasks: Iterable[FleetTask]) -> AsyncIterator[FleetRun]:
         """Submit the tasks; each run, as it ends. A task that has a run already is not repeated."""
@@ -130,11 +131,13 @@ class Fleet:
 
     # --- workers ---------------------------------------------------------------------------
 
-    def _start_workers(self) -> None:
+    async def _start_workers(self) -> None:
         from treadle.apps.fleet.worker import Worker
 
         if self._agent is None or isinstance(self._agent, str):
-            self._tasks = [asyncio.create_task(self._keep_process()) for _ in range(self._count)]
+            self._processes = WorkerProcesses(self.database, self._count, self._list_arguments())
+            await self._processes.start()
+            self._watch = asyncio.create_task(self._watch_processes(self._processes))
             return
         self._workers = [
             Worker(
@@ -150,46 +153,26 @@ class Fleet:
         ]
         self._tasks = [asyncio.create_task(worker.run()) for worker in self._workers]
 
-    def _check_workers(self) -> None:
-        """Raise what ended a worker."""
-        for task in self._tasks:
-            if task.done() and not task.cancelled():
-                task.result()
-
-    async def _keep_process(self) -> None:
-        """One worker process, replaced if it dies."""
-        from treadle.apps.fleet.worker_process import split_password
-
-        address, password = split_password(self.store)
-        options = {
-            "--store": address,
-            "--parent": os.getpid(),
-            "--agent": self._agent or "",
-            "--concurrency": self._concurrency,
+    def _list_arguments(self) -> list[str]:
+        options: dict[str, object] = {
+            "--runs-at-once": self._concurrency,
             "--lease": self._lease,
             "--poll": self._poll,
             "--max-attempts": self._max_attempts,
             "--workspaces": self._folder,
         }
-        words = [str(word) for option in options.items() for word in option]
+        if isinstance(self._agent, str):
+            folder = find_agent_folder(self._agent)
+            options |= {"--agent": self._agent, "--agent-folder": folder}
+        return [str(word) for option in options.items() for word in option]
+
+    async def _watch_processes(self, processes: WorkerProcesses) -> None:
         while True:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "treadle.apps.fleet.worker_process", *words),
-                stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, **({"PGPASSWORD": password} if password else {})},
-                start_new_session=True,  # ctrl-c reaches the program, which stops its workers
-            )
-            try:
-                code = await process.wait()
-            except asyncio.CancelledError:
-                process.terminate()
-                try:
-                    await asyncio.wait_for(process.wait(), STOP_SECONDS)
-                except TimeoutError:
-                    process.kill()
-                    await process.wait()
-                raise
-            if code == USAGE_ERROR:
-                raise ConfigError("a worker of the fleet could not start; its error is above")
-            logger.warning("a worker of the fleet ended (%s); another one is started", code)
-            await asyncio.sleep(RESTART_SECONDS)
+            await asyncio.sleep(self._poll)
+            await processes.check()
+
+    def _check_workers(self) -> None:
+        """Raise what ended a worker."""
+        for task in (*self._tasks, *([self._watch] if self._watch is not None else [])):
+            if task.done() and not task.cancelled():
+                task.result()

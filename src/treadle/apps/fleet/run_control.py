@@ -21,6 +21,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.errors import SessionBusy, StoreError, error_message
 from treadle.core.transcript.entries import Entry
+from treadle.core.transcript.usage import Usage
 
 
 class Lease:
@@ -46,11 +47,18 @@ class RunControl:
     def __init__(self, run: FleetRun, queue: RunQueue, lease: Lease) -> None:
         self.run = run
         self.session: Session[Any, Any] | None = None
+        self.usage: Usage | None = None  # of the session, after its last step
         self.is_stopping = False  # the worker stops: let go of the run at the next step
+        self._began = time.monotonic()
         self._queue = queue
         self._lease = lease
         self._store: GuardedStore | None = None
         self._lost = ""
+
+    @property
+    def seconds(self) -> float:
+        """Of work on the run so far, those of earlier workers included."""
+        return self.run.seconds + time.monotonic() - self._began
 
     def guard(self, store: Store) -> Store:
         self._store = GuardedStore(store)

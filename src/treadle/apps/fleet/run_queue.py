@@ -26,7 +26,7 @@ from treadle.apps.fleet.run_rows import (
     write_json,
 )
 from treadle.apps.fleet.sql_connection import RUNS_TABLE, SqlConnection, Statement
-from treadle.apps.fleet.sql_database import WAKE_ANSWERED
+from treadle.apps.fleet.sql_database import BATCH, WAKE_ANSWERED, make_leave_statements
 from treadle.core.contracts.store import Store
 from treadle.sessions.session_fence import SessionFence
 
@@ -96,21 +96,22 @@ class RunQueue:
         """Write how the run ended; False if another worker has it."""
         sql = (
             "UPDATE fleet_runs SET state = ?, result = ?, cost = ?, error = ?, worker = '', "
-            "ended = {now} WHERE id = ? AND epoch = ? RETURNING id"
+            "seconds = ?, ended = {now} WHERE id = ? AND epoch = ? RETURNING id"
         )
         encoded = write_json(result) if result is not None else None
         cost = result.cost if result is not None else None
-        parameters = [state, encoded, cost, error, run.id, run.epoch]
+        parameters = [state, encoded, cost, error, run.seconds, run.id, run.epoch]
         return bool(await self._connection.execute(sql, parameters))
 
     async def release(self, run: FleetRun, *, wake: float | None = None) -> bool:
         """Put the run back into the queue, or park it until a time; its attempts count anew."""
         sql = (
-            "UPDATE fleet_runs SET state = ?, wake = ?, worker = '', attempts = 0 "
+            "UPDATE fleet_runs SET state = ?, wake = ?, worker = '', attempts = 0, seconds = ? "
             "WHERE id = ? AND epoch = ? AND state = 'running' RETURNING id"
         )
         state = "queued" if wake is None else "parked"
-        return bool(await self._connection.execute(sql, [state, wake, run.id, run.epoch]))
+        parameters = [state, wake, run.seconds, run.id, run.epoch]
+        return bool(await self._connection.execute(sql, parameters))
 
     async def requeue(self, run_id: str, epoch: int) -> None:
         """Put a run back into the queue that this worker has by the database only."""
@@ -144,9 +145,9 @@ class RunQueue:
         ]
         statements.append(
             (
-                "UPDATE fleet_runs SET state = 'waiting', worker = '', attempts = 0 "
+                "UPDATE fleet_runs SET state = 'waiting', worker = '', attempts = 0, seconds = ? "
                 "WHERE id = ? AND epoch = ? AND state = 'running'",
-                [run.id, run.epoch],
+                [run.seconds, run.id, run.epoch],
             )
         )
         statements.append((f"{WAKE_ANSWERED} AND id = ?", [run.id]))
@@ -163,38 +164,24 @@ class RunQueue:
 
     # --- workers ---------------------------------------------------------------------------
 
-    async def beat(self) -> Mapping[str, int]:
-        """Give a sign of life; the runs that this worker has, with their epochs."""
-        me = self._identity
-        _, rows = await self._connection.execute_all(
-            [
-                (
-                    "INSERT INTO fleet_workers VALUES (?, ?, ?, ?, {now}, 1) ON CONFLICT (id) "
-                    "DO UPDATE SET heartbeat = {now}, beats = fleet_workers.beats + 1",
-                    [me.id, me.host, me.pid, me.version],
-                ),
-                (
-                    "SELECT id, epoch FROM fleet_runs WHERE worker = ? AND state = 'running'",
-                    [me.id],
-                ),
-            ]
+    async def beat(self, worked: Mapping[str, float] | None = None) -> Mapping[str, int]:
+        """Give a sign of life; the runs that this worker has, with their epochs. `worked` has the
+        seconds of work on each: they count when this worker dies."""
+        me, execute = self._identity, self._connection.execute
+        # One by one: a worker that is stopped in between holds no row that others need.
+        beat = (
+            "INSERT INTO fleet_workers VALUES (?, ?, ?, ?, {now}, 1) ON CONFLICT (id) "
+            "DO UPDATE SET heartbeat = {now}, beats = fleet_workers.beats + 1"
         )
-        return dict(rows)
+        await execute(beat, [me.id, me.host, me.pid, me.version])
+        for statement, parameters in _make_work_statements(me.id, [*(worked or {}).items()]):
+            await execute(statement, parameters)
+        mine = "SELECT id, epoch FROM fleet_runs WHERE worker = ? AND state = 'running'"
+        return dict(await execute(mine, [me.id]))
 
     async def leave(self) -> None:
         """This worker ends: its runs, if it has any left, go back to the queue at once."""
-        me = self._identity.id
-        await self._connection.execute_all(
-            [
-                (
-                    "UPDATE fleet_runs SET state = 'queued', worker = '', epoch = epoch + 1, "
-                    "attempts = 0 WHERE worker = ? AND state = 'running'",
-                    [me],
-                ),
-                ("UPDATE fleet_calls SET ended = {now} WHERE worker = ? AND ended IS NULL", [me]),
-                ("DELETE FROM fleet_workers WHERE id = ?", [me]),
-            ]
-        )
+        await self._connection.execute_all(make_leave_statements(self._identity.id))
 
     async def sweep(self, lease: float, max_attempts: int) -> list[str]:
         """Take the runs of dead workers away from them; the ids of those workers."""
@@ -259,6 +246,20 @@ class RunQueue:
                 ),
             ]
         )
+
+
+def _make_work_statements(worker: str, worked: Sequence[tuple[str, float]]) -> list[Statement]:
+    statements: list[Statement] = []
+    for start in range(0, len(worked), BATCH):
+        batch = worked[start : start + BATCH]
+        rows = ", ".join(["(CAST(? AS text), CAST(? AS float8))"] * len(batch))
+        sql = (
+            f"WITH worked (id, seconds) AS (VALUES {rows}) UPDATE fleet_runs "
+            "SET seconds = worked.seconds FROM worked WHERE fleet_runs.id = worked.id "
+            "AND fleet_runs.worker = ?"
+        )
+        statements.append((sql, [*(value for row in batch for value in row), worker]))
+    return statements
 
 
 def _claimable(attempts: tuple[int, int]) -> str:

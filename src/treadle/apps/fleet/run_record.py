@@ -57,6 +57,7 @@ class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `epoch` counts the workers that had the run: only the latest may write. `session` is the id of
     its log. `error` says why a run failed or was set aside. `wake` is when a parked run continues.
+    `seconds` is how long workers have worked on it, in all attempts and without waits.
     """
 
     id: str
@@ -73,6 +74,7 @@ class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: float | None = None
     wake: float | None = None
     version: str = ""  # of the program that began the run
+    seconds: float = 0.0
 
     @property
     def has_ended(self) -> bool:

@@ -97,21 +97,20 @@ class RunOutcome(msgspec.Struct, frozen=True):
 async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOutcome:
     """Work on a run until it ends, has to wait, or this worker stops. SessionBusy if another worker
     has it, StoreError if the database is gone: then nothing more was done."""
-    started = time.monotonic()
-    try:
-        folder, losses = await _open_folder(run, parts.folders)
-    except WorkspaceError as error:
-        return RunOutcome("failed", error=error_message(error))
+    folder, losses = await _open_folder(run, parts.folders)
     agent, made, workspace = await _make_agent(run, folder, parts, control)
     try:
         store = control.guard(await parts.queue.open_session(run))
         async with agent.session(run.session, store=store) as session:
             control.session = session
             attempt = _Attempt(run, parts, control, session)
-            outcome = await attempt.drive(losses)
-            if outcome is None:
-                check = await _check(run.task, workspace, folder)
-                outcome = attempt.conclude(check, time.monotonic() - started)
+            try:
+                outcome = await attempt.drive(losses)
+                if outcome is None:
+                    check = await _check(run.task, workspace, folder)
+                    outcome = attempt.conclude(check)
+            finally:
+                control.usage = session.usage
         return outcome
     finally:
         control.session = None
@@ -143,7 +142,8 @@ class _Attempt:
         timer = None
         if self._run.task.timeout is not None:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(self._run.task.timeout, self._session.interrupt, "timeout")
+            left = max(0.0, self._run.task.timeout - self._count_seconds())
+            timer = loop.call_later(left, self._session.interrupt, "timeout")
         try:
             while True:
                 match await self._session.next():
@@ -174,7 +174,12 @@ class _Attempt:
             if timer is not None:
                 timer.cancel()
 
-    def conclude(self, check: FleetCheck | None, seconds: float) -> RunOutcome:
+    def _count_seconds(self) -> float:
+        """Of work since the run began, or was retried."""
+        earlier = self._run.result.seconds if self._run.result is not None else 0.0
+        return self._control.seconds - earlier
+
+    def conclude(self, check: FleetCheck | None) -> RunOutcome:
         cause = "" if self._reason == "end_turn" else self._reason
         if not cause and check is not None and not check.passed:
             cause = "check_failed"
@@ -184,7 +189,7 @@ class _Attempt:
             text=_find_last_text(session),
             cost=session.cost,
             usage=session.usage,
-            seconds=seconds + (self._run.result.seconds if self._run.result else 0.0),
+            seconds=self._control.seconds,
             check=check,
             cause=cause,
             turns=session.driver.snapshot().view.turns,
@@ -321,6 +326,7 @@ async def make_coding_agent(
         permission_mode=task.permission_mode,  # type: ignore[arg-type]  # checked by the task
         max_cost=task.max_cost,
         max_turns=task.max_turns,
+        container=task.container,
         hooks=[hook],
         approve=lambda approval: False,  # never called: the run waits for an answer instead
     )

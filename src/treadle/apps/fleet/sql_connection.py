@@ -2,7 +2,8 @@
 
 Statements are written once, with `?` for a parameter and these words for what differs:
 {now} the time, {skip_locked} rows of others are passed over, {for_update} rows are locked,
-{serial} a number that grows. Used by sql_database.py, run_queue.py and limits.py.
+{serial} a number that grows, {if_not_exists} of a column that is added. Used by sql_database.py,
+run_queue.py and limits.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from treadle.sessions.session_fence import SessionFence
 Rows = list[tuple[Any, ...]]
 Statement = tuple[str, Sequence[object]]
 
-TABLES_VERSION = 1
+TABLES_VERSION = 2
 RUNS_TABLE = "fleet_runs"
 
 TABLES = """
@@ -26,7 +27,8 @@ CREATE TABLE IF NOT EXISTS fleet_runs (
     attempts int NOT NULL DEFAULT 0, worker text NOT NULL DEFAULT '',
     epoch bigint NOT NULL DEFAULT 0, session text NOT NULL, result text, cost float8,
     error text NOT NULL DEFAULT '', created float8 NOT NULL, started float8, ended float8,
-    wake float8, version text NOT NULL DEFAULT '', version_number bigint NOT NULL DEFAULT 0
+    wake float8, version text NOT NULL DEFAULT '', version_number bigint NOT NULL DEFAULT 0,
+    seconds float8 NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS fleet_runs_by_state ON fleet_runs (state, number);
 CREATE INDEX IF NOT EXISTS fleet_runs_tried ON fleet_runs (number)
@@ -60,6 +62,12 @@ CREATE TABLE IF NOT EXISTS fleet_blobs (
 """
 
 
+# What turns the tables of a version into those of the next one.
+UPGRADES: Mapping[int, str] = {
+    1: "ALTER TABLE fleet_runs ADD COLUMN {if_not_exists} seconds float8 NOT NULL DEFAULT 0",
+}
+
+
 class SqlConnection(Protocol):
     """A database that a fleet can use.
 
@@ -68,8 +76,11 @@ class SqlConnection(Protocol):
     runs are in the same database, so that a fence and the entries behind it are one transaction.
     """
 
-    async def open(self) -> None:
-        """Connect, and make the tables if there are none."""
+    session_deletes: Sequence[str]  # statements that delete the sessions of a query, for `{}`
+
+    async def open(self, *, create: bool) -> bool:
+        """Connect; whether there are tables. With `create` they are made if there are none;
+        without it nothing is written."""
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> Rows: ...
 

@@ -25,12 +25,14 @@ from treadle.apps.fleet.run_record import (
 from treadle.apps.fleet.run_rows import RUN_COLUMNS, read_run, write_json
 from treadle.apps.fleet.sql_connection import (
     TABLES_VERSION,
+    UPGRADES,
     SqlConnection,
     Statement,
     make_placeholders,
 )
-from treadle.apps.fleet.task import FleetTask
-from treadle.core.errors import StoreError
+from treadle.apps.fleet.store_address import hide_password
+from treadle.apps.fleet.task import FleetTask, reject_conflicts
+from treadle.core.errors import ConfigError, StoreError
 from treadle.core.transcript.entries import Entry
 
 BATCH = 400  # rows of one statement
@@ -47,10 +49,13 @@ class SqlDatabase:
         self.connection = connection
 
     @classmethod
-    async def open(cls, url: str, connection: SqlConnection) -> SqlDatabase:
-        await connection.open()
+    async def open(cls, url: str, connection: SqlConnection, create: bool) -> SqlDatabase:
+        has_tables = await connection.open(create=create)
         database = cls(url, connection)
         try:
+            if not has_tables:
+                address = hide_password(url)
+                raise ConfigError(f"there is no fleet at {address}; `treadle fleet run` makes one")
             await database._check_version()
         except BaseException:
             await connection.aclose()
@@ -64,6 +69,7 @@ class SqlDatabase:
 
     async def submit(self, tasks: Iterable[FleetTask]) -> list[FleetRun]:
         tasks = [*tasks]
+        await self._find_runs_of(tasks)
         now = time.time()
         statements: list[Statement] = []
         for start in range(0, len(tasks), BATCH):
@@ -75,8 +81,16 @@ class SqlDatabase:
             statements.append((f"{sql} ON CONFLICT (id) DO NOTHING", parameters))
         if statements:
             await self.connection.execute_all(statements)
-        found = {run.id: run for run in await self.runs(ids=[task.id for task in tasks])}
+        found = await self._find_runs_of(tasks)
         return [found[task_id] for task_id in dict.fromkeys(task.id for task in tasks)]
+
+    async def _find_runs_of(self, tasks: Sequence[FleetTask]) -> dict[str, FleetRun]:
+        """The runs that these tasks have. ConfigError if a run is that of another task."""
+        known = {task.id: task for task in reversed(tasks)}  # the first task of an id
+        found = {run.id: run for run in await self.runs(ids=known)}
+        known |= {run.id: run.task for run in found.values()}
+        reject_conflicts((task, known[task.id]) for task in tasks)
+        return found
 
     async def runs(
         self,
@@ -135,6 +149,35 @@ class SqlDatabase:
             changed += [row[0] for row in rows]
         return [run_id for run_id in dict.fromkeys(ids) if run_id in changed]
 
+    async def delete_runs(self, ids: Collection[str], before: float) -> list[str]:
+        deleted: list[str] = []
+        for batch in _split([*dict.fromkeys(ids)]):
+            where = (
+                f"id IN {make_placeholders(batch)} AND state IN {make_placeholders(_ENDED)} "
+                "AND ended <= ?"
+            )
+            values = [*batch, *_ENDED, before]
+            chosen = f"FROM fleet_runs WHERE {where}"
+            blobs = f"SELECT 'workspaces/' || id || '/{{}}' {chosen}"
+            *_, rows = await self.connection.execute_all(
+                [
+                    # Locked: a retry waits, and then finds no run.
+                    (f"SELECT id {chosen} {{for_update}}", values),
+                    *(
+                        (statement.format(f"SELECT session {chosen}"), values)
+                        for statement in self.connection.session_deletes
+                    ),
+                    (f"DELETE FROM fleet_approvals WHERE run IN (SELECT id {chosen})", values),
+                    *(
+                        (f"DELETE FROM fleet_blobs WHERE id IN ({blobs.format(name)})", values)
+                        for name in ("place", "snapshot")
+                    ),
+                    (f"DELETE {chosen} RETURNING id", values),
+                ]
+            )
+            deleted += [row[0] for row in rows]
+        return deleted
+
     async def totals(self) -> FleetTotals:
         sql = "SELECT state, count(*), coalesce(sum(cost), 0) FROM fleet_runs GROUP BY state"
         rows = await self.connection.execute(sql)
@@ -180,6 +223,15 @@ class SqlDatabase:
             "WHERE worker = fleet_workers.id AND state = 'running') FROM fleet_workers ORDER BY id"
         )
         return [WorkerRecord(*row) for row in await self.connection.execute(sql)]
+
+    async def forget_workers(self, host: str, pids: Collection[int]) -> None:
+        """Queue the runs of processes that were killed; nothing waits for their lease."""
+        where = f"host = ? AND pid IN {make_placeholders([*pids])}"
+        rows = await self.connection.execute(
+            f"SELECT id FROM fleet_workers WHERE {where}", [host, *pids]
+        )
+        for (worker,) in rows:
+            await self.connection.execute_all(make_leave_statements(worker))
 
     async def set_limits(self, limits: FleetLimits) -> None:
         await self._set("limits", write_json(limits))
@@ -233,6 +285,10 @@ class SqlDatabase:
         found = await self._get("tables")
         if found is None:
             await self._set("tables", str(TABLES_VERSION))
+        elif int(found) < TABLES_VERSION:
+            upgrades = [UPGRADES[version] for version in range(int(found), TABLES_VERSION)]
+            await self.connection.execute_all([(upgrade, []) for upgrade in upgrades])
+            await self._set("tables", str(TABLES_VERSION))
         elif int(found) > TABLES_VERSION:
             raise StoreError(
                 f"the fleet's tables have version {found}; this program knows version "
@@ -250,6 +306,19 @@ class SqlDatabase:
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         )
         await self.connection.execute(sql, [name, value])
+
+
+def make_leave_statements(worker: str) -> list[Statement]:
+    """A worker ends: its runs, if it has any left, go back to the queue at once."""
+    return [
+        (
+            "UPDATE fleet_runs SET state = 'queued', worker = '', epoch = epoch + 1, "
+            "attempts = 0 WHERE worker = ? AND state = 'running'",
+            [worker],
+        ),
+        ("UPDATE fleet_calls SET ended = {now} WHERE worker = ? AND ended IS NULL", [worker]),
+        ("DELETE FROM fleet_workers WHERE id = ?", [worker]),
+    ]
 
 
 # Runs that wait for no decision any more; further conditions may follow.

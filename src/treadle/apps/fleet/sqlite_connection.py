@@ -8,14 +8,21 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-from treadle.apps.fleet.sql_connection import TABLES, Rows, Statement, fill_in
+from treadle.apps.fleet.sql_connection import RUNS_TABLE, TABLES, Rows, Statement, fill_in
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
 from treadle.sessions.session_fence import SessionFence
-from treadle.sessions.sqlite_store import SqliteStore, open_database, read_entries, to_store_error
+from treadle.sessions.sqlite_store import (
+    DELETE_SESSIONS,
+    SqliteStore,
+    open_database,
+    read_entries,
+    to_store_error,
+)
 
 T = TypeVar("T")
 
@@ -23,6 +30,7 @@ _WORDS = {
     "now": "fleet_now()",
     "skip_locked": "",  # a transaction that writes is alone
     "for_update": "",
+    "if_not_exists": "",
     "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
 }
 
@@ -30,13 +38,15 @@ _WORDS = {
 class SqliteConnection:
     """One connection, used by one thread at a time; other processes have their own."""
 
+    session_deletes: Sequence[str] = DELETE_SESSIONS
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
 
-    async def open(self) -> None:
-        await self._in_thread(self._open)
+    async def open(self, *, create: bool) -> bool:
+        return await self._in_thread(lambda: self._open(create=create))
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> Rows:
         return (await self.execute_all([(sql, parameters)]))[0]
@@ -64,15 +74,19 @@ class SqliteConnection:
         except (OSError, sqlite3.Error) as error:
             raise to_store_error(error, self._path) from error
 
-    def _open(self) -> None:
+    def _open(self, *, create: bool) -> bool:
+        if not create and not (self._path.exists() and _has_tables(self._path)):
+            return False
         self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         database = self._database = open_database(self._path)
         database.create_function("fleet_now", 0, time.time)
-        with self._lock, database:
-            database.execute("BEGIN IMMEDIATE")
-            for statement in fill_in(TABLES, _WORDS).split(";"):
-                database.execute(statement)
+        if create:
+            with self._lock, database:
+                database.execute("BEGIN IMMEDIATE")
+                for statement in fill_in(TABLES, _WORDS).split(";"):
+                    database.execute(statement)
+        return True
 
     def _execute_all(self, statements: Sequence[Statement]) -> list[Rows]:
         database = self._database
@@ -85,3 +99,10 @@ class SqliteConnection:
                 database.execute(fill_in(sql, _WORDS), tuple(parameters)).fetchall()
                 for sql, parameters in statements
             ]
+
+
+def _has_tables(path: Path) -> bool:
+    """Whether the file has a fleet. It is not written to."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        sql = "SELECT 1 FROM sqlite_master WHERE name = ?"
+        return database.execute(sql, [RUNS_TABLE]).fetchone() is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import get_args
 
 import msgspec
@@ -18,6 +19,7 @@ from treadle.policy.modes import PermissionMode
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 MAX_ID_LENGTH = 64
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+_IMAGE = re.compile(r"[0-9A-Za-z][^\s]*")
 _ID_RULE = (
     f"use 1 to {MAX_ID_LENGTH} letters, digits, '.', '_' and '-', with a letter or digit first"
 )
@@ -28,8 +30,9 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     At most one of `folder`, `repository` and `archive` is given; without any the run begins in an
     empty folder. `commit` is one of the repository. `check` is a command line that decides whether
-    the run passed: exit code 0. `max_cost` is in USD, `timeout` in seconds of work; the time is
-    counted anew when another worker continues the run.
+    the run passed: exit code 0. `max_cost` is in USD. `timeout` is in seconds of work of the agent
+    on the run, whichever workers do it; a retry has the time again. `container` is an image: the
+    commands and the check run in containers of it.
     A wrong value raises ConfigError. `parse_task` checks also the types.
     """
 
@@ -46,6 +49,7 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     check: str | None = None
     labels: dict[str, str] = {}
     timeout: float | None = None
+    container: str | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -73,6 +77,28 @@ def parse_task(fields: object) -> FleetTask:
         raise cause or ConfigError(f"task {fields.get('id', '')!r}: {error}") from error
 
 
+# Two tasks with one id are the same task if these fields are equal. Limits and labels may differ.
+_IDENTITY = ("prompt", "folder", "repository", "archive", "commit", "model", "check", "container")
+_NAMED_CONFLICTS = 5
+
+
+def reject_conflicts(pairs: Iterable[tuple[FleetTask, FleetTask]]) -> None:
+    """Of pairs with one id, a new task and the known one: ConfigError if they are not the same."""
+    conflicts = {
+        task.id: next(name for name in _IDENTITY if getattr(task, name) != getattr(known, name))
+        for task, known in pairs
+        if any(getattr(task, name) != getattr(known, name) for name in _IDENTITY)
+    }
+    if not conflicts:
+        return
+    named = [f"{one!r} (another {field})" for one, field in conflicts.items()]
+    more = f", and {len(named) - _NAMED_CONFLICTS} more" if len(named) > _NAMED_CONFLICTS else ""
+    raise ConfigError(
+        "other tasks have these ids: "
+        f"{', '.join(named[:_NAMED_CONFLICTS])}{more}; nothing was queued. Use other ids"
+    )
+
+
 def _hash_content(task: FleetTask) -> str:
     content = msgspec.json.encode(task, order="deterministic")
     return hashlib.sha256(content).hexdigest()[:16]
@@ -96,6 +122,8 @@ def _find_problems(task: FleetTask) -> list[str]:
     ]
     if task.max_turns is not None and task.max_turns < 1:
         problems.append(f"max_turns is {task.max_turns!r}; it must be 1 or more")
+    if task.container is not None and not _IMAGE.fullmatch(task.container):
+        problems.append(f"container is {task.container!r}; it must be an image: NAME or NAME:TAG")
     if task.permission_mode is not None and task.permission_mode not in PERMISSION_MODES:
         modes = ", ".join(PERMISSION_MODES)
         problems.append(f"permission_mode is {task.permission_mode!r}; it must be one of {modes}")

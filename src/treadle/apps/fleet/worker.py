@@ -20,6 +20,8 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from treadle._version import __version__
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.limits import CallLimiter
@@ -71,6 +73,7 @@ class Worker:
         snapshot_seconds: float = SNAPSHOT_SECONDS,
         grace: float = GRACE_SECONDS,
         version: str = __version__,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if not isinstance(database, SqlDatabase):
             raise ConfigError("a worker needs a database of `open_database`")
@@ -81,6 +84,7 @@ class Worker:
         self.identity = WorkerIdentity(name, host, os.getpid(), version)
         self._database = database
         self._concurrency, self._poll, self._grace = concurrency, poll, grace
+        self._clock = clock  # for schedules
         self._max_attempts = max_attempts
         self._last_attempt = (max(1, max_attempts - 1), 10**9)  # what such a run has had
         self._lease = Lease(lease)
@@ -158,7 +162,8 @@ class Worker:
         try:
             outcome = await self._try_run(run, control)
             if outcome is not None:
-                await self._insist(lambda: self._write(run, outcome))
+                worked = msgspec.structs.replace(run, seconds=control.seconds)
+                await self._insist(lambda: self._write(worked, outcome))
             if outcome is not None and outcome.state in ("done", "failed"):
                 await self._parts.folders.remove(run.id)
         finally:
@@ -170,17 +175,17 @@ class Worker:
         try:
             return await run_task(run, self._parts, control)
         except SessionTooNew as error:
-            return RunOutcome("failed", _make_error_result(run), error_text(error))
+            return _fail(control, error)
         except SessionBusy as error:
             logger.info("run %s: %s", run.id, error)
         except StoreError as error:
             logger.warning("run %s stops here for now: %s", run.id, error)
             self._paused_until = time.monotonic() + RETRY_SECONDS
         except TreadleError as error:
-            return RunOutcome("failed", _make_error_result(run), error_text(error))
+            return _fail(control, error)
         except Exception as error:  # noqa: BLE001 - of the program's own agent, say
             logger.exception("run %s failed", run.id)
-            return RunOutcome("failed", _make_error_result(run), error_text(error))
+            return _fail(control, error)
         return None
 
     async def _write(self, run: FleetRun, outcome: RunOutcome) -> None:
@@ -197,7 +202,8 @@ class Worker:
     async def _beat(self) -> None:
         async with self._claiming:
             sent = time.monotonic()
-            mine = await self._queue.beat()
+            worked = {run_id: control.seconds for run_id, (control, _) in self._active.items()}
+            mine = await self._queue.beat(worked)
             self._lease.confirm(sent)
             for control, _ in [*self._active.values()]:
                 if mine.get(control.run.id) != control.run.epoch:
@@ -216,7 +222,7 @@ class Worker:
         if not self._has_last_attempts:
             found = await self._queue.has_claimable(attempts=self._last_attempt)
             self._has_last_attempts = found
-        await start_due_schedules(self._database)
+        await start_due_schedules(self._database, self._clock())
 
     # --- details ---------------------------------------------------------------------------
 
@@ -285,16 +291,27 @@ def make_run_folders(database: SqlDatabase) -> RunFolders:
     return RunWorkspaces(get_default_folder(), database)
 
 
-async def start_due_schedules(database: SqlDatabase, now: float | None = None) -> None:
+async def start_due_schedules(database: SqlDatabase, now: float) -> None:
     """Submit the tasks whose time has come; of several workers, one does."""
-    now = time.time() if now is None else now
     for schedule in await database.schedules():
         if schedule.next <= now:
             task = make_scheduled_task(schedule.name, schedule.task, schedule.next)
-            await database.submit([task])  # first: a repeated id is one run
+            try:
+                await database.submit([task])  # first: a repeated id is one run
+            except ConfigError as error:
+                logger.warning("the schedule %s starts nothing this time: %s", schedule.name, error)
             await database.advance_schedule(schedule, next_time(schedule.cron, now))
 
 
-def _make_error_result(run: FleetRun) -> FleetResult:
-    turns = run.result.turns if run.result is not None else 0
-    return FleetResult("error", cause="error", turns=turns)
+def _fail(control: RunControl, error: BaseException) -> RunOutcome:
+    """An error around the turn; those of the turn are in its result."""
+    earlier, usage = control.run.result or FleetResult("error"), control.usage
+    result = FleetResult(
+        "error",
+        cost=earlier.cost if usage is None else usage.cost,
+        usage=earlier.usage if usage is None else usage,
+        seconds=control.seconds,
+        cause="error",
+        turns=earlier.turns,
+    )
+    return RunOutcome("failed", result, error_text(error))

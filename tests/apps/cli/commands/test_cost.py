@@ -13,9 +13,9 @@ import pytest
 
 from tests.apps.program import run as program
 from treadle import Usage
-from treadle.apps.cli import exit_codes
 from treadle.apps.cli.commands import cost
-from treadle.apps.cli.console import UsageError
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import UsageError
 from treadle.apps.services.costs import (
     format_cost,
     format_report,

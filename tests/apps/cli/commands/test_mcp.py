@@ -18,7 +18,7 @@ from tests.patience import PATIENCE
 from tests.tools.mcp.helpers import RAW
 from tests.tools.mcp.oauth_server import OAuthServer
 from treadle.apps.cli.commands.mcp import _parse_definition
-from treadle.apps.cli.console import UsageError
+from treadle.apps.services.console import UsageError
 from treadle.testing.provider import FakeReply, ProviderServer
 
 SERVER = (sys.executable, "-I", "-S", RAW)

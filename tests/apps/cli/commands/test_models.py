@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from treadle.apps.cli import exit_codes
 from treadle.apps.cli.commands import models
-from treadle.apps.cli.console import BOLD, add_style
 from treadle.apps.cli.main import run
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import BOLD, add_style
 from treadle.core import errors
 from treadle.testing.provider import FakeReply, FakeUsage, ProviderServer, unused_url
 

@@ -19,9 +19,16 @@ from treadle.apps.fleet.reports.report import (
     make_report,
 )
 from treadle.apps.fleet.reports.report_page import render_page
-from treadle.apps.fleet.reports.report_text import format_report
+from treadle.apps.fleet.reports.report_text import (
+    DOLLARS,
+    SECONDS,
+    format_ranges,
+    format_report,
+    format_seconds,
+)
 from treadle.apps.fleet.run_record import FleetCheck, FleetResult, FleetRun, RunState
 from treadle.apps.fleet.task import FleetTask
+from treadle.core.text import format_dollars
 from treadle.core.transcript.usage import Usage
 
 
@@ -51,6 +58,17 @@ def make_run(
         started=1000.0 if state != "queued" else None,
         ended=1000.0 + seconds if has_ended else None,
     )
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-5, 3e-4, 0.001, 0.07, 1.0, 40.0, 9_000.0])
+def test_no_two_rows_of_a_histogram_have_the_same_bounds(scale):
+    values = [scale * number / 7 for number in range(1, 8)]
+    found = make_distribution(values)
+    assert found is not None
+    for format_value, template in ((format_dollars, DOLLARS), (format_seconds, SECONDS)):
+        ranges = format_ranges(found, format_value, template)
+        assert len({*ranges}) == len(found.buckets)
+        assert all(low != high for low, _, high in (text.partition(" to ") for text in ranges))
 
 
 RUNS = [

@@ -8,10 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 
 from treadle.apps.assembly.host_session import SessionOptions
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import UsageError, report_errors
 from treadle.apps.cli.options import parse_command_line
 from treadle.apps.cli.signals import harden_process, reopen_closed_streams
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import UsageError, report_errors
 from treadle.apps.settings import SETTINGS_BY_NAME
 
 USAGE = """\

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 
-from treadle.apps.cli import exit_codes
 from treadle.apps.cli.main import COMMANDS
 from treadle.apps.cli.options import OPTIONS, CliOption
+from treadle.apps.services import exit_codes
 
 USAGE = """\
 usage: treadle completions bash >> ~/.bashrc

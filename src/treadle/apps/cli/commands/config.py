@@ -9,8 +9,8 @@ from pathlib import Path
 
 from treadle.apps import settings as settings_page
 from treadle.apps.assembly.rules import is_trusted
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import UsageError, get_current_folder, print_line, report_errors
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.settings import SETTINGS, Settings, treadle_home
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import shorten_home

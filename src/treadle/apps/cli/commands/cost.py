@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from treadle.apps.cli.console import UsageError, get_current_folder, print_line, report_errors
-from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.cli.options import parse_flags
 from treadle.apps.services import costs
+from treadle.apps.services.console import UsageError, get_current_folder, print_line, report_errors
+from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.sanitize import escape_invisible
 
 HELP = """\

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import get_current_folder, print_line, report_errors
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import get_current_folder, print_line, report_errors
 from treadle.core.errors import TreadleError
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_bytes, plural

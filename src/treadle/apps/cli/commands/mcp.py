@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import (
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import (
     UsageError,
     get_current_folder,
     print_error,

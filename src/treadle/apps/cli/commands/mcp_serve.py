@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import UsageError, get_current_folder, print_error, report_errors
 from treadle.apps.cli.options import CommandLine, parse_command_line
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import UsageError, get_current_folder, print_error, report_errors
 
 if TYPE_CHECKING:
     from treadle.apps.services.mcp_service import McpService

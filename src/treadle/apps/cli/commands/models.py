@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import BOLD, DIM, add_style, print_line, report_errors
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import BOLD, DIM, add_style, print_line, report_errors
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.extras import format_install_command, is_installed, require_extra
 from treadle.core.sanitize import escape_invisible

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.rules import is_trusted
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.settings import SETTINGS_BY_NAME, Settings, load_settings
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import plural

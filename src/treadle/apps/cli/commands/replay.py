@@ -15,8 +15,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.cli.console import print_line, report_errors
-from treadle.apps.cli.exit_codes import ERROR, SUCCESS
+from treadle.apps.services.console import print_line, report_errors
+from treadle.apps.services.exit_codes import ERROR, SUCCESS
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import plural
 from treadle.sessions.library import Library

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
 from treadle.core.sanitize import escape_invisible
 
 if TYPE_CHECKING:

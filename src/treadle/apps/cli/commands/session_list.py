@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.cli.console import print_line
-from treadle.apps.cli.exit_codes import ERROR, SUCCESS
+from treadle.apps.services.console import print_line
+from treadle.apps.services.exit_codes import ERROR, SUCCESS
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.core.text import format_age, format_dollars, plural, shorten_home
 from treadle.sessions.library import Library

@@ -20,8 +20,8 @@ from treadle.apps.cli.commands.session_list import (
     print_search_results,
     print_sessions,
 )
-from treadle.apps.cli.console import print_error, print_line, report_errors
-from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.services.console import print_error, print_line, report_errors
+from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.core.text import format_age, format_bytes, plural
 from treadle.sessions.library import DEFAULT_PRUNE_BYTES, DEFAULT_PRUNE_DAYS, Library

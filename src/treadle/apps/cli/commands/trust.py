@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import UsageError, print_line, report_errors
+from treadle.apps.services import exit_codes
+from treadle.apps.services.console import UsageError, print_line, report_errors
 from treadle.core.sanitize import escape_invisible
 
 USAGE = """\

@@ -105,10 +105,9 @@ class RunWorkspaces:
 
     async def restore(self, task: FleetTask, run_id: str) -> RestoredWorkspace:
         """The folder of a run that another worker began, here or on another machine."""
-        state = await asyncio.to_thread(self._read_state, run_id)
-        place = await self._snapshots.get_blob(_place_key(run_id))
-        if state is not None and place == state.place.encode():
+        if await self.has_latest(run_id):
             return RestoredWorkspace(self._files(run_id), is_intact=True)
+        place = await self._snapshots.get_blob(_place_key(run_id))
         if place is None:  # no worker came as far as a folder
             return RestoredWorkspace(await self._fill(task, run_id))
         data = await self._snapshots.get_blob(_snapshot_key(run_id))
@@ -120,6 +119,13 @@ class RunWorkspaces:
         return RestoredWorkspace(
             path, _name_snapshot(run_id, snapshot), snapshot.step, False, _list_losses(snapshot)
         )
+
+    async def has_latest(self, run_id: str) -> bool:
+        """Whether the folder in which the run worked last is here. A folder with its name may also
+        be that of another fleet's run."""
+        state = await asyncio.to_thread(self._read_state, run_id)
+        place = await self._snapshots.get_blob(_place_key(run_id))
+        return state is not None and place == state.place.encode()
 
     async def snapshot(self, run_id: str, step: int) -> str:
         """Keep what the run changed; returns the name of the snapshot. The last one counts."""

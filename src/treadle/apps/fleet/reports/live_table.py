@@ -21,7 +21,7 @@ from treadle.observe.bar_chart import fit_width
 
 ACTIVE_ROWS = 12
 WAITING = "waits for an approval: treadle fleet approve"
-_ACTIVE = ("waiting", "running", "parked")  # in this order
+_OPEN = ("waiting", "running", "parked", "queued")  # in this order
 _CLEAR_LINE, _UP = "\x1b[K", "\x1b[{}A"
 
 
@@ -46,7 +46,7 @@ def format_progress(runs: Sequence[FleetRun], now: float) -> str:
     open_states = [
         f"{count:,} {STATE_WORDS[state]}"
         for state, count in report.states.items()
-        if state in (*_ACTIVE, "queued")
+        if state in _OPEN
     ]
     parts += [", ".join(open_states)] * bool(open_states) + [format_dollars(report.cost)]
     left = estimate_seconds_left(runs, now)
@@ -55,15 +55,17 @@ def format_progress(runs: Sequence[FleetRun], now: float) -> str:
     return " · ".join(parts)
 
 
-def format_table(runs: Sequence[FleetRun], now: float, width: int) -> list[str]:
-    """The line of all runs, then the runs that are at work or wait."""
-    active = [run for run in runs if run.state in _ACTIVE]
-    active.sort(key=lambda run: (_ACTIVE.index(run.state), run.started or now))
+def format_table(
+    runs: Sequence[FleetRun], now: float, width: int, rows: int = ACTIVE_ROWS
+) -> list[str]:
+    """The line of all runs, then the runs that have not ended."""
+    active = [run for run in runs if run.state in _OPEN]
+    active.sort(key=lambda run: (_OPEN.index(run.state), run.started or now))
     lines = [format_progress(runs, now)]
     lines += [f"  {WAITING}"] * any(run.state == "waiting" for run in runs)
-    lines += [_format_run(run, now) for run in active[:ACTIVE_ROWS]]
-    if len(active) > ACTIVE_ROWS:
-        lines.append(f"  and {len(active) - ACTIVE_ROWS} more")
+    lines += [_format_run(run, now) for run in active[:rows]]
+    if len(active) > rows:
+        lines.append(f"  and {len(active) - rows:,} more")
     return [fit_width(escape_invisible(line), width, "end").rstrip() for line in lines]
 
 
@@ -77,12 +79,13 @@ def _format_run(run: FleetRun, now: float) -> str:
 def format_ended(run: FleetRun) -> str:
     """The line of a run that ended, for an output that is no terminal."""
     result = run.result
-    if result is None:
-        problem = f": {' '.join(strip_escapes(run.error).split())}" if run.error else ""
+    problem = f": {' '.join(strip_escapes(run.error).split())}" if run.error else ""
+    if result is None or run.state not in ("done", "failed"):  # a result may be of an earlier end
         return escape_invisible(f"{run.id}: {STATE_WORDS[run.state]}{problem}")
     outcome = "passed" if run.state == "done" and result.passed else result.cause or run.state
     cost = "" if result.cost is None else f", {format_dollars(result.cost)}"
-    return escape_invisible(f"{run.id}: {outcome}, {format_seconds(result.seconds)}{cost}")
+    figures = f"{format_seconds(result.seconds)}{cost}"
+    return escape_invisible(f"{run.id}: {outcome}, {figures}{problem}")
 
 
 class LiveTable:

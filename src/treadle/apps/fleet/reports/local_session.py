@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.reports.report_text import STATE_VERBS
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.entries import Entry
@@ -78,9 +79,13 @@ async def _copy_for_a_moment(
 
 async def _load_entries(database: FleetDatabase, run: FleetRun) -> Sequence[Entry]:
     entries = await database.load_session(run.id)
-    if not entries:
-        raise SessionNotFound(f"the run {run.id} has no session yet: it has not begun")
-    return entries
+    if entries:
+        return entries
+    if not run.has_ended:
+        raise SessionNotFound(f"the run {run.id} has no session yet: it is {run.state}")
+    why = f": {run.error}" if run.error else ""
+    verb = STATE_VERBS[run.state]
+    raise SessionNotFound(f"the run {run.id} {verb} before its session began{why}")
 
 
 async def _write(journal: Journal, entries: Sequence[Entry]) -> None:

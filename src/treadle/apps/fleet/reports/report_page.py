@@ -18,8 +18,11 @@ from treadle.apps.fleet.reports.report import (
     ReportRun,
 )
 from treadle.apps.fleet.reports.report_text import (
+    DOLLARS,
+    SECONDS,
     STATE_WORDS,
     format_figures,
+    format_ranges,
     format_rate,
     format_seconds,
 )
@@ -242,17 +245,19 @@ def _render_name(run: ReportRun, links: Mapping[str, str]) -> str:
 
 def _render_plots(report: FleetReport) -> str:
     plots = [
-        _render_histogram(title, found, format_value)
-        for title, found, format_value in (
-            ("Cost of a run", report.costs, format_dollars),
-            ("Time of a run", report.seconds, format_seconds),
+        _render_histogram(title, found, format_value, template)
+        for title, found, format_value, template in (
+            ("Cost of a run", report.costs, format_dollars, DOLLARS),
+            ("Time of a run", report.seconds, format_seconds, SECONDS),
         )
         if found is not None and found.highest > 0
     ]
     return f'<div class="plots">{"".join(plots)}</div>' if plots else ""
 
 
-def _render_histogram(title: str, found: Distribution, format_value: Callable[[float], str]) -> str:
+def _render_histogram(
+    title: str, found: Distribution, format_value: Callable[[float], str], template: str
+) -> str:
     """Columns of counts over a scale, with marks at the median and the 90 % quantile."""
     most = max(bucket.count for bucket in found.buckets)
     end = found.buckets[-1].high
@@ -264,10 +269,10 @@ def _render_histogram(title: str, found: Distribution, format_value: Callable[[f
 
     shapes = [f'<line class="axis" x1="{_LEFT}" x2="{PLOT_WIDTH}" y1="{base}" y2="{base}"/>']
     shapes += [_text(_LEFT - 6, _TOP + 4, f"{most:,}", "end"), _text(_LEFT - 6, base, "0", "end")]
-    for bucket in found.buckets:
+    ranges = format_ranges(found, format_value, template)
+    for bucket, label in zip(found.buckets, ranges, strict=True):
         tall = bucket.count / most * height
         left, right = to_x(bucket.low), to_x(bucket.high)
-        label = f"{format_value(bucket.low)} to {format_value(bucket.high)}"
         shapes.append(
             f'<rect class="column" x="{left + 1:.1f}" y="{base - tall:.1f}" '
             f'width="{max(1.0, right - left - 2):.1f}" height="{tall:.1f}">'

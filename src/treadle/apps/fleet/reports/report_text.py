@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import pairwise
 
 from treadle.apps.fleet.reports.report import (
     Distribution,
@@ -29,6 +31,15 @@ STATE_WORDS = {
 }
 
 
+STATE_VERBS = {
+    "done": "ended",
+    "failed": "failed",
+    "set_aside": "was set aside",
+    "cancelled": "was cancelled",
+}
+DOLLARS, SECONDS = "${:,.{}f}", "{:.{}f}s"  # with as many digits as a scale needs
+
+
 def format_report(report: FleetReport, width: int, *, plain: bool = False) -> list[str]:
     """Lines without escape sequences; `plain` is for terminals without Unicode."""
     if not report.runs:
@@ -41,12 +52,12 @@ def format_report(report: FleetReport, width: int, *, plain: bool = False) -> li
             f"pass rate by {label}",
             *render_bars(bars, width, ascii_only=plain, max_value=1.0),
         ]
-    for title, distribution, format_value in (
-        ("cost of a run", report.costs, format_dollars),
-        ("time of a run", report.seconds, format_seconds),
+    for title, distribution, format_value, template in (
+        ("cost of a run", report.costs, format_dollars, DOLLARS),
+        ("time of a run", report.seconds, format_seconds, SECONDS),
     ):
         if distribution is not None and distribution.highest > 0:
-            bars = make_bucket_bars(distribution, format_value)
+            bars = _make_bucket_bars(distribution, format_value, template)
             lines += ["", f"{title}: {format_figures(distribution, format_value)}"]
             lines += render_bars(bars, width, ascii_only=plain)
     if report.failures:
@@ -88,15 +99,27 @@ def format_figures(found: Distribution, format_value: Callable[[float], str]) ->
     return ", ".join(f"{name} {format_value(value)}" for name, value in names.items())
 
 
-def make_bucket_bars(found: Distribution, format_value: Callable[[float], str]) -> list[ChartBar]:
-    used = [n for n, bucket in enumerate(found.buckets) if bucket.count]
+def format_ranges(
+    found: Distribution, format_value: Callable[[float], str], template: str
+) -> list[str]:
+    """`$0.10 to $0.20` of each bucket; with more digits where two bounds would look the same."""
+    bounds = [*(bucket.low for bucket in found.buckets), found.buckets[-1].high]
+    texts = [format_value(bound) for bound in bounds]
+    if len({*texts}) < len(texts):
+        step = bounds[1] - bounds[0]
+        digits = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 2
+        texts = [template.format(bound, digits) for bound in bounds]
+    return [f"{low} to {high}" for low, high in pairwise(texts)]
+
+
+def _make_bucket_bars(
+    found: Distribution, format_value: Callable[[float], str], template: str
+) -> list[ChartBar]:
+    used = next(n for n, bucket in enumerate(found.buckets) if bucket.count)
+    ranges = format_ranges(found, format_value, template)
     return [
-        ChartBar(
-            f"{format_value(bucket.low)} to {format_value(bucket.high)}",
-            float(bucket.count),
-            f"{bucket.count:,}",
-        )
-        for bucket in found.buckets[used[0] :]
+        ChartBar(text, float(bucket.count), f"{bucket.count:,}")
+        for text, bucket in zip(ranges[used:], found.buckets[used:], strict=True)
     ]
 
 

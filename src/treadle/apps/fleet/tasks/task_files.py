@@ -61,6 +61,7 @@ class TaskDefaults(msgspec.Struct, frozen=True):
     permission_mode: str | None = None
     check: str | None = None
     timeout: float | None = None
+    container: str | None = None
     repositories: str = ""
 
 

@@ -10,9 +10,7 @@ import time
 
 import msgspec
 
-from treadle.apps.cli.commands.fleet.selection import find_run, select_runs, use_database
-from treadle.apps.cli.console import print_line
-from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.fleet.commands.selection import find_run, select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.live_table import (
     LiveTable,
@@ -22,11 +20,14 @@ from treadle.apps.fleet.reports.live_table import (
 )
 from treadle.apps.fleet.reports.local_session import read_session
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
+from treadle.apps.services.console import print_line
+from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.core.text import format_age, plural
 from treadle.sessions.export import render_markdown
 
 POLL_SECONDS = 0.5
+MAX_OPEN = 50  # runs that have not ended
 MAX_ENDED = 20  # runs that ended, of the last ones
 
 
@@ -49,7 +50,7 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
         print("no runs")
     else:
         width = max(40, shutil.get_terminal_size().columns)
-        for line in format_table(runs, now, width) + _format_ended_runs(runs):
+        for line in format_table(runs, now, width, MAX_OPEN) + _format_ended_runs(runs):
             print_line(line)
     for worker in workers:
         print_line(_format_worker(worker, now))

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.cli.commands.fleet.selection import (
+from treadle.apps.fleet.commands.selection import (
     find_run,
     select_runs,
     use_database,
 )
-from treadle.apps.cli.console import UsageError, get_current_folder, print_error, print_line
-from treadle.apps.cli.exit_codes import SUCCESS
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 from treadle.apps.fleet.reports.local_session import copy_session, render_session
@@ -24,6 +22,8 @@ from treadle.apps.fleet.reports.report import FleetReport, make_report
 from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.reports.report_text import format_report, format_summary
 from treadle.apps.fleet.run_record import FleetRun
+from treadle.apps.services.console import UsageError, get_current_folder, print_error, print_line
+from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.errors import SessionNotFound
 from treadle.core.text import plural
 from treadle.sessions.library import Library

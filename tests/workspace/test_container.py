@@ -10,16 +10,18 @@ import tarfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from treadle import Agent
-from treadle.core.errors import WorkspaceError
-from treadle.fleet import ContainerOptions, ContainerWorkspace, Fleet, FleetTask
+from treadle import coding_agent
+from treadle.apps.fleet.folders.workspaces import RunWorkspaces
+from treadle.apps.fleet.worker import Worker
+from treadle.core.errors import ConfigError, WorkspaceError
+from treadle.fleet import ContainerOptions, ContainerWorkspace, FleetTask, open_database
 from treadle.models import Say, Scripted
-from treadle.policy import AllowAll
 from treadle.testing.conformance.workspace import WORKSPACE_PROMISES
-from treadle.tools import builtin_tools
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 IMAGE = "localhost/treadle-test:1"
 # Some machines for tests have old control groups and low limits, which podman has to be told.
@@ -116,21 +118,68 @@ async def test_a_command_sees_the_folder_and_nothing_else_of_the_machine(options
         await workspace.aclose()
 
 
-async def test_the_commands_and_the_check_of_a_run_are_in_containers(options, tmp_path):
-    def make_agent(task: FleetTask, folder: Path) -> Agent:
-        workspace = ContainerWorkspace(folder, options)
-        work = Say(calls=[("bash", {"command": "readlink -f /bin/ls > where.txt"})])
-        tools = [builtin_tools(workspace)]
-        return Agent(Scripted([work, "Done."]), tools, workspace=workspace, policy=AllowAll())
+async def test_the_commands_and_the_check_of_a_task_with_an_image_are_in_containers(
+    options, tmp_path, monkeypatch
+):
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if len(request.json["messages"]) > 1:  # type: ignore[arg-type]
+            return FakeReply("Done.")
+        command: dict[str, Any] = {"command": "readlink -f /bin/ls > where.txt"}
+        return FakeReply("I look.", calls=(FakeCall("bash", command),))
 
-    store = f"sqlite:{tmp_path / 'fleet.db'}"
-    task = FleetTask(prompt="Where are you?", check="grep busybox where.txt && cat /etc/passwd")
-    async with Fleet(store, agent=make_agent, folder=tmp_path / "runs") as fleet:
-        [run] = [run async for run in fleet.run([task])]
-    assert run.result is not None
-    assert run.result.check is not None
+    check = "grep busybox where.txt && cat /etc/passwd"
+    task = FleetTask(prompt="Where?", check=check, container=IMAGE, permission_mode="auto")
+    database = await open_database(f"sqlite:{tmp_path / 'fleet.db'}")
+    await database.submit([task])
+    async with ProviderServer(reply) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+        monkeypatch.setenv("TREADLE_MODEL", "anthropic/claude-sonnet-4-5")
+        folders = RunWorkspaces(tmp_path / "runs", database)
+        await Worker(database, poll=0.05, folders=folders).run(until_idle=True)
+    (run,) = await database.runs()
+    await database.aclose()
+    assert run.result is not None, run.error
+    assert run.result.check is not None, run
     assert "/bin/busybox" in run.result.check.output
     assert run.result.cause == "check_failed", "the image has no /etc/passwd"
+
+
+async def test_a_coding_agent_runs_its_commands_in_containers(options, tmp_path):
+    look = Say(calls=[("bash", {"command": "readlink -f /bin/ls"})])
+    model = Scripted([look, "Done."])
+    agent = coding_agent(tmp_path, model=model, container=options, permission_mode="auto")
+    async with agent:
+        result = await agent.run("Where are you?")
+    assert "/bin/busybox" in str(result.transcript)
+
+
+async def test_a_command_cannot_change_what_git_runs_on_this_machine(options, tmp_path):
+    root = tmp_path / "work"
+    (root / ".git/hooks").mkdir(parents=True)
+    (root / ".git/config").write_text("[core]\n")
+    (root / ".envrc").write_text("safe")
+    workspace = ContainerWorkspace(root, options)
+    try:
+        done = await workspace.run(
+            "echo x > .envrc; echo x > .git/config; touch .git/hooks/pre-commit; "
+            "mv .git other; touch .git/index"
+        )
+    finally:
+        await workspace.aclose()
+    assert done.exit_code == 0, done.output
+    assert (root / ".git/config").read_text() == "[core]\n"
+    assert (root / ".envrc").read_text() == "safe"
+    assert sorted(one.name for one in (root / ".git").iterdir()) == ["config", "hooks", "index"]
+    assert list((root / ".git/hooks").iterdir()) == []
+
+
+@pytest.mark.parametrize("image", ["", "--privileged", "a b"])
+def test_what_is_no_image_is_refused(image):
+    with pytest.raises(ConfigError, match="is not the name of an image"):
+        ContainerOptions(image=image)
+    with pytest.raises(ConfigError, match="it must be an image"):
+        FleetTask(prompt="x", container=image)
 
 
 async def test_an_image_that_does_not_exist_is_named(options, tmp_path):

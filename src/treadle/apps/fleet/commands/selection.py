@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from treadle.apps.cli.console import UsageError
 from treadle.apps.fleet.database import FleetDatabase, open_database
-from treadle.apps.fleet.fleet import DEFAULT_STORE
 from treadle.apps.fleet.run_record import FleetRun
+from treadle.apps.fleet.store_address import DEFAULT_STORE
+from treadle.apps.services.console import UsageError
 from treadle.core.text import suggest
 
 _T = TypeVar("_T")
@@ -20,11 +20,16 @@ def get_store(options: argparse.Namespace) -> str:
     return str(options.store or DEFAULT_STORE)
 
 
-def use_database(options: argparse.Namespace, work: Callable[[FleetDatabase], Awaitable[_T]]) -> _T:
-    """Open the database, do the work, close it."""
+def use_database(
+    options: argparse.Namespace,
+    work: Callable[[FleetDatabase], Awaitable[_T]],
+    *,
+    create: bool = False,
+) -> _T:
+    """Open the database, do the work, close it. Only commands that begin something create one."""
 
     async def main() -> _T:
-        database = await open_database(get_store(options))
+        database = await open_database(get_store(options), create=create)
         try:
             return await work(database)
         finally:

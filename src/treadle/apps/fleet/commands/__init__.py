@@ -6,9 +6,10 @@
     control      cancel, retry, approve
     results      report, open
     serve        serve: the report as a page
+    prune        prune
     schedules    schedule
 
-This module has the parser. The commands are the user's view of treadle.apps.fleet.
+This module has the parser. apps/cli/main.py names it, and imports it when it is called.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import argparse
 from importlib import import_module
 from pathlib import Path
 
-from treadle.apps.cli.console import report_errors
+from treadle.apps.services.console import report_errors
 
-_HERE = "treadle.apps.cli.commands.fleet"
+_HERE = "treadle.apps.fleet.commands"
 PROGRAM = "treadle fleet"
 RUN_STATES = ("queued", "running", "waiting", "parked", "done", "failed", "cancelled", "set_aside")
 
 
 def run(arguments: list[str]) -> int:
     options = _make_parser().parse_args(arguments or ["--help"])
+    options.arguments = arguments
     module, _, function = options.do.partition(":")
     return report_errors(
         PROGRAM, lambda: int(getattr(import_module(f"{_HERE}.{module}"), function)(options))
@@ -69,6 +71,11 @@ def _make_parser() -> argparse.ArgumentParser:
     opened.add_argument("run")
     files = "also its files, into this new folder; the session then belongs to it"
     opened.add_argument("--into", type=Path, metavar="FOLDER", help=files)
+    prune = command("prune", "prune:prune_runs", "delete old runs with their sessions")
+    _add_selection(prune)
+    age = "only runs that ended so long ago: 12h, 30d, 8w"
+    prune.add_argument("--older-than", required=True, metavar="AGE", help=age)
+    prune.add_argument("--yes", action="store_true", help="do not ask")
     _add_schedule(command("schedule", "schedules:run_schedule", "run tasks at times"))
     return parser
 
@@ -90,6 +97,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     defaults.add_argument("--max-turns", type=int, metavar="N", help="rounds of one run")
     defaults.add_argument("--timeout", type=float, metavar="SECONDS", help="of one run")
     defaults.add_argument("--permission-mode", metavar="MODE", help="as of treadle -p")
+    image = "an image: commands and checks run in containers of podman or docker"
+    defaults.add_argument("--container", metavar="IMAGE", help=image)
     where = "where owner/name of SWE-bench lines is: a folder of copies, or a URL"
     defaults.add_argument("--repositories", default="", metavar="PLACE", help=where)
     limits = parser.add_argument_group("limits for all runs of the fleet together")
@@ -112,6 +121,10 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
     agent = "MODULE:FUNCTION that makes the agent of a run (default: the coding agent)"
     add("--agent", default="", metavar="NAME", help=agent)
     add("--until-idle", action="store_true", help="end when no run is left")
+    # For the processes that start workers: worker_processes.py.
+    add("--poll", type=float, default=1.0, help=argparse.SUPPRESS)
+    add("--parent", type=int, help=argparse.SUPPRESS)
+    add("--agent-folder", type=Path, help=argparse.SUPPRESS)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@
 
 Names, rules and other foreign text inside a line also need core/sanitize.escape_invisible, so that
 they cannot look like a line of ours. JSON needs neither: json.dumps writes ASCII. Used by every
-command.
+command of apps/cli and apps/fleet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from treadle.apps.cli.exit_codes import ABORTED, IO_ERROR, exit_code_for
+from treadle.apps.services.exit_codes import ABORTED, IO_ERROR, exit_code_for
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.sanitize import strip_escapes
 

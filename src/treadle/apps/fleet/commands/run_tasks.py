@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import signal
 import sys
 import time
@@ -11,17 +12,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.apps.cli.commands.fleet.results import print_report_json, print_report_text
-from treadle.apps.cli.commands.fleet.selection import get_store, parse_labels, use_database
-from treadle.apps.cli.commands.fleet.worker_processes import WorkerProcesses
-from treadle.apps.cli.console import UsageError, print_error, print_line
-from treadle.apps.cli.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, TERMINATED, USAGE_ERROR
+from treadle.apps.fleet.commands.results import print_report_json, print_report_text
+from treadle.apps.fleet.commands.selection import parse_labels, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.live_table import LiveTable
 from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.run_record import FleetLimits, FleetRun
+from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
+from treadle.apps.fleet.worker_processes import WorkerProcesses
+from treadle.apps.services.console import UsageError, print_error, print_line
+from treadle.apps.services.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, TERMINATED, USAGE_ERROR
 from treadle.core.errors import ConfigError
 from treadle.core.text import plural
 
@@ -30,7 +32,8 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_tasks(options: argparse.Namespace) -> int:
-    """Exit code 0 if all runs passed, 5 if not, 2 if lines of the file are no tasks."""
+    """Exit code 0 if all runs passed, 5 if not; 2 if lines of the file are no tasks, whatever
+    came of the others; 130 or 143 if the command was stopped before."""
     if options.workers < 0 or options.runs_at_once < 1:
         raise UsageError("--workers must be 0 or more, and --runs-at-once 1 or more")
     loaded = load_tasks(options.tasks, _make_defaults(options))
@@ -39,16 +42,16 @@ def run_tasks(options: argparse.Namespace) -> int:
     if not loaded.tasks:
         raise UsageError(f"{options.tasks} has no task that can be run")
     tasks = _add_labels(loaded.tasks, parse_labels(options.label))
-    code = use_database(options, lambda database: _run(database, tasks, options))
+    code = use_database(options, lambda database: _run(database, tasks, options), create=True)
     return _combine(code, loaded)
 
 
 def _combine(code: int, loaded: LoadedTasks) -> int:
-    return USAGE_ERROR if code == SUCCESS and loaded.problems else code
+    return USAGE_ERROR if code in (SUCCESS, GOAL_NOT_MET) and loaded.problems else code
 
 
 def _make_defaults(options: argparse.Namespace) -> TaskDefaults:
-    names = ("model", "max_cost", "max_turns", "permission_mode", "check", "timeout")
+    names = ("model", "max_cost", "max_turns", "permission_mode", "check", "timeout", "container")
     values = {name: getattr(options, name) for name in names}
     try:
         FleetTask(prompt="as good as any", **values)
@@ -111,8 +114,9 @@ async def _wait(
     database: FleetDatabase, ids: Sequence[str], options: argparse.Namespace
 ) -> list[FleetRun]:
     """Until all runs have ended; with the workers of this machine meanwhile."""
-    arguments = ("--runs-at-once", str(options.runs_at_once), "--agent", options.agent)
-    workers = WorkerProcesses(get_store(options), options.workers, arguments)
+    arguments = ["--until-idle", "--runs-at-once", str(options.runs_at_once)]
+    arguments += ["--agent", options.agent] if options.agent else []
+    workers = WorkerProcesses(database, options.workers, arguments)
     table, took = LiveTable(sys.stderr), 0.0
     try:
         runs = await database.runs(ids=ids)
@@ -141,6 +145,7 @@ def _stop_on_signals() -> list[int]:
         received.append(number)
         for other in STOP_SIGNALS:
             loop.remove_signal_handler(other)
+        print_error("stopping: each run ends its step; a second ctrl-c ends them at once")
         task.cancel()
 
     for number in STOP_SIGNALS:
@@ -151,5 +156,5 @@ def _stop_on_signals() -> list[int]:
 
 def _report_stop(runs: Sequence[FleetRun], options: argparse.Namespace) -> None:
     left = sum(not run.has_ended for run in runs)
-    command = f"treadle fleet run {options.tasks}"
-    print_error(f"stopped; {plural(left, 'run')} left. The same command continues: {command}")
+    command = shlex.join([hide_password(word) for word in options.arguments])
+    print_error(f"stopped; {plural(left, 'run')} left. To continue: treadle fleet {command}")

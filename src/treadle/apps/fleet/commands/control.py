@@ -6,11 +6,12 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from treadle.apps.cli.commands.fleet.selection import select_runs, use_database
-from treadle.apps.cli.console import UsageError, print_line
-from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.fleet.commands.selection import select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.run_record import FleetApproval
+from treadle.apps.fleet.reports.report_text import STATE_WORDS
+from treadle.apps.fleet.run_record import FleetApproval, FleetRun
+from treadle.apps.services.console import UsageError, print_error, print_line
+from treadle.apps.services.exit_codes import ERROR, SUCCESS
 from treadle.core.sanitize import escape_invisible, strip_escapes
 from treadle.core.text import format_age, format_duration, plural
 
@@ -22,7 +23,7 @@ def cancel_runs(options: argparse.Namespace) -> int:
         runs = await select_runs(database, options)
         changed = await database.cancel([run.id for run in runs])
         print_line(f"{plural(len(changed), 'run')} cancelled")
-        return SUCCESS
+        return _explain_others(runs, changed, options, "a run that has ended cannot be cancelled")
 
     return use_database(options, work)
 
@@ -36,9 +37,20 @@ def retry_runs(options: argparse.Namespace) -> int:
             runs = [run for run in runs if run.state in ("failed", "set_aside")]
         changed = await database.retry([run.id for run in runs])
         print_line(f"{plural(len(changed), 'run')} queued again")
-        return SUCCESS
+        rule = "only a run that failed, was cancelled or set aside can be retried"
+        return _explain_others(runs, changed, options, rule)
 
     return use_database(options, work)
+
+
+def _explain_others(
+    runs: Sequence[FleetRun], changed: Sequence[str], options: argparse.Namespace, rule: str
+) -> int:
+    """Say why runs that were named stay as they are; an error if that is all that came of it."""
+    others = [run for run in runs if run.id not in changed and run.id in options.runs]
+    for run in others:
+        print_error(f"{run.id} is {STATE_WORDS[run.state]}: {rule}")
+    return ERROR if others and not changed else SUCCESS
 
 
 def _require_selection(options: argparse.Namespace, flag: str, *, is_all: bool) -> None:

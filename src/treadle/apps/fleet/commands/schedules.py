@@ -5,19 +5,23 @@ from __future__ import annotations
 import argparse
 import time
 
-from treadle.apps.cli.commands.fleet.selection import use_database
-from treadle.apps.cli.console import UsageError, print_error, print_line
-from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.fleet.commands.selection import use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetSchedule
 from treadle.apps.fleet.tasks.schedule import check_schedule_name, next_time
 from treadle.apps.fleet.tasks.task_files import load_tasks
+from treadle.apps.services.console import UsageError, print_error, print_line
+from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.sanitize import escape_invisible, strip_escapes
 
 
 def run_schedule(options: argparse.Namespace) -> int:
     actions = {"list": _list, "add": _add, "remove": _remove}
-    return use_database(options, lambda database: actions[options.action](database, options))
+    return use_database(
+        options,
+        lambda database: actions[options.action](database, options),
+        create=options.action == "add",
+    )
 
 
 async def _list(database: FleetDatabase, options: argparse.Namespace) -> int:

@@ -26,11 +26,19 @@ import msgspec
 
 from treadle.core.contracts.workspace import (
     CommandResult,
-    FileContent,
     ProgramResult,
     RunningCommand,
+    Workspace,
 )
-from treadle.core.errors import WorkspaceError
+from treadle.core.contracts.wrapped import WrappedWorkspace
+from treadle.core.errors import ConfigError, WorkspaceError
+from treadle.core.protected_paths import (
+    GIT_FOLDER,
+    PROTECTED_FILES,
+    PROTECTED_FOLDERS,
+    PROTECTED_IN_GIT,
+    fold_case,
+)
 from treadle.workspace.environment import FIXED_VARIABLES
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
@@ -69,38 +77,32 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     memory: str = ""
     arguments: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self.image or self.image.startswith("-") or any(map(str.isspace, self.image)):
+            raise ConfigError(f"{self.image!r} is not the name of an image; use NAME or NAME:TAG")
 
-class ContainerWorkspace:
+
+class ContainerWorkspace(WrappedWorkspace):
     """Files of a folder here, commands in containers. Close it with `aclose`."""
 
-    def __init__(self, root: Path, options: ContainerOptions) -> None:
-        """WorkspaceError if neither podman nor docker is installed."""
+    def __init__(
+        self,
+        root: Path,
+        options: ContainerOptions,
+        *,
+        files: Workspace | None = None,
+        client: Workspace | None = None,
+    ) -> None:
+        """`files` reads and writes files, and runs programs that only read. `client` runs podman or
+        docker; it is not for the model, and has no sandbox (make_client_options). They stay open
+        when this one is closed. WorkspaceError if neither program is installed."""
         self._options = options
         self._program = _find_program(options.program)
-        passthrough = tuple(name for name in _CLIENT_VARIABLES if name in os.environ)
-        self._local = LocalWorkspace(
-            root, WorkspaceOptions(sandbox="off", env_passthrough=passthrough)
-        )
-
-    # --- files -----------------------------------------------------------------------------
-
-    @property
-    def root(self) -> Path:
-        return self._local.root
-
-    def resolve(self, path: str, *, for_write: bool = False) -> Path:
-        return self._local.resolve(path, for_write=for_write)
-
-    async def read(self, path: str, *, limit: int | None = None) -> FileContent:
-        return await self._local.read(path, limit=limit)
-
-    async def write(
-        self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
-    ) -> FileContent:
-        return await self._local.write(path, data, expected=expected, mode=mode)
-
-    async def remove(self, path: str, *, expected: str | None = None) -> None:
-        await self._local.remove(path, expected=expected)
+        self._own_client = None
+        if client is None:
+            client = self._own_client = LocalWorkspace(root, make_client_options())
+        self._client = client
+        super().__init__(files or self._client)
 
     # --- commands --------------------------------------------------------------------------
 
@@ -116,7 +118,7 @@ class ContainerWorkspace:
         async with self._open_container() as container:
             argv = self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
             async with container.limit_time(timeout):
-                done = await self._local.run(shlex.join(argv), env=env, on_output=on_output)
+                done = await self._client.run(shlex.join(argv), env=env, on_output=on_output)
             return container.make_result(done)
 
     async def start(
@@ -125,7 +127,7 @@ class ContainerWorkspace:
         container = _Container(self._program)
         try:
             argv = self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
-            running = await self._local.start(shlex.join(argv), env=env)
+            running = await self._client.start(shlex.join(argv), env=env)
         except BaseException:
             await container.remove()
             raise
@@ -145,7 +147,7 @@ class ContainerWorkspace:
     ) -> ProgramResult:
         if read_only or sandboxed is False:
             self._check_cwd(cwd)
-            return await self._local.execute(
+            return await super().execute(
                 argv,
                 cwd=cwd,
                 env=env,
@@ -158,11 +160,12 @@ class ContainerWorkspace:
         async with self._open_container() as container:
             words = self._make_argv(container, cwd, env, _RUN_PROGRAM, argv, ["--interactive"])
             async with container.limit_time(timeout):
-                done = await self._local.execute(words, env=env, stdin=stdin, limit=limit)
+                done = await self._client.execute(words, env=env, stdin=stdin, limit=limit)
             return container.make_program_result(done, argv[0])
 
     async def aclose(self) -> None:
-        await self._local.aclose()
+        if self._own_client is not None:
+            await self._own_client.aclose()
 
     # --- containers ------------------------------------------------------------------------
 
@@ -194,6 +197,7 @@ class ContainerWorkspace:
         options, root = self._options, str(self.root)
         argv = [self._program, "run", "--rm", "--name", container.name, *more]
         argv += ["--volume", f"{root}:{root}", "--workdir", str(self._check_cwd(cwd))]
+        argv += [word for one in _list_protected(root) for word in ("--volume", one)]
         argv += ["--volume", f"{container.reports}:{_REPORTS}"]
         argv += ["--security-opt", "label=disable", *_list_user_options(self._program)]
         argv += [] if options.network else ["--network", "none"]
@@ -336,6 +340,30 @@ class _ContainerCommand:
             return self._container.make_result(done)
         finally:
             await self._container.remove()
+
+
+def make_client_options(
+    outputs_dir: Path | None = None, secrets: tuple[str, ...] = ()
+) -> WorkspaceOptions:
+    """The workspace in which podman or docker is run."""
+    passthrough = tuple(name for name in _CLIENT_VARIABLES if name in os.environ)
+    return WorkspaceOptions(
+        sandbox="off", env_passthrough=passthrough, outputs_dir=outputs_dir, secrets=secrets
+    )
+
+
+def _list_protected(root: str) -> list[str]:
+    """Mounts that keep commands from changing what decides which programs run here later: protected
+    files of the folder, and the configuration and the hooks of git. The folder .git is a mount of
+    its own, so that it cannot be renamed. Only what exists is protected."""
+    protected = PROTECTED_FILES | PROTECTED_FOLDERS
+    found = [path for path in Path(root).iterdir() if fold_case(path.name) in protected]
+    git, mounts = Path(root, GIT_FOLDER), []
+    if git.is_dir() and not git.is_symlink():
+        found += [git / name for name in PROTECTED_IN_GIT]
+        mounts = [f"{git}:{git}"]
+    real = sorted(str(path) for path in found if path.exists() and not path.is_symlink())
+    return mounts + [f"{path}:{path}:ro" for path in real]
 
 
 def _find_program(wanted: ContainerProgram | None) -> str:
