@@ -12,7 +12,7 @@ ones.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
@@ -82,6 +82,11 @@ class StableToolList(WrappedSource):
 
     def instructions(self) -> str:
         return ""  # they may come late, too, so they are in a notice
+
+    def narrow_tools(self, narrow: Callable[[ToolSource], ToolSource]) -> StableToolList | None:
+        """The same for a child agent that has only some of the tools; None if it has none."""
+        source = narrow(self._source)
+        return StableToolList(source, self._defer_above) if source.tools() else None
 
     # --- as a mutator --------------------------------------------------------------------
 
@@ -235,6 +240,10 @@ class _UseTool(BaseTool):
             hint = f"did you mean {names}?" if names else f"find it with {TOOL_SEARCH_NAME}"
             return f"there is no tool {name!r}; {hint}"
         return tool, inner
+
+    def find_target(self, name: str) -> Tool | None:
+        """A late tool that the model calls by its own name, as if it were in the list."""
+        return self._source.late_tools().get(name)
 
     def check(self, arguments: Arguments) -> str | None:
         target = self.target(arguments)

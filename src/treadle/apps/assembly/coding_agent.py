@@ -51,6 +51,7 @@ from treadle.apps.assembly.extensions import (
     make_hooks,
 )
 from treadle.apps.assembly.host_session import HostSession
+from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import LazyPolicy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.limits import make_gates
 from treadle.apps.assembly.model_choice import (
@@ -425,7 +426,11 @@ def _assemble(
     # Child agents
     worktrees = make_worktrees(folder, trust.is_trusted, warn or logger.warning)
     child_options: dict[str, Any] = {}
+    kept_branches = None
     if not is_small:
+        if worktrees is not None:
+            kept_branches = KeptBranches(worktrees)
+            mutators.append(kept_branches)
         parts = ChildParts(
             rules=rules,
             make_workspace_options=lambda moved: make_workspace_options(
@@ -447,7 +452,7 @@ def _assemble(
             notify=warn or logger.warning,
         )
         place = ChildPlace(folder, builtin, policy, prompt, worktrees)
-        child_options = make_child_options(parts, place, mutators, store, notes)
+        child_options = make_child_options(parts, place, mutators, store, notes, kept_branches)
 
     head_log = None
     if store is not None:
@@ -490,6 +495,7 @@ def _assemble(
         small_model=small_model,
         telemetry=telemetry,
         worktrees=worktrees,
+        kept_branches=kept_branches,
     )
     if host is None:
         for note in notes:

@@ -113,6 +113,8 @@ class Frontend:
         self._shown_question: PendingQuestion | None = None
         self._question_task: asyncio.Task[None] | None = None
         self._is_question_hidden = False
+        # came while no session was open: shown in the next one, or printed at the end
+        self.unshown_messages: list[str] = []
 
     @property
     def conversation(self) -> Conversation:
@@ -227,6 +229,9 @@ class Frontend:
             conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
         for note in (*self.host.notes, *problems) if has_notes else ():
             conversation.show_block(NoteBlock(note))
+        unshown, self.unshown_messages = self.unshown_messages, []
+        for text in unshown:
+            conversation.show_block(NoteBlock(text))
         if conversation.has_unfinished_turn:
             unfinished = "the last turn is not finished; press enter to continue it"
             conversation.show_note(unfinished, "warning")

@@ -213,7 +213,11 @@ class BaseTool:
 
 @runtime_checkable
 class ForwardingTool(Protocol):
-    """A tool that forwards to others: the loop decides on, shows and runs the target instead."""
+    """A tool that forwards to others: the loop decides on, shows and runs the target instead.
+
+    One with a method `find_target(name)` is also asked for a tool that is not in the list and that
+    the model calls by its own name.
+    """
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
         """The target tool and its arguments; or what is wrong, as a text for the model."""
