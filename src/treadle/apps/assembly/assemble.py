@@ -46,8 +46,8 @@ class AgentSession(msgspec.Struct, frozen=True):
     """The coding agent and its session.
 
     `notes` are lines for the user: the model, what waits for approval, what a resumed session
-    lost. `session_warnings` are those that every host shows: about the session's log, and about
-    servers that need a missing extra.
+    lost. `session_warnings` are those that every host shows: about the session's log, about
+    servers and agents that cannot be used, about branches that interrupted agents left.
     """
 
     agent: Agent

@@ -248,18 +248,18 @@ def make_child_options(
     place: ChildPlace,
     mutators: Sequence[Mutator],
     store: Store | None,
-    notes: list[str],
+    warnings: list[str],
     kept_branches: KeptBranches | None,
 ) -> dict[str, Any]:
     """Options of the Agent: the agent definitions of the user and of a trusted folder, and how its
     children are prepared and stored."""
     folders = [place.folder, Path.home()] if parts.is_trusted else [Path.home()]
     definitions, problems = read_agent_files(folders, home=Path.home())
-    notes += problems
+    warnings += problems
     known = [*(tool.spec.name for tool in place.builtin.tools()), *OTHER_TOOLS]
     for one in definitions:
         if unknown := find_unknown((*(one.tools or ()), *one.excluded_tools), known):
-            notes.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
+            warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
     own = [mutator for mutator in mutators if _is_for_children(mutator)]
     options: dict[str, Any] = {
         "subagents": definitions,

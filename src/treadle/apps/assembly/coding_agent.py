@@ -296,16 +296,15 @@ def _assemble(
 
         mutators.append(ToolSummaries(small_model))
     extensions = discover_extensions(folder, trust.open_store)
-    notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
+    notes += [program.summary for program in extensions.unapproved]
     mcp = None
-    warnings: list[str] = []
+    warnings: list[str] = [*extensions.notes]
     if (extensions.servers or given.servers) and is_small:
-        notes.append(f"MCP servers are off: {model.name} can use only a few tools")
-        warnings += notes[-1:] if given.servers else ()
+        text = f"MCP servers are off: {model.name} can use only a few tools"
+        (warnings if given.servers else notes).append(text)
     elif (extensions.servers or given.servers) and not is_installed("mcp"):
         names = ", ".join(sorted({*extensions.servers, *given.servers}))
         warnings.append(describe_missing("mcp", f"not started: {names}"))
-        notes += warnings
     elif extensions.servers or given.servers:
         from treadle.apps.assembly.sampler import PolicySampler
         from treadle.apps.assembly.servers import make_client_options
@@ -313,12 +312,12 @@ def _assemble(
         from treadle.tools.mcp.resource_tool import ResourceUpdates
 
         wait = 0.0 if is_interactive else settings.server_wait
-        report = notify if host is not None else warn
         added = [Path(folder, one).expanduser() for one in settings.add_dir]
         sampler = PolicySampler(model, policy, gates, make_child_opener(folder, store))
         client_options = make_client_options(added, outputs_dir, sampler, can_ask=is_interactive)
         mcp = make_mcp_servers(
-            extensions, given.servers, workspace, trust, wait, notes, report, client_options
+            *(extensions, given.servers, workspace, trust, wait, warnings),
+            *(notify if is_interactive else warn, client_options, notify),
         )
         mutators.append(ResourceUpdates(mcp.servers))
         # Outermost, so that the loop sees which tool a forwarded call runs.
@@ -452,7 +451,10 @@ def _assemble(
             notify=warn or logger.warning,
         )
         place = ChildPlace(folder, builtin, policy, prompt, worktrees)
-        child_options = make_child_options(parts, place, mutators, store, notes, kept_branches)
+        child_options = make_child_options(
+            *(parts, place, mutators, store), warnings, kept_branches
+        )
+    notes += warnings
 
     head_log = None
     if store is not None:
