@@ -436,6 +436,6 @@ async def test_a_file_that_somebody_else_changed_is_told():
 
 
 async def test_a_wrong_small_model_is_told_before_any_work():
-    ran = await run(None, "-p", "go", "--small-model", "nobody/none", ANTHROPIC_API_KEY="x")
+    ran = await run(None, "-p", "go", "--small-model", "acme/none", ANTHROPIC_API_KEY="x")
     assert ran.code == exit_codes.USAGE_ERROR
-    assert "nobody" in ran.err
+    assert "acme" in ran.err

@@ -54,7 +54,7 @@ async def test_the_branch_of_an_interrupted_agent_is_told_and_known_after_a_resu
             await on.send("and now?")
             await on.sees("fine")
             assert "treadle/kid-" in find_notices(first)[0].text
-        await on.send("/quit")
+        await on.send("/exit")  # another name of /quit
         await on.until(lambda: on.app.return_code is not None, "the end")
         printed = "\n".join(on.app.unshown_messages)
     branch = git("branch", "--list", "treadle/*", "--format=%(refname:short)")

@@ -359,7 +359,7 @@ def _assemble(
     if mcp is not None:
         from treadle.apps.assembly.resource_mentions import ResourceMentions
 
-        hooks.append(ResourceMentions(mcp.servers))
+        hooks.append(ResourceMentions(mcp.servers, notify if is_interactive else warn))
     if extensions.hooks and not trust.is_trusted and settings.sandbox != "off":
         notes.append(HOOKS_SANDBOXED)
     if extensions.hooks:

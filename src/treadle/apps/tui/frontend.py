@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.custom_commands import CustomCommand, find_host_commands
+from treadle.apps.conversation.custom_commands import (
+    CustomCommand,
+    begins_with_path,
+    find_host_commands,
+)
 from treadle.apps.conversation.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
@@ -297,11 +300,7 @@ class Frontend:
             self.attachments.clear()
 
     def _is_path(self, line: str) -> bool:
-        """Whether a line that begins with `/` is a message: `//`, `/ ` or a path comes first."""
-        name = line[1:].split(maxsplit=1)[0] if line[1:].strip() else ""
-        if line.startswith(("//", "/ ")) or "/" in name:
-            return True
-        return not self._is_command(name) and Path("/", name).exists()
+        return begins_with_path(line, self._is_command)
 
     def edit_messages(self, items: Sequence[UserItem]) -> None:
         """Put messages that were queued back into the prompt."""
