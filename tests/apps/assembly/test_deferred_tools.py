@@ -9,15 +9,22 @@ import msgspec
 
 import treadle
 from tests.tools.mcp.helpers import raw
-from treadle.core.contracts.model import ModelRequest
+from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.transcript import NoticeItem, ToolResultItem, UserItem
 from treadle.models import Say, Scripted
 from treadle.models.scripted import ScriptElement
 
 
-async def run(folder: Path, servers: int, *script: ScriptElement, **options: Any) -> Any:
+async def run(
+    folder: Path,
+    servers: int,
+    *script: ScriptElement,
+    abilities: tuple[str, ...] = (),
+    **options: Any,
+) -> Any:
     definitions = {f"tracker{number}": raw("many") for number in range(servers)}
-    model = Scripted([*script, "done"])
+    card = ModelCard("scripted", abilities=frozenset(abilities))
+    model = Scripted([*script, "done"], card=card)
     settings = {"server_wait": 30}
     agent = treadle.coding_agent(folder, model=model, mcp=definitions, settings=settings, **options)
     async with agent:
@@ -27,7 +34,8 @@ async def run(folder: Path, servers: int, *script: ScriptElement, **options: Any
 
 def count_chars(request: ModelRequest) -> int:
     """The size of a request as text: about four characters are a token."""
-    tools = [(spec.name, spec.description, spec.schema) for spec in request.tools]
+    listed = [spec for spec in request.tools if not spec.deferred]
+    tools = [(spec.name, spec.description, spec.schema) for spec in listed]
     texts = sum(len(getattr(item, "text", "")) for item in request.transcript)
     return len(msgspec.json.encode(tools)) + len(request.system) + texts
 
@@ -60,6 +68,22 @@ async def test_a_deferred_tool_is_found_and_called_in_two_rounds_under_its_own_n
     assert texts[1] == "update_issue of ada"
     assert "`owner` is missing" in texts[2]
     assert texts[3].startswith("denied: ")
+
+
+async def test_where_the_provider_finds_tools_they_are_in_the_request_and_marked_as_deferred(
+    own_place: Path,
+):
+    name = "mcp__tracker7__update_issue"
+    by_name = Say(calls=[(name, {"owner": "ada"})])
+    used = ("tool_search",)
+    requests, result = await run(own_place, 10, by_name, abilities=used, allow=[name])
+    plain, _ = await run(own_place, 0)
+    deferred = [spec.name for spec in requests[0].tools if spec.deferred]
+    assert len(deferred) == 10 * (20 + 1)  # and read_resource of each server
+    assert count_chars(requests[0]) / count_chars(plain[0]) < 1.2
+    assert list_notices(requests[0])[0].startswith("More tools; search for them")
+    [text] = [item.text for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert text == "update_issue of ada"
 
 
 async def test_a_few_tools_are_listed_as_they_are(own_place: Path):

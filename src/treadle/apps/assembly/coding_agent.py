@@ -58,6 +58,7 @@ from treadle.apps.assembly.model_choice import (
     choose_model_now,
     create_model,
     create_small_model,
+    has_tool_search,
     is_small_model,
     make_child_model,
     wrap_model,
@@ -321,7 +322,9 @@ def _assemble(
         )
         mutators.append(ResourceUpdates(mcp.servers))
         # Outermost, so that the loop sees which tool a forwarded call runs.
-        stable_tools = StableToolList(redact_source(mcp, secrets))
+        stable_tools = StableToolList(
+            redact_source(mcp, secrets), provider_searches=has_tool_search(model)
+        )
         tools.append(stable_tools)
         mutators.append(stable_tools)
     skills_section = ""

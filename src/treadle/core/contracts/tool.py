@@ -38,6 +38,8 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     asks_host   the call may need decisions of the host while it runs: `context.ask_host()`
     needs_approval  the user decides on every call, even if the policy allows it
     needs_policy    an agent without a policy runs it only if its approver agrees
+    deferred        the model finds it with the provider's own tool search; a model without the
+                    ability `tool_search` does not see it
     """
 
     name: str
@@ -54,6 +56,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     asks_host: bool = False
     needs_approval: bool = False
     needs_policy: bool = False
+    deferred: bool = False
 
 
 class FileAccess(msgspec.Struct, frozen=True):

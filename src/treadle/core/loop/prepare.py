@@ -72,6 +72,7 @@ class Toolbox:
             + estimate_text_chars(spec.description)
             + len(msgspec.json.encode(spec.schema))
             for spec in self.specs
+            if not spec.deferred
         )
         added = tuple(name for name in self._by_name if name not in before)
         removed = tuple(name for name in before if name not in self._by_name)
