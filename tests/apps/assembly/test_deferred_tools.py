@@ -81,7 +81,7 @@ async def test_where_the_provider_finds_tools_they_are_in_the_request_and_marked
     deferred = [spec.name for spec in requests[0].tools if spec.deferred]
     assert len(deferred) == 10 * (20 + 1)  # and read_resource of each server
     assert count_chars(requests[0]) / count_chars(plain[0]) < 1.2
-    assert list_notices(requests[0])[0].startswith("More tools; search for them")
+    assert "More tools; search for them" in list_notices(requests[0])[0]
     [text] = [item.text for item in result.transcript if isinstance(item, ToolResultItem)]
     assert text == "update_issue of ada"
 
