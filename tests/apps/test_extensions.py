@@ -373,7 +373,8 @@ async def test_one_wrong_server_does_not_disable_the_others_and_broken_agents_ar
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert "the server 'wrong' has to be an object; it is not started" in ran.err
     assert "bad.md" in ran.err
-    names = [tool["name"] for tool in server.requests[0].json["tools"]]
+    body: dict[str, Any] = dict(server.requests[0].json)
+    names = [tool["name"] for tool in body["tools"]]
     assert any(name.startswith("mcp__tiny__") for name in names)
 
 

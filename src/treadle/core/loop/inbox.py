@@ -24,7 +24,7 @@ from treadle.core.transcript.items import NoticeItem, UserItem
 TASK = "task"  # the kind of a notice: the report of a background task
 CONTINUED = "continued"  # the kind of a notice: the user continues an interrupted turn
 CONTINUED_TEXT = "The user continues the turn. Go on where it stopped."
-REPORTS_TEXT = "Background tasks have ended; the notices above are their reports. Go on with them."
+REPORTS_TEXT = "Background tasks have ended; the notices above are their reports. Continue."
 
 
 class WaitingItem(msgspec.Struct, frozen=True):
