@@ -91,6 +91,23 @@ async def test_a_child_without_a_name_has_its_kind_and_a_number():
     )
 
 
+async def test_an_agent_that_was_refused_cannot_be_continued_and_one_that_failed_can():
+    model = by_last_message(
+        parent=[
+            Say(calls=[task("wrong", name="a", subagent_type="unknown"), task("fail", name="b")]),
+            Say(calls=[task("more", continue_agent="a")]),
+            Say(calls=[task("again", continue_agent="b")]),
+            "ok",
+        ],
+        fail=AssertionError("the model died"),
+        again="done",
+    )
+    result = await Agent(model, subagents=[]).run("parent")
+    *_, third, fourth = answers(result.transcript)
+    assert third == "error: there is no agent 'a'; there are b (a piece of work)"
+    assert fourth == "done"
+
+
 async def test_two_children_cannot_have_the_same_name():
     model = by_last_message(
         parent=[Say(calls=[task("one", name="a")]), Say(calls=[task("two", name="a")]), "ok"],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.apps.program import Ran, run
 from treadle.apps.services import exit_codes
 from treadle.sessions import Library, search
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.testing.provider.http import ReceivedRequest
 
 LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
@@ -105,3 +108,61 @@ async def test_what_is_removed_takes_its_children_with_it():
     root = Path.home() / ".local/share/treadle/sessions"
     assert list(root.rglob("journal*.jsonl")) == []
     assert (await run(None, "sessions")).out == "no sessions\n"
+
+
+# --- in the background -------------------------------------------------------------------
+
+
+def background(prompt: str, **more: str) -> FakeReply:
+    given = {"description": "look", "prompt": prompt, "run_in_background": True, **more}
+    return FakeReply(calls=(FakeCall("task", given),))
+
+
+def by_first_message(**replies: list[FakeReply]) -> Callable[[ReceivedRequest], FakeReply]:
+    """Replies by the first word of the first message of a conversation, in order."""
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        body: dict[str, Any] = dict(request.json)
+        content = body["messages"][0]["content"]
+        text = content if isinstance(content, str) else content[0]["text"]
+        return replies[text.split()[0]].pop(0)
+
+    return reply
+
+
+async def test_a_run_waits_for_its_agents_in_the_background_and_answers_with_their_reports():
+    replies = by_first_message(
+        Begin=[background("Look"), FakeReply("I wait for it."), FakeReply("It saw a door.")],
+        Look=[FakeReply(calls=(FakeCall("bash", {"command": "sleep 0.2"}),)), FakeReply("A door.")],
+    )
+    async with ProviderServer(replies) as server:
+        ran = await run(server, "-p", "Begin", *FREELY)
+    assert (ran.code, ran.out, ran.err) == (0, "It saw a door.\n", "")
+    assert "Background task t1 [task: general: look] is done" in str(server.requests[-1].json)
+    assert server.violations == []
+
+
+async def test_a_wait_that_is_too_long_ends_the_agents_and_says_so_and_the_model_knows_it_later():
+    replies = by_first_message(
+        Begin=[background("Look", name="scout"), FakeReply("I wait."), FakeReply("I see.")],
+        Look=[FakeReply(calls=(FakeCall("bash", {"command": "sleep 60"}),))],
+    )
+    async with ProviderServer(replies) as server:
+        ran = await run(server, "-p", "Begin", *FREELY, TREADLE_BACKGROUND_WAIT="0.3")
+        assert (ran.code, ran.out) == (exit_codes.BUDGET_EXCEEDED, "I wait.\n")
+        stopped, why = ran.err.splitlines()
+        assert stopped == "treadle: stopped at the end of the run: [task: general: look]"
+        assert "background agents were stopped after a wait of 0.3 s" in why
+        assert "set TREADLE_BACKGROUND_WAIT to wait longer); to continue: treadle -p" in why
+        await run(server, "-p", "--continue", "and now?", *FREELY)
+    assert "is cancelled.\\nIt was stopped before it was done, because the program ended" in (
+        json.dumps(server.requests[-1].json)
+    )
+
+
+async def test_a_command_in_the_background_ends_with_the_run_which_says_so():
+    call = FakeCall("bash", {"command": "sleep 60", "run_in_background": True})
+    async with ProviderServer([FakeReply(calls=(call,)), FakeReply("Started.")]) as server:
+        ran = await run(server, "-p", "Begin", *FREELY)
+    assert (ran.code, ran.out) == (0, "Started.\n")
+    assert ran.err == "treadle: stopped at the end of the run: [bash: sleep 60]\n"

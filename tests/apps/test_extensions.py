@@ -12,6 +12,7 @@ import pytest
 
 from tests.apps.program import run
 from tests.workspace.helpers import needs_bubblewrap
+from treadle.apps.assembly.extensions import discover_extensions
 from treadle.apps.services import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
@@ -334,31 +335,47 @@ async def test_servers_that_are_alike_in_24_characters_are_not_confused():
     assert f"MCP server {names[1]!r} is not started" in ran.err
 
 
-async def test_a_server_that_cannot_start_stops_nobody():
+async def test_a_server_that_cannot_start_is_named_and_the_run_goes_on():
     settings(Path.home(), mcpServers={"broken": {"command": "false"}, "wrong": {}})
     async with ProviderServer([LAST]) as server:
-        ran = await run(server, "-p", "go", "--verbose")
+        ran = await run(server, "-p", "go")
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert "server 'wrong': it needs a command or a url" in ran.err
     assert ran.err.count("MCP server broken is down and will be restarted: ") == 1
 
 
-async def test_a_file_that_names_its_servers_otherwise_is_told_of():
-    Path(".mcp.json").write_text(json.dumps({"servers": {"tiny": SERVER}}))
-    async with ProviderServer([LAST]) as server:
-        ran = await run(server, "-p", "go", "--verbose")
-    assert ran.code == 0
-    assert '.mcp.json defines no servers: put them under the key "mcpServers"' in ran.err
+WRONG_FILES = [
+    ({"servers": {"tiny": SERVER}}, '.mcp.json defines no servers: put them under the key "mcpS'),
+    ('{"mcpServers": {"tiny": {"command": "x",}}}', ".mcp.json:1: not JSON: "),
+    ("tiny: x", ".mcp.json:1: not JSON: "),
+    ("", ".mcp.json is empty: it defines no servers"),
+    ({"mcpServers": {"near": "x"}}, "the server 'near' has to be an object; it is not started"),
+    ({"mcpServers": ["x"]}, ".mcp.json:1: mcpServers has to be an object of servers by name"),
+]
 
 
-async def test_a_folders_broken_file_of_servers_stops_nobody():
-    Path(".mcp.json").write_text('{"mcpServers": {"tiny": {"command": "x",}}}')
+@pytest.mark.parametrize(("content", "problem"), WRONG_FILES)
+def test_a_wrong_file_of_servers_is_named_with_what_is_wrong(content: object, problem: str):
+    text = content if isinstance(content, str) else json.dumps(content)
+    Path(".mcp.json").write_text(text)
+    [note] = discover_extensions(Path.cwd()).notes
+    assert problem in note
+
+
+async def test_one_wrong_server_does_not_disable_the_others_and_broken_agents_are_named():
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"wrong": 7, "tiny": SERVER}}))
+    agents = Path(".treadle/agents")
+    agents.mkdir(parents=True)
+    (agents / "bad.md").write_text("---\nmode: fly\n---\nWork.\n")
+    assert (await run(None, "trust", "--approve")).code == 0
     async with ProviderServer([LAST]) as server:
-        ran = await run(server, "-p", "go", "--verbose")
+        ran = await run(server, "-p", "go")
     assert (ran.code, ran.out) == (0, "That is all.\n")
-    assert "no MCP server of this folder is started: " in ran.err
-    assert ".mcp.json:1: not JSON: " in ran.err
-    assert ".mcp.json:1: not JSON: " in (await run(None, "trust", "--approve")).out
+    assert "the server 'wrong' has to be an object; it is not started" in ran.err
+    assert "bad.md" in ran.err
+    body: dict[str, Any] = dict(server.requests[0].json)
+    names = [tool["name"] for tool in body["tools"]]
+    assert any(name.startswith("mcp__tiny__") for name in names)
 
 
 async def test_a_server_that_never_answers_is_told_of_and_not_waited_for():
@@ -420,6 +437,6 @@ async def test_a_file_that_somebody_else_changed_is_told():
 
 
 async def test_a_wrong_small_model_is_told_before_any_work():
-    ran = await run(None, "-p", "go", "--small-model", "nobody/none", ANTHROPIC_API_KEY="x")
+    ran = await run(None, "-p", "go", "--small-model", "acme/none", ANTHROPIC_API_KEY="x")
     assert ran.code == exit_codes.USAGE_ERROR
-    assert "nobody" in ran.err
+    assert "acme" in ran.err

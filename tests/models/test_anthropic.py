@@ -37,7 +37,7 @@ from treadle.core.transcript import (
 )
 from treadle.models.anthropic import Anthropic
 from treadle.models.anthropic.model import AnthropicCodec
-from treadle.models.catalog import card_for
+from treadle.models.catalog import card_for, without_tool_search
 from treadle.testing import provider
 from treadle.testing.provider import FakeCall, ProviderServer, RequestViolation
 
@@ -265,6 +265,51 @@ def test_server_side_tools_and_citations_go_back_unchanged():
     assert sent[1] == SERVER_TOOL[4]["content_block"]
     assert sent[2]["text"] == "Cats."
     assert [c["n"] for c in sent[2]["citations"]] == [1, 2]
+
+
+def test_deferred_tools_are_found_by_the_tool_search_of_the_provider():
+    schema = {"type": "object"}
+    listed, hidden = (
+        ToolSpec("read", "Reads.", schema),
+        ToolSpec("far", "F.", schema, deferred=True),
+    )
+    request = msgspec.structs.replace(asked(), tools=(hidden, listed), cache=CacheRequest())
+    first, search, last = body(request)["tools"]
+    assert (first["name"], last["name"], last["defer_loading"]) == ("read", "far", True)
+    assert search["type"] == "tool_search_tool_bm25_20251119"
+    assert "cache_control" in search
+    assert "cache_control" not in last
+    headers = codec().encode_request(request).headers
+    assert "advanced-tool-use-2025-11-20" in headers["anthropic-beta"]
+    plain = without_tool_search(card_for("anthropic/claude-sonnet-4-5"))
+    old = AnthropicCodec("claude-sonnet-4-5", plain, "k").encode_request(request)
+    [only] = json.loads(b"".join(old.body))["tools"]
+    assert only["name"] == "read"
+    assert "anthropic-beta" not in old.headers
+
+
+def test_the_search_for_a_tool_and_what_it_found_go_back_with_the_call():
+    found = {"type": "tool_reference", "tool_name": "far"}
+    result = {"type": "tool_search_tool_search_result", "tool_references": [found]}
+    kind = "tool_search_tool_result"
+    item, _ = decode(
+        START,
+        block_start(0, type="server_tool_use", id="s", name="tool_search_tool_bm25", input={}),
+        delta(0, type="input_json_delta", partial_json='{"query": "far"}'),
+        stop(0),
+        block_start(1, type=kind, tool_use_id="s", content=result),
+        stop(1),
+        block_start(2, type="tool_use", id="t", name="far", input={}),
+        delta(2, type="input_json_delta", partial_json="{}"),
+        stop(2),
+        *end("tool_use"),
+    )
+    assert [call.name for call in item.calls] == ["far"]
+    answer = ToolResultItem("t", "far", (Text("ok"),))
+    sent = body(asked(Transcript([to_user_item("q"), item, answer])))["messages"][1]["content"]
+    assert sent[0]["input"] == {"query": "far"}
+    assert sent[1] == {"type": kind, "tool_use_id": "s", "content": result}
+    assert sent[2]["name"] == "far"
 
 
 def test_who_called_a_tool_goes_back_with_the_call():

@@ -41,10 +41,13 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
+from treadle.models.catalog import card_for
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL, ResponsesDecoder
+from treadle.models.openai_responses.encoding import encode_responses_body
 from treadle.models.openai_responses.model import OpenAIResponses, ResponsesCodec
 from treadle.models.provider_base.error_mapping import ProviderInfo
 from treadle.models.provider_base.openai_common import OpenAIAccount
+from treadle.models.provider_base.quirks import OPENAI
 from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer
 from treadle.testing.provider import FakeReply as Answer
 
@@ -482,6 +485,45 @@ def test_citations_and_the_namespace_of_a_call_are_kept_and_sent_back():
     message, function_call, _ = items_sent(decoder.finish())
     assert message["content"][0]["annotations"] == [cited]
     assert function_call == {**call, "namespace": "maths"}
+
+
+def test_deferred_tools_are_in_namespaces_that_the_provider_searches():
+    schema = {"type": "object", "properties": {}}
+    names = ("mcp__db__query", "mcp__db__list", "mcp__far__go", "alone")
+    hidden = [ToolSpec(name, "D.", schema, deferred=True) for name in names]
+    request = ModelRequest(Transcript(), tools=(ToolSpec("read", "R.", schema), *hidden))
+    card = card_for("openai/gpt-5.4")
+    read, db, far, more, search = encode_tools(request, card)
+    assert (read["name"], search) == ("read", {"type": "tool_search"})
+    assert (db["type"], db["name"], db["description"]) == (
+        "namespace", "mcp__db", "2 tools: query, list"
+    )  # fmt: skip
+    assert [(one["name"], one["defer_loading"]) for one in db["tools"]] == [
+        ("mcp__db__query", True), ("mcp__db__list", True)
+    ]  # fmt: skip
+    assert (far["name"], more["name"]) == ("mcp__far", "more")
+    assert [one["name"] for one in encode_tools(request, card_for("openai/gpt-5"))] == ["read"]
+
+
+def encode_tools(request: ModelRequest, card: ModelCard) -> list[dict[str, Any]]:
+    parts = encode_responses_body("m", card, OPENAI, request, [], None, False)
+    tools: list[dict[str, Any]] = json.loads(b"".join(parts))["tools"]
+    return tools
+
+
+def test_what_the_search_found_goes_back_with_the_call():
+    search = {"type": "tool_search_call", "id": "s", "arguments": {"paths": ["mcp__db"]}}
+    found = {"type": "tool_search_output", "id": "o", "tools": []}
+    call = {"type": "function_call", "call_id": "c", "name": "mcp__db__query", "arguments": "{}",
+            "namespace": "mcp__db"}  # fmt: skip
+    decoder = ResponsesDecoder(ModelRequest(Transcript()), THINKS, WHO, "openai")
+    response = {"id": "r", "output": [search, found, call]}
+    decoder.feed([(b"response.completed", json.dumps({"response": response}).encode())])
+    item = decoder.finish()
+    assert [one.name for one in item.calls] == ["mcp__db__query"]
+    sent_items = items_sent(item)
+    assert sent_items[:2] == [search, found]
+    assert sent_items[2]["namespace"] == "mcp__db"
 
 
 def test_a_history_may_begin_with_a_reply_and_hold_a_table():

@@ -51,6 +51,13 @@ def open_all(folder: Path, told: list[str] | None = None, **options: int) -> Wor
     return Worktrees(folder, folder.parent / "state", notify, **options)
 
 
+KEPT = (
+    "agent one: It did not finish, so nothing is merged. All its changes are in the branch "
+    "treadle/one: a.txt. See them with `git show treadle/one`, take them over with "
+    "`git merge --squash treadle/one`, delete them with `git branch -D treadle/one`."
+)
+
+
 async def test_changes_are_merged_and_nothing_is_left(repository: Path):
     worktrees = open_all(repository)
     one = await worktrees.open("one")
@@ -199,7 +206,7 @@ async def test_what_a_killed_process_left_becomes_a_branch_that_can_be_continued
     told: list[str] = []
     worktrees = open_all(repository, told)
     await (await worktrees.open("two")).finish(merge=True)
-    assert told == ["the changes of the agent one are in the branch treadle/one"]
+    assert told == [KEPT]
     again = await worktrees.open("one")
     assert (again.root / "a.txt").read_text() == "half\n"
     (again.root / "a.txt").write_text("whole\n")
@@ -281,7 +288,7 @@ async def test_closing_keeps_what_interrupted_agents_changed(repository: Path):
     one, two = await worktrees.open("one"), await worktrees.open("two")
     (one.root / "a.txt").write_text("half\n")
     await worktrees.aclose()
-    assert told == ["the changes of the agent one are in the branch treadle/one"]
+    assert told == [KEPT]
     assert (list_worktrees(repository), two.root.exists()) == (1, False)
 
 
@@ -388,7 +395,7 @@ async def test_closing_keeps_what_killed_processes_left_of_the_same_folder(repos
     left.release()
     told: list[str] = []
     await open_all(repository, told).aclose()
-    assert told == ["the changes of the agent one are in the branch treadle/one"]
+    assert told == [KEPT]
     assert list_worktrees(repository) == 1
 
 

@@ -13,11 +13,13 @@ from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
 from treadle.agents.subagents import ChildStart
 from treadle.agents.tool_names import fold_name, match_tools
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
+from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.wrapped import WrappedSource
 from treadle.policy.budgets import CostBudget, SharedBudget
+from treadle.tools.federation import Federation
 
 TASK_TOOL = "task"
 # These are about the session and the messages of the user; the parent's hooks have run for them.
@@ -99,9 +101,14 @@ def make_child_settings(
 ) -> dict[str, Any]:
     """The settings of a child: its own instructions, at most its parent's tools and policy."""
     definition = start.task.definition
+    mutators = changes.get("mutators", settings["mutators"])
+    mutators = [one for one in mutators if getattr(one, "for_children", True)]
+    # The parent may have fewer tools than its own parent: its list of tools counts.
+    mutators = [one for one in mutators if not _lists_tools(one)]
+    mutators += [one for one in settings["mutators"] if _lists_tools(one)]
     source = changes.get("source", start.source)
     if definition.tools is not None or definition.excluded_tools:
-        source = FilteredSource(source, definition.tools, definition.excluded_tools)
+        source, mutators = _narrow_tools(source, mutators, definition)
     gates = list(settings["gates"])
     if definition.max_cost is not None:
         budget = SharedBudget(definition.max_cost)
@@ -114,7 +121,6 @@ def make_child_settings(
         "policy": narrow_policy(start.policy, definition.mode),
         "gates": gates,
         "hooks": make_child_hooks(settings["hooks"]),
-        "mutators": [one for one in settings["mutators"] if getattr(one, "for_children", True)],
         "observers": (),
         "name": definition.name,
         "role": definition.name,
@@ -125,7 +131,36 @@ def make_child_settings(
         "subagents": settings["subagents"] if _may_start_children(definition) else None,
         **({"model": definition.model} if definition.model else {}),
     }
-    return {**child, **{k: v for k, v in changes.items() if k != "source"}, "tools": [source]}
+    changed = {key: value for key, value in changes.items() if key != "source"}
+    return {**child, **changed, "tools": [source], "mutators": mutators}
+
+
+def _lists_tools(mutator: Mutator) -> bool:
+    """Whether it announces tools of its own, which a child may have to some part."""
+    return hasattr(mutator, "narrow_tools")
+
+
+def _narrow_tools(
+    source: ToolSource, mutators: Sequence[Mutator], definition: AgentDefinition
+) -> tuple[ToolSource, list[Mutator]]:
+    """The tools that the definition names, also of those that a mutator announces."""
+
+    def narrow(one: ToolSource) -> ToolSource:
+        return FilteredSource(one, definition.tools, definition.excluded_tools)
+
+    sources, kept, replaced = [narrow(source)], list[Mutator](), list[str]()
+    for mutator in mutators:
+        if not _lists_tools(mutator):
+            kept.append(mutator)
+            continue
+        tool_list: Any = mutator
+        replaced += [tool.spec.name for tool in tool_list.tools()]
+        narrower = tool_list.narrow_tools(narrow)
+        if narrower is not None:
+            kept.append(narrower)
+            sources.append(narrower)
+    sources[0] = FilteredSource(sources[0], None, replaced)
+    return (Federation(sources) if len(sources) > 1 else sources[0]), kept
 
 
 def _may_start_children(definition: AgentDefinition) -> bool:

@@ -42,6 +42,7 @@ MAX_ANSWER_CHARS = 20_000
 MAX_DEPTH = 2
 MAX_CHILDREN = 8
 MAX_KEPT_VIEWS = 64
+AGENT_KEY = "agent"  # in the data of the result of a call that started a child: its name
 CALL_KEY = "task_call"  # in the metadata of a message to a child: the call that sent it
 
 # "": no worktree; head: from the last commit; changes: with the uncommitted changes, too.
@@ -253,7 +254,7 @@ class SubagentRunner:
                     await child.aclose_owned_model()
             ended, prepared = prepared, None
             note = await ended.finish(succeeded=answer.is_complete)
-            data = {"agent": task.name}
+            data = {AGENT_KEY: task.name}
             return ToolOutput(f"{answer.text}\n\n{note}" if note else answer.text, data=data)
         except Exception as error:  # a child that fails in any way is an error result
             note = ""
@@ -262,7 +263,9 @@ class SubagentRunner:
                 note = await failed.finish(succeeded=False)
             text = error_text(error)
             text = text if isinstance(error, ToolError) else f"the agent failed: {text}"
-            raise ToolError(f"{text}\n\n{note}" if note else text) from error
+            failure = ToolError(f"{text}\n\n{note}" if note else text)
+            failure.data = {AGENT_KEY: task.name} if driver is not None else None
+            raise failure from error
         finally:
             if prepared is not None:
                 await prepared.abandon()
@@ -307,9 +310,14 @@ class SubagentRunner:
 
 def make_child_id(parent_id: str, task: ChildTask) -> str:
     """The id of a child, the same whenever it is computed; part of file names and branches."""
-    digest = hashlib.sha256(f"{parent_id}/{task.call_id}".encode()).hexdigest()[:8]
+    digest = make_child_digest(parent_id, task.call_id)
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in task.name.lower())
     return f"{plain.strip('-')[:40] or 'agent'}-{digest}"
+
+
+def make_child_digest(parent_id: str, call_id: str) -> str:
+    """The last part of the id of the child that a call starts."""
+    return hashlib.sha256(f"{parent_id}/{call_id}".encode()).hexdigest()[:8]
 
 
 def _start(

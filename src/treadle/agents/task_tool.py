@@ -7,19 +7,19 @@ number. So they are the same after a restart. Running them is subagents.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
 from treadle.agents.agent_files import MODES, AgentDefinition
 from treadle.agents.agent_kinds import BUILTIN_AGENTS, GENERAL_AGENT, find_kind
 from treadle.agents.child_settings import TASK_TOOL
-from treadle.agents.subagents import ChildTask, SubagentRunner, WorktreeStart
+from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ConfigError, ToolError
 from treadle.core.json_types.schema import find_mismatch
 from treadle.core.transcript.content import Arguments, ToolCall
-from treadle.core.transcript.items import AssistantItem, Item
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.tools.function import summarize_call
 
 DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
@@ -177,9 +177,11 @@ class TaskTool(BaseTool):
 
     def _list_agents(self, history: Iterable[Item]) -> list[StartedAgent]:
         """The children that the calls of the history started, the first one of each name."""
+        items = list(history)
+        refused = {item.call_id for item in items if _is_refusal(item)}
         agents: dict[str, StartedAgent] = {}
         counts: dict[str, int] = {}
-        for item in history:
+        for item in items:
             for call in item.calls if isinstance(item, AssistantItem) else ():
                 given = _read_arguments(call)
                 if given is None or given.continue_agent:
@@ -188,8 +190,9 @@ class TaskTool(BaseTool):
                 kind = definition.name if definition is not None else str(given.subagent_type)
                 counts[kind] = counts.get(kind, 0) + 1
                 name = given.name or f"{kind}-{counts[kind]}"
-                started = StartedAgent(name, call.id, kind, given.description, given.worktree)
-                agents.setdefault(name, started)
+                if call.id not in refused:
+                    started = StartedAgent(name, call.id, kind, given.description, given.worktree)
+                    agents.setdefault(name, started)
         return list(agents.values())
 
 
@@ -201,6 +204,14 @@ def _read_arguments(call: ToolCall) -> _TaskArguments | None:
         return msgspec.convert(call.arguments, _TaskArguments)
     except msgspec.ValidationError:
         return None
+
+
+def _is_refusal(item: Item) -> TypeGuard[ToolResultItem]:
+    """Whether it is the result of a call that started no child: denied, or wrong."""
+    if not isinstance(item, ToolResultItem) or item.name != TASK_TOOL:
+        return False
+    is_error = item.is_error and item.outcome == "finished"
+    return item.outcome == "denied" or (is_error and AGENT_KEY not in (item.data or {}))
 
 
 def _check_mode(definition: AgentDefinition) -> None:

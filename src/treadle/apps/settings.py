@@ -97,6 +97,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("total_timeout", "seconds", "longest time of one reply (default: 1h)"),
     Setting("telemetry", "boolean", "send spans to an OpenTelemetry collector", (), "off"),
     Setting("server_wait", "seconds", "how long -p waits for MCP servers to start"),
+    Setting("background_wait", "seconds", "how long -p waits for background agents at its end"),
     Setting("append_system_prompt", "text", "text added to the system prompt"),
     Setting("add_dir", "list", "more folders the agent may work in"),
     Setting("theme", "choice", "colours of the terminal UI", ("dark", "light", "none")),
@@ -132,6 +133,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     total_timeout: float | None = None
     telemetry: bool = False
     server_wait: float = 10.0
+    background_wait: float = 600.0
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
     theme: Literal["", "dark", "light", "none"] = ""  # empty: detect from the terminal

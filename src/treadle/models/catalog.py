@@ -13,6 +13,7 @@ The abilities:
     schema     answers in a JSON schema       sampling   accepts a temperature
     cache      caches the start of a prompt   patch      writes the patches of apply_patch
     task_budget  plans with a budget in tokens for the whole task
+    tool_search  the provider finds deferred tools; only at the provider's own address
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ _GPT_OLD = _BASE_ABILITIES
 _GEMINI = (_GPT - {"patch"}) | {"sampling"}
 _OPEN = frozenset({"tools", "schema", "sampling"})
 _OPEN_REASONING = _OPEN | {"thinking", "effort"}
+
+
+# As documented: Claude from 4.5 on, GPT from 5.4 on.
+_SEARCHES_TOOLS = re.compile(r"claude-[a-z]+-(4-[5-9]|[5-9]).*|gpt-(5\.[4-9]|[6-9])(?!.*nano).*")
 
 
 class LongContextPricing(NamedTuple):
@@ -237,6 +242,9 @@ def _lookup_card(name: str) -> ModelCard:
     seller = _PRICE_VENDORS.get(provider, provider)
     if seller == "openrouter" and model.startswith(("anthropic/", "openai/")):
         seller = model.partition("/")[0]  # OpenRouter has the prices of these two vendors
+    abilities = row.abilities if exact else row.abilities - {"task_budget"}
+    if exact and seller in ("", row.vendor) and _SEARCHES_TOOLS.fullmatch(row.name):
+        abilities |= {"tool_search"}
     has_vendor_prices = exact and seller in ("", row.vendor)
     price_in, price_out, read, write = row.prices if has_vendor_prices else (None,) * 4
     return ModelCard(
@@ -247,10 +255,15 @@ def _lookup_card(name: str) -> ModelCard:
         output_price=price_out,
         cache_read_price=read,
         cache_write_price=write,
-        abilities=row.abilities if exact else row.abilities - {"task_budget"},
+        abilities=abilities,
         note="" if exact else f"Not in the catalog: treated like {row.name}.",
         is_assumed=not exact,
     )
+
+
+def without_tool_search(card: ModelCard) -> ModelCard:
+    """For a server that is not the provider's own: it may not know that tool."""
+    return msgspec.structs.replace(card, abilities=card.abilities - {"tool_search"})
 
 
 def _build_family_card(name: str, model: str) -> ModelCard:

@@ -6,14 +6,17 @@ that disappears stays listed and its calls fail. The source's instructions are a
 
 Tools whose descriptions would be longer than `defer_above` tokens are deferred: the notice has
 their names (tool_directory.py), `tool_search` finds their arguments, and they are called like late
-ones.
+ones. Where the provider has a tool search of its own (`provider_searches`), they are in the list,
+marked as deferred, and the model calls them by their own names.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.source import ToolSource
@@ -64,16 +67,24 @@ class StableToolList(WrappedSource):
     Pass the same object to an agent as a source and as a mutator.
     """
 
-    def __init__(self, source: ToolSource, defer_above: int = DEFER_ABOVE_TOKENS) -> None:
+    def __init__(
+        self,
+        source: ToolSource,
+        defer_above: int = DEFER_ABOVE_TOKENS,
+        *,
+        provider_searches: bool = False,
+    ) -> None:
         super().__init__(source)
         self._defer_above = defer_above
+        self._provider_searches = provider_searches
         self._initial_tools: tuple[Tool, ...] | None = None
 
     def tools(self) -> Sequence[Tool]:
         if self._initial_tools is None:
             first = self._source.tools()
-            listed = () if self._is_too_long(first) else first
-            stable = [_StableTool(self, tool) for tool in listed]
+            deferred = self._is_too_long(first)
+            listed = () if deferred and not self._provider_searches else first
+            stable = [_StableTool(self, tool, deferred=deferred) for tool in listed]
             self._initial_tools = (*stable, _UseTool(self), _ToolSearch(self))
         return self._initial_tools
 
@@ -83,6 +94,13 @@ class StableToolList(WrappedSource):
     def instructions(self) -> str:
         return ""  # they may come late, too, so they are in a notice
 
+    def narrow_tools(self, narrow: Callable[[ToolSource], ToolSource]) -> StableToolList | None:
+        """The same for a child agent that has only some of the tools; None if it has none."""
+        source = narrow(self._source)
+        if not source.tools():
+            return None
+        return StableToolList(source, self._defer_above, provider_searches=self._provider_searches)
+
     # --- as a mutator --------------------------------------------------------------------
 
     @property
@@ -90,15 +108,19 @@ class StableToolList(WrappedSource):
         return frozenset({"before_model"})
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        late, instructions = self.late_tools(), self._source.instructions()
-        if not late and not instructions:
+        hidden, instructions = self.list_hidden(), self._source.instructions()
+        if not hidden and not instructions:
             return None
         notices = _find_notices(context.transcript)
-        new = [tool for name, tool in late.items() if not any(_announces(n, name) for n in notices)]
+        new = [t for name, t in hidden.items() if not any(_announces(n, name) for n in notices)]
         if instructions and _has_instructions(notices, instructions):
             instructions = ""
-        deferred = bool(new) and self._is_too_long(tuple(late.values()))
-        parts = [part for part in (instructions, _describe_tools(new, deferred)) if part]
+        late = self.late_tools()
+        found = [tool for tool in new if tool.spec.name not in late]
+        others = [tool for tool in new if tool.spec.name in late]
+        is_long = self._is_too_long(tuple(late.values()))
+        described = (_describe_found(found), _describe_late(others, is_long))
+        parts = [part for part in (instructions, *described) if part]
         if not parts:
             return None
         data: dict[str, Any] = {"tools": [tool.spec.name for tool in new]}
@@ -113,6 +135,11 @@ class StableToolList(WrappedSource):
         known = {tool.spec.name for tool in self.tools()}
         current = {tool.spec.name: tool for tool in self._source.tools()}
         return {name: tool for name, tool in current.items() if name not in known}
+
+    def list_hidden(self) -> dict[str, Tool]:
+        """Late tools, and those that the provider finds."""
+        found = {tool.spec.name: tool for tool in self.tools() if tool.spec.deferred}
+        return {**found, **self.late_tools()}
 
     def find_tool(self, name: str) -> Tool | None:
         return next((tool for tool in self._source.tools() if tool.spec.name == name), None)
@@ -150,10 +177,15 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
-def _describe_tools(tools: Sequence[Tool], deferred: bool) -> str:
+def _describe_found(tools: Sequence[Tool]) -> str:
+    head = "More tools; search for them before you use them:"
+    return f"{head}\n{describe_directory(tools)}" if tools else ""
+
+
+def _describe_late(tools: Sequence[Tool], is_long: bool) -> str:
     if not tools:
         return ""
-    if deferred:
+    if is_long:
         head = f"More tools; find their arguments with `{TOOL_SEARCH_NAME}`"
         return f"{head}, then call them by `{USE_TOOL_NAME}`:\n{describe_directory(tools)}"
     lines = [describe_tool(tool) for tool in tools]
@@ -163,9 +195,9 @@ def _describe_tools(tools: Sequence[Tool], deferred: bool) -> str:
 class _StableTool(BaseTool):
     """A tool of the first list: its first description, its current behaviour."""
 
-    def __init__(self, source: StableToolList, tool: Tool) -> None:
+    def __init__(self, source: StableToolList, tool: Tool, *, deferred: bool = False) -> None:
         self._source = source
-        self._spec = tool.spec
+        self._spec = msgspec.structs.replace(tool.spec, deferred=deferred)
 
     @property
     def spec(self) -> ToolSpec:
@@ -230,11 +262,15 @@ class _UseTool(BaseTool):
             return "give the tool's name as a string and its arguments as an object"
         tool = self._source.find_tool(name)
         if tool is None:
-            found = search_tools(name, self._source.late_tools())
+            found = search_tools(name, self._source.list_hidden())
             names = ", ".join(tool.spec.name for tool in found)
             hint = f"did you mean {names}?" if names else f"find it with {TOOL_SEARCH_NAME}"
             return f"there is no tool {name!r}; {hint}"
         return tool, inner
+
+    def find_target(self, name: str) -> Tool | None:
+        """A late tool that the model calls by its own name, as if it were in the list."""
+        return self._source.late_tools().get(name)
 
     def check(self, arguments: Arguments) -> str | None:
         target = self.target(arguments)
@@ -282,11 +318,11 @@ class _ToolSearch(BaseTool):
         return f"[{TOOL_SEARCH_NAME}: {arguments.get('query', '')}]"
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        late = self._source.late_tools()
-        found = search_tools(arguments["query"], late)
+        hidden = self._source.list_hidden()
+        found = search_tools(arguments["query"], hidden)
         if not found:
             return ToolOutput(
-                f"no tool fits; there are:\n{describe_directory(tuple(late.values()))}"
+                f"no tool fits; there are:\n{describe_directory(tuple(hidden.values()))}"
             )
         lines = [describe_tool(tool) for tool in found]
         return ToolOutput("\n".join([f"Call them by `{USE_TOOL_NAME}`:", *lines]))

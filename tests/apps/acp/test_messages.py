@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from acp import schema
 from pydantic import BaseModel
 
 from tests.apps.acp.editor import call, connect
+from tests.node_programs import ROOT
+from treadle.apps.acp.prompt import read_prompt
 from treadle.apps.acp.tool_calls import make_output, make_title, parse_diff
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
@@ -82,6 +86,66 @@ async def test_every_message_is_read_by_the_schema_and_is_the_same_again():
         "usage_update",
         "user_message_chunk",
     } - {"session/update"}
+
+
+GOLDEN = ROOT / ".tools" / "acp"  # scripts/acp-messages copies them
+# By the beginning of the name, the longest first.
+GOLDEN_MODELS: dict[str, type[BaseModel]] = {
+    "cancel_notification": schema.CancelNotification,
+    "content_audio": schema.AudioContentBlock,
+    "content_image": schema.ImageContentBlock,
+    "content_resource_link": schema.ResourceContentBlock,
+    "content_resource": schema.EmbeddedResourceContentBlock,
+    "content_text": schema.TextContentBlock,
+    "fs_read_text_file_request": schema.ReadTextFileRequest,
+    "fs_read_text_file_response": schema.ReadTextFileResponse,
+    "fs_write_text_file_request": schema.WriteTextFileRequest,
+    "initialize_request": schema.InitializeRequest,
+    "initialize_response": schema.InitializeResponse,
+    "new_session_request": schema.NewSessionRequest,
+    "new_session_response": schema.NewSessionResponse,
+    "permission_outcome_cancelled": schema.DeniedOutcome,
+    "permission_outcome_selected": schema.AllowedOutcome,
+    "prompt_request": schema.PromptRequest,
+    "request_permission_request": schema.RequestPermissionRequest,
+    "request_permission_response": schema.RequestPermissionResponse,
+    "session_update_agent_message_chunk": schema.AgentMessageChunk,
+    "session_update_agent_thought_chunk": schema.AgentThoughtChunk,
+    "session_update_config_option_update": schema.ConfigOptionUpdate,
+    "session_update_plan": schema.AgentPlanUpdate,
+    "session_update_tool_call_update": schema.ToolCallProgress,
+    "session_update_tool_call": schema.ToolCallStart,
+    "session_update_user_message_chunk": schema.UserMessageChunk,
+    "set_session_config_option_request": schema.SetSessionConfigOptionSelectRequest,
+    "set_session_config_option_response": schema.SetSessionConfigOptionResponse,
+    "tool_content_content": schema.ContentToolCallContent,
+    "tool_content_diff": schema.FileEditToolCallContent,
+    "tool_content_terminal": schema.TerminalToolCallContent,
+}
+
+
+def read_golden() -> dict[str, dict[str, Any]]:
+    files = sorted(GOLDEN.glob("*.json"))
+    if not files:
+        pytest.skip("the golden messages of the SDK are missing: scripts/acp-messages gets them")
+    return {file.stem: json.loads(file.read_text()) for file in files}
+
+
+def test_the_golden_messages_of_the_sdk_are_the_same_again():
+    for name, raw in read_golden().items():
+        model = next(one for key, one in GOLDEN_MODELS.items() if name.startswith(key))
+        assert dump(model, raw) == raw, name
+
+
+def test_the_golden_prompts_of_the_sdk_are_messages_for_the_model(tmp_path: Path):
+    golden = read_golden()
+    blocks = schema.PromptRequest.model_validate(golden["prompt_request"]).prompt
+    assert read_prompt(blocks, tmp_path, ())
+    text = schema.EmbeddedResourceContentBlock.model_validate(golden["content_resource_text"])
+    link = schema.ResourceContentBlock.model_validate(golden["content_resource_link"])
+    sent = "".join(getattr(one, "text", "") for one in read_prompt([text, link], tmp_path, ()))
+    assert "def hello():" in sent
+    assert "/home/user/document.pdf" in sent
 
 
 DIFF = """\

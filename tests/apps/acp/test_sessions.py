@@ -23,6 +23,7 @@ from acp.schema import (
 
 from tests.apps.acp.editor import Editor, call, connect, say
 from tests.apps.program import run
+from tests.tools.mcp.helpers import RAW
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 DONE = FakeReply("It is done.")
@@ -212,6 +213,27 @@ async def test_slash_commands_are_offered_and_run():
         assert "Cost of this session" in on.editor.text
         await on.prompt(session, "/greet you")
         assert "Say hello to you." in server.requests[-1].body.decode()
+        count = len(server.requests)
+        await on.prompt(session, "/gret you")
+        assert "There is no command /gret. Did you mean /greet?" in on.editor.text
+        assert len(server.requests) == count
+
+
+async def test_prompts_of_mcp_servers_are_commands():
+    of_editor = McpServerStdio(name="raw", command=sys.executable, args=["-IS", RAW], env=[])
+    async with ProviderServer(lambda request: DONE) as server, connect(server) as on:
+        session = await on.agent.new_session(cwd=str(on.folder), mcp_servers=[of_editor])
+        await on.editor.until(lambda: "raw:poem" in list_offered(on.editor))
+        await on.prompt(session.session_id, "/raw:poem")
+        assert "poem needs topic" in on.editor.text
+        assert server.requests == []
+        await on.prompt(session.session_id, "/raw:poem looms")
+        assert b"A poem about looms." in server.requests[-1].body
+
+
+def list_offered(editor: Editor) -> list[str]:
+    updates = editor.of_kind("available_commands_update")
+    return [command.name for command in updates[-1].available_commands] if updates else []
 
 
 async def test_a_folder_is_trusted_in_the_editor():

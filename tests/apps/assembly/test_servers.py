@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from treadle.apps.assembly import servers
 from treadle.apps.assembly.extensions import (
     CHANGE_UNKNOWN,
     CHANGED_SINCE_APPROVAL,
     approve_extensions,
     start_objections,
 )
+from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.rules import trust_file
 from treadle.apps.assembly.servers import ServerProblems
 from treadle.policy.trust import TrustStore
 from treadle.tools.mcp import McpStatus
 from treadle.tools.mcp.server import McpState
+from treadle.workspace.local import WorkspaceOptions
 
 
 def heard(*states: McpState) -> list[str]:
@@ -64,3 +69,25 @@ def test_a_folders_server_is_objected_to_once_it_is_not_what_was_approved():
     approve_extensions(folder)
     assert objection("seen", seen, True) == ""
     assert objection("seen", unseen, True) == CHANGED_SINCE_APPROVAL
+
+
+async def test_a_long_wait_for_servers_says_for_which(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(servers, "SILENT_WAIT_SECONDS", 0.01)
+    told: list[str] = []
+    made = servers.make_servers(
+        {"mute": {"command": "sleep", "args": ["1000"]}},
+        LazyWorkspace(own_place, lambda: WorkspaceOptions(sandbox="off")),
+        user_servers=("mute",),
+        trusted=True,
+        startup_wait=0.05,
+        notes=[],
+        notify=None,
+        on_wait=told.append,
+    )
+    try:
+        await made.open()
+    finally:
+        await made.aclose()
+    assert told == ["waiting for MCP servers, at most 0.05 s: mute"]

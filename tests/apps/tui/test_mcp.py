@@ -54,7 +54,9 @@ async def test_a_form_of_a_server_is_a_question_and_logs_are_shown_on_demand(mon
     configure()
     use_form = {"name": "mcp__raw__form", "arguments": FORM}
     noise = {"name": "mcp__raw__noise", "arguments": {}}
-    model = scripted([Say(calls=[("use_tool", use_form)]), Say(calls=[("use_tool", noise)]), "ok"])
+    model = scripted(
+        [Say(calls=[("use_tool", use_form)]), Say(calls=[("use_tool", noise)]), "ok", "I cannot."]
+    )
     async with running_app(monkeypatch, model, size=(110, 40)) as on:
         await wait_up(on)
         await on.send("go")
@@ -67,5 +69,8 @@ async def test_a_form_of_a_server_is_a_question_and_logs_are_shown_on_demand(mon
         assert any('"Ada"' in text for text in results)
         await on.send("/mcp raw")
         await on.sees("error db a error")
-        await on.send("/mcp nobody")
-        await on.sees("there is no MCP server 'nobody'")
+        await on.send("/mcp other")
+        await on.sees("there is no MCP server 'other'")
+        await on.send("read @raw:memo://9 and @rav:memo://1")
+        await on.sees("@raw:memo://9 is not attached: the server raw has no resource memo://9")
+        await on.sees("@rav:memo://1 is not attached: there is no MCP server 'rav'")

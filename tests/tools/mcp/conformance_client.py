@@ -91,14 +91,14 @@ async def run(url: str) -> int:
 
 
 async def drive(server: McpServer, scenario: str) -> int:
-    await server.wait_ready(20)
+    await server.wait_ready(60)
     if server.status.state == "login":
         try:
             await log_in(server)
         except TreadleError as error:
             print(error, file=sys.stderr)
             return 0 if scenario in REFUSED else 1
-    if not await server.wait_ready(20):
+    if not await server.wait_ready(60):
         print(server.status, file=sys.stderr)
         return 1
     context = ToolContext(

@@ -135,8 +135,10 @@ async def test_every_feature_of_the_everything_server_works(own_place: Path, tra
             ("read_resource", {}),
             ("read_resource", {"uri": "demo://resource/dynamic/text/1"}),
             ("get-env", {}),
+            ("toggle-subscriber-updates", {}),  # of the resource that was read
         ]  # fmt: skip
-        results = await run_calls(server, person, calls)
+        items = await run_calls(server, person, calls)
+        results = [item for item in items if isinstance(item, ToolResultItem)]
         assert [item.text for item in results if getattr(item, "is_error", False)] == []
         texts = [item.text for item in results]
         assert len(results) == len(calls)
@@ -159,8 +161,15 @@ async def test_every_feature_of_the_everything_server_works(own_place: Path, tra
         assert "dynamic/text/1" in texts[17]
         offered = {tool.spec.name.removeprefix("mcp__every__") for tool in server.tools()}
         used = {name for name, _ in calls}
-        assert offered - used == {"toggle-subscriber-updates"}  # its first report comes after 5 s
+        assert offered == used
         assert server.logs
+        notices = [item.text for item in items if isinstance(item, NoticeItem)]
+        while not notices:  # the report comes on a stream of its own, and is told before a request
+            await asyncio.sleep(0.05)
+            more = await run_calls(server, person, [("echo", {"message": "hi"})])
+            notices = [item.text for item in more if isinstance(item, NoticeItem)]
+        assert "have changed since they were read" in notices[0]
+        assert "- every: demo://resource/dynamic/text/1" in notices[0]
 
         assert {prompt.name for prompt in server.catalog.prompts} == {
             "simple-prompt", "args-prompt", "completable-prompt", "resource-prompt"

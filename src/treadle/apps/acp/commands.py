@@ -15,13 +15,18 @@ from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredComm
 
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.conversation.custom_commands import (
+    CustomCommand,
+    begins_with_path,
+    find_custom_commands,
+)
 from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.modes import describe_mode
-from treadle.core.errors import SessionNotFound
-from treadle.core.text import format_dollars
+from treadle.core.errors import SessionNotFound, TreadleError
+from treadle.core.text import format_dollars, suggest
+from treadle.core.transcript.content import Text, UserContent
 
 if TYPE_CHECKING:
     from treadle.apps.acp.questions import EditorQuestions
@@ -31,7 +36,7 @@ class CommandAnswer(msgspec.Struct, frozen=True):
     """`text` is for the user, `message` for the model. `is_reopened`: the driver is a new one."""
 
     text: str = ""
-    message: str = ""
+    message: tuple[UserContent, ...] = ()
     is_reopened: bool = False
 
 
@@ -45,10 +50,11 @@ class EditorCommand(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-def list_available(custom: Sequence[CustomCommand]) -> list[AvailableCommand]:
-    """All commands, as the editor completes them."""
+def list_available(host: LocalHost, custom: Sequence[CustomCommand]) -> list[AvailableCommand]:
+    """All commands, as the editor completes them; prompts of MCP servers are commands, too."""
     rows = [(one.name, one.summary, one.hint) for one in COMMANDS]
     rows += [(one.name, one.summary or str(one.file), "arguments") for one in custom]
+    rows += [(name, summary, "arguments") for name, summary in host.list_prompts()]
     return [
         AvailableCommand(
             name=name,
@@ -68,7 +74,10 @@ def find_custom(host: LocalHost) -> tuple[list[CustomCommand], list[str]]:
 async def run_command(
     line: str, host: LocalHost, questions: EditorQuestions, custom: Sequence[CustomCommand]
 ) -> CommandAnswer | None:
-    """Run `/name arguments`; None if there is no such command."""
+    """Run `/name arguments`; None if the line is a message that begins with a path."""
+    names = [one.name for one in list_available(host, custom)]
+    if begins_with_path(line, names.__contains__):
+        return None
     name, _, arguments = line.removeprefix("/").partition(" ")
     arguments = arguments.strip()
     for command in COMMANDS:
@@ -76,15 +85,23 @@ async def run_command(
             return await command.run(host, questions, arguments)
     for own in custom:
         if own.name == name:
-            return CommandAnswer(message=own.expand(arguments))
-    return None
+            return CommandAnswer(message=(Text(own.expand(arguments)),))
+    try:
+        prompt = await host.expand_prompt(name, arguments)
+    except TreadleError as error:
+        return CommandAnswer(str(error))
+    if prompt is not None:
+        return CommandAnswer(message=prompt.content)
+    nearest = suggest(name, names)
+    hint = f"Did you mean /{nearest}?" if nearest else f"There are /{', /'.join(names)}."
+    return CommandAnswer(f"There is no command /{name}. {hint}")
 
 
 # ------------------------------------------------------------------ the commands
 
 
 async def _init(host: LocalHost, questions: EditorQuestions, arguments: str) -> CommandAnswer:
-    return CommandAnswer(message=f"{INIT_PROMPT}\n{arguments}".strip())
+    return CommandAnswer(message=(Text(f"{INIT_PROMPT}\n{arguments}".strip()),))
 
 
 async def _compact(host: LocalHost, questions: EditorQuestions, arguments: str) -> CommandAnswer:

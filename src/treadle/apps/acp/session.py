@@ -5,6 +5,7 @@ A prompt runs one turn to its end; a second prompt meanwhile is refused. Opened 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import msgspec
 from acp import RequestError
 from acp.interfaces import Client
 from acp.schema import (
+    AvailableCommand,
     AvailableCommandsUpdate,
     ClientCapabilities,
     ConfigOptionUpdate,
@@ -77,6 +79,8 @@ class EditorSession:
         self.host = LocalHost(folder, flags, options)
         self._notes = list(notes)
         self._custom: list[CustomCommand] = []
+        self._shown_commands: list[AvailableCommand] = []
+        self._server_wait: asyncio.Task[None] | None = None
         self._outbox = Outbox(self._send)
         self._updates = SessionUpdates(
             self._outbox, str(self.host.folder), self._get_usage, lambda: self.host.model.window
@@ -106,6 +110,9 @@ class EditorSession:
     def _attach(self, driver: Driver) -> None:
         """Watch the driver: of a new session, or of one that was opened again."""
         driver.watch(self._updates)
+        self._stop_server_wait()
+        if self.host.list_servers():
+            self._server_wait = asyncio.get_running_loop().create_task(self._wait_for_servers())
         self._custom, problems = commands.find_custom(self.host)
         self._notes += problems
 
@@ -115,15 +122,28 @@ class EditorSession:
 
     def show_commands(self) -> None:
         """To be called last: the update comes after the response that names the session."""
-        available = commands.list_available(self._custom)
+        available = commands.list_available(self.host, self._custom)
+        if available == self._shown_commands:
+            return
+        self._shown_commands = available
         self._outbox.put(
             AvailableCommandsUpdate(
                 session_update="available_commands_update", available_commands=available
             )
         )
 
+    async def _wait_for_servers(self) -> None:
+        """Offer the prompts of MCP servers once these are up."""
+        await self.host.wait_for_servers()
+        self.show_commands()
+
+    def _stop_server_wait(self) -> None:
+        if self._server_wait is not None:
+            self._server_wait.cancel()
+
     async def aclose(self) -> None:
         self.cancel()
+        self._stop_server_wait()
         try:
             await self.host.aclose()
         finally:
@@ -138,6 +158,7 @@ class EditorSession:
             return await self._run_prompt(blocks)
         finally:
             self.is_busy = False
+            self.show_commands()  # a server may have other prompts now
             await self._outbox.flush()
 
     async def _run_prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
@@ -151,7 +172,7 @@ class EditorSession:
                 self._updates.show_text(answer.text)
                 return PromptResponse(stop_reason="cancelled" if self._is_cancelled else "end_turn")
             if answer is not None:
-                message = (Text(answer.message), *message[1:])
+                message = (*answer.message, *message[1:])
         return await self._run_turn(message)
 
     async def _run_turn(self, message: tuple[UserContent, ...]) -> PromptResponse:

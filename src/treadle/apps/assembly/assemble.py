@@ -46,8 +46,8 @@ class AgentSession(msgspec.Struct, frozen=True):
     """The coding agent and its session.
 
     `notes` are lines for the user: the model, what waits for approval, what a resumed session
-    lost. `session_warnings` are those that every host shows: about the session's log, and about
-    servers that need a missing extra.
+    lost. `session_warnings` are those that every host shows: about the session's log, about
+    servers and agents that cannot be used, about branches that interrupted agents left.
     """
 
     agent: Agent
@@ -136,12 +136,31 @@ async def build_agent(
         )
         parts = agent.parts
         assert parts is not None, "coding_agent gives the agent its parts"
-        session = AgentSession(agent, parts, store, view, (*warnings, *parts.warnings))
+        branches = await _describe_branches(parts, store.session_id, view)
+        parts = msgspec.structs.replace(parts, notes=(*parts.notes, *branches))
+        shown = (*warnings, *parts.warnings, *branches)
+        session = AgentSession(agent, parts, store, view, shown)
         on_error.push_async_callback(session.aclose)
         if parts.needs_sandbox:
             await parts.workspace.open()  # fail now, not at the first command
         on_error.pop_all()
         return session
+
+
+async def _describe_branches(parts: AgentParts, session_id: str, view: View | None) -> list[str]:
+    """Notes on the changes that interrupted agents of a resumed session left in branches."""
+    if view is None or parts.kept_branches is None:
+        return []
+    items = view.transcript if view.history is None else view.history
+    branches = await parts.kept_branches.find(session_id, items)
+    if not branches:
+        return []
+    from treadle.workspace.worktrees.worktree_end import advise
+
+    return [
+        f"changes of an agent of this session are in the branch {branch}. {advise(branch)}"
+        for branch in branches
+    ]
 
 
 def _check_prompt_length(chars: int, model: Model) -> None:

@@ -26,6 +26,7 @@ from treadle.apps.assembly.child_policy import (
     WorktreePolicy,
     move_rules,
 )
+from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.redaction import redact_source
 from treadle.apps.assembly.sessions import open_child_store
@@ -38,7 +39,6 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
 from treadle.core.private_folder import find_state_dir
-from treadle.core.text import plural
 from treadle.tools.federation import Federation
 
 if TYPE_CHECKING:
@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.local import WorkspaceOptions
-    from treadle.workspace.worktrees.worktrees import Worktree, WorktreeEnd, Worktrees
+    from treadle.workspace.worktrees.worktrees import Worktree, Worktrees
 
-MAX_LISTED = 20
 WORKTREES_DIR = "worktrees"
 OTHER_TOOLS = ("task", "skill", "apply_patch", "notebook_edit", "web_search", "ask")
 WRITE_SPEC = ToolSpec("write", "", {})  # what the policy is asked about
@@ -92,10 +91,17 @@ class ChildParts(msgspec.Struct, frozen=True):
 class ChildSetup:
     """Prepares the children of one place: the `prepare_child` of an agent."""
 
-    def __init__(self, parts: ChildParts, place: ChildPlace, mutators: Sequence[Mutator]) -> None:
+    def __init__(
+        self,
+        parts: ChildParts,
+        place: ChildPlace,
+        mutators: Sequence[Mutator],
+        kept_branches: KeptBranches | None = None,
+    ) -> None:
         self._parts = parts
         self._place = place
         self._mutators = mutators
+        self._kept_branches = kept_branches
 
     async def __call__(self, start: ChildStart) -> PreparedCodingChild:
         worktree = await self._open_worktree(start)
@@ -119,6 +125,8 @@ class ChildSetup:
 
     async def merge(self, worktree: Worktree, *, succeeded: bool, name: str) -> str:
         """End a worktree, and tell what became of the changes."""
+        from treadle.workspace.worktrees.worktree_end import describe_end
+
         try:
             find = partial(self._find_unwritable, worktree.repository.top)
             end = await worktree.finish(merge=succeeded, find_unwritable=find)
@@ -130,6 +138,13 @@ class ChildSetup:
                 return text
         self._parts.notify(f"agent {name}: {text}")
         return text
+
+    def keep(self, worktree: Worktree) -> None:
+        """The child was interrupted: its changes become a branch, in the background."""
+        if self._place.worktrees is not None:
+            self._place.worktrees.get().keep(worktree)
+        if self._kept_branches is not None:
+            self._kept_branches.check_again()
 
     # --- one child -----------------------------------------------------------------------
 
@@ -235,20 +250,22 @@ def make_child_options(
     place: ChildPlace,
     mutators: Sequence[Mutator],
     store: Store | None,
-    notes: list[str],
+    warnings: list[str],
+    kept_branches: KeptBranches | None,
 ) -> dict[str, Any]:
     """Options of the Agent: the agent definitions of the user and of a trusted folder, and how its
     children are prepared and stored."""
     folders = [place.folder, Path.home()] if parts.is_trusted else [Path.home()]
     definitions, problems = read_agent_files(folders, home=Path.home())
-    notes += problems
+    warnings += problems
     known = [*(tool.spec.name for tool in place.builtin.tools()), *OTHER_TOOLS]
     for one in definitions:
         if unknown := find_unknown((*(one.tools or ()), *one.excluded_tools), known):
-            notes.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
+            warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
+    own = [mutator for mutator in mutators if _is_for_children(mutator)]
     options: dict[str, Any] = {
         "subagents": definitions,
-        "prepare_child": ChildSetup(parts, place, [m for m in mutators if _is_for_children(m)]),
+        "prepare_child": ChildSetup(parts, place, own, kept_branches),
         "worktrees": place.worktrees is not None,
     }
     open_store = make_child_opener(place.folder, store)
@@ -316,42 +333,20 @@ class PreparedCodingChild:
         self._own_model = own_model
 
     async def finish(self, *, succeeded: bool) -> str:
-        await self.abandon()
+        await self._release()
         if self._worktree is None:
             return ""
         return await self._setup.merge(self._worktree, succeeded=succeeded, name=self._name)
 
     async def abandon(self) -> None:
-        """Close what the child used. Its worktree stays, so that it can be continued; when the
-        session ends, its changes become a branch."""
+        """Close what the child used. Its changes become a branch, with which it can be
+        continued."""
+        await self._release()
+        if self._worktree is not None:
+            self._setup.keep(self._worktree)
+
+    async def _release(self) -> None:
         if self._workspace is not None:
             await self._workspace.aclose()
         if self._own_model is not None:
             await self._own_model.aclose()
-
-
-def describe_end(end: WorktreeEnd) -> str:
-    """What became of the changes in a worktree, for the model and the user."""
-    files = _list_names(end.files)
-    if end.status == "unchanged":
-        return "It changed no files."
-    if end.status == "merged":
-        return f"Its changes are in the folder now, not committed: {files}"
-    if end.status == "left":
-        inner = _list_names(end.refused)
-        return f"Its worktree stays at {end.path}, because of the repositories in it: {inner}"
-    why = "It did not finish, so nothing is merged."
-    if end.refused:
-        refused = _list_names(end.refused)
-        why = (
-            f"Nothing is merged: changed in the folder meanwhile, or not to be written: {refused}."
-        )
-    return (
-        f"{why} All its changes are in the branch {end.branch}: {files}. "
-        f"See them with `git show {end.branch}`."
-    )
-
-
-def _list_names(names: Sequence[str]) -> str:
-    more = f" and {plural(len(names) - MAX_LISTED, 'more file')}" if len(names) > MAX_LISTED else ""
-    return ", ".join(names[:MAX_LISTED]) + more

@@ -52,12 +52,14 @@ from treadle.apps.assembly.extensions import (
     make_hooks,
 )
 from treadle.apps.assembly.host_session import HostSession
+from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import LazyPolicy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.limits import make_gates
 from treadle.apps.assembly.model_choice import (
     choose_model_now,
     create_model,
     create_small_model,
+    has_tool_search,
     is_small_model,
     make_child_model,
     wrap_model,
@@ -309,16 +311,15 @@ def _assemble(
 
         mutators.append(ToolSummaries(small_model))
     extensions = discover_extensions(folder, trust.open_store)
-    notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
+    notes += [program.summary for program in extensions.unapproved]
     mcp = None
-    warnings: list[str] = []
+    warnings: list[str] = [*extensions.notes]
     if (extensions.servers or given.servers) and is_small:
-        notes.append(f"MCP servers are off: {model.name} can use only a few tools")
-        warnings += notes[-1:] if given.servers else ()
+        text = f"MCP servers are off: {model.name} can use only a few tools"
+        (warnings if given.servers else notes).append(text)
     elif (extensions.servers or given.servers) and not is_installed("mcp"):
         names = ", ".join(sorted({*extensions.servers, *given.servers}))
         warnings.append(describe_missing("mcp", f"not started: {names}"))
-        notes += warnings
     elif extensions.servers or given.servers:
         from treadle.apps.assembly.sampler import PolicySampler
         from treadle.apps.assembly.servers import make_client_options
@@ -326,16 +327,18 @@ def _assemble(
         from treadle.tools.mcp.resource_tool import ResourceUpdates
 
         wait = 0.0 if is_interactive else settings.server_wait
-        report = notify if host is not None else warn
         added = [Path(folder, one).expanduser() for one in settings.add_dir]
         sampler = PolicySampler(model, policy, gates, make_child_opener(folder, store))
         client_options = make_client_options(added, outputs_dir, sampler, can_ask=is_interactive)
         mcp = make_mcp_servers(
-            extensions, given.servers, workspace, trust, wait, notes, report, client_options
+            *(extensions, given.servers, workspace, trust, wait, warnings),
+            *(notify if is_interactive else warn, client_options, notify),
         )
         mutators.append(ResourceUpdates(mcp.servers))
         # Outermost, so that the loop sees which tool a forwarded call runs.
-        stable_tools = StableToolList(redact_source(mcp, secrets))
+        stable_tools = StableToolList(
+            redact_source(mcp, secrets), provider_searches=has_tool_search(model)
+        )
         tools.append(stable_tools)
         mutators.append(stable_tools)
     skills_section = ""
@@ -373,7 +376,7 @@ def _assemble(
     if mcp is not None:
         from treadle.apps.assembly.resource_mentions import ResourceMentions
 
-        hooks.append(ResourceMentions(mcp.servers))
+        hooks.append(ResourceMentions(mcp.servers, notify if is_interactive else warn))
     if extensions.hooks and not trust.is_trusted and settings.sandbox != "off":
         notes.append(HOOKS_SANDBOXED)
     if extensions.hooks:
@@ -439,7 +442,11 @@ def _assemble(
     # Child agents
     worktrees = make_worktrees(folder, trust.is_trusted, warn or logger.warning)
     child_options: dict[str, Any] = {}
+    kept_branches = None
     if not is_small:
+        if worktrees is not None:
+            kept_branches = KeptBranches(worktrees)
+            mutators.append(kept_branches)
         parts = ChildParts(
             rules=rules,
             make_workspace_options=lambda moved: make_workspace_options(
@@ -465,7 +472,10 @@ def _assemble(
             is_contained=containers is not None,
         )
         place = ChildPlace(folder, builtin, policy, prompt, worktrees)
-        child_options = make_child_options(parts, place, mutators, store, notes)
+        child_options = make_child_options(
+            *(parts, place, mutators, store), warnings, kept_branches
+        )
+    notes += warnings
 
     head_log = None
     if store is not None:
@@ -509,6 +519,7 @@ def _assemble(
         telemetry=telemetry,
         worktrees=worktrees,
         containers=containers,
+        kept_branches=kept_branches,
     )
     if host is None:
         for note in notes:

@@ -20,7 +20,7 @@ from treadle.apps.assembly.rules import list_rules_files, open_trust_store
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.contracts.hook import Hook
 from treadle.core.errors import ConfigError
-from treadle.core.untrusted_files import read_text
+from treadle.core.untrusted_files import read_json, read_text
 
 if TYPE_CHECKING:
     from treadle.apps.assembly.lazy import LazyWorkspace
@@ -74,12 +74,16 @@ def discover_extensions(
     """The extensions of the user and of the folder, as they are now."""
     user_hooks = _read_hook_commands(folder, from_user=True)
     project_hooks = _read_hook_commands(folder, from_user=False)
-    user_servers, notes = _read_servers(folder, from_user=True), _check_mcp_file(folder)
+    problems: list[str] = []
+    user_servers = _read_servers(folder, from_user=True, problems=problems)
     names = frozenset(user_servers)
     try:
-        project_servers = _read_servers(folder, from_user=False)
+        project_servers = _read_servers(folder, from_user=False, problems=problems)
+        problems += _check_mcp_file(folder)
     except ConfigError as error:  # an invalid file of the folder must not stop the work there
-        project_servers, notes = {}, (f"no MCP server of this folder is started: {error}",)
+        project_servers = {}
+        problems.append(f"no MCP server of this folder is started: {error}")
+    notes = tuple(problems)
     if not project_hooks and not project_servers:
         return Extensions(tuple(user_hooks), user_servers, notes=notes, user_servers=names)
     from treadle.policy.hooks import filter_approved_hooks, filter_approved_servers
@@ -159,27 +163,34 @@ def _read_hook_commands(folder: Path, *, from_user: bool) -> list[HookConfig]:
     return commands
 
 
-def _read_servers(folder: Path, *, from_user: bool) -> dict[str, Mapping[str, Any]]:
+def _read_servers(
+    folder: Path, *, from_user: bool, problems: list[str] | None = None
+) -> dict[str, Mapping[str, Any]]:
+    """The definitions; of those that are wrong, `problems` gets a line each."""
+    problems = [] if problems is None else problems
     servers: dict[str, Mapping[str, Any]] = {}
     more = () if from_user else (folder / ".mcp.json",)
     for file in _find_files_with_key(folder, '"mcpServers"', *more, from_user=from_user):
         from treadle.tools.mcp.config import load_servers
 
         within = None if from_user else symlink_boundary(folder)
-        servers = {**load_servers(file, within), **servers}
+        servers = {**load_servers(file, within, problems), **servers}
     return servers
 
 
-def _check_mcp_file(folder: Path) -> tuple[str, ...]:
-    """A note on a server file without the key "mcpServers": other programs use other keys."""
+def _check_mcp_file(folder: Path) -> list[str]:
+    """A note on a server file that defines none: it is empty, or other programs use other keys.
+    ConfigError if it cannot be read."""
     file = folder / ".mcp.json"
     try:
-        text = read_text(file, within=symlink_boundary(folder))
-    except (ConfigError, FileNotFoundError):  # `_read_servers` reports it
-        return ()
-    if '"mcpServers"' in text or text.strip() in ("", "{}"):
-        return ()
-    return (f'{file} defines no servers: put them under the key "mcpServers"',)
+        settings, text = read_json(file, within=symlink_boundary(folder))
+    except FileNotFoundError:
+        return []
+    if not text.strip():
+        return [f"{file} is empty: it defines no servers"]
+    if settings == {} or (isinstance(settings, dict) and "mcpServers" in settings):
+        return []
+    return [f'{file} defines no servers: put them under the key "mcpServers"']
 
 
 def _find_files_with_key(folder: Path, key: str, *more: Path, from_user: bool) -> Iterator[Path]:

@@ -54,6 +54,16 @@ def is_small_model(model: Model) -> bool:
     return model.name.startswith("embedded")
 
 
+def has_tool_search(model: Model) -> bool:
+    """Whether the provider finds deferred tools itself, also for every fallback."""
+    used: Model | None = model
+    while used is not None:
+        if "tool_search" not in used.card.abilities:
+            return False
+        used = used.fallback
+    return True
+
+
 def make_child_model(small_model: Model | None, secrets: tuple[str, ...]) -> Model | None:
     """The small model for child agents, unless it can use only a few tools."""
     if small_model is None or is_small_model(small_model):

@@ -14,6 +14,7 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.apps.assembly.children import close_worktrees
+from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyWorkspace
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.model import Model
@@ -84,6 +85,7 @@ class AgentParts(msgspec.Struct, frozen=True):
     small_model: Model | None = None
     telemetry: TelemetryExport | None = None
     worktrees: Lazy[Worktrees] | None = None  # of child agents
+    kept_branches: KeptBranches | None = None  # of the same
     containers: Containers | None = None
 
     async def release(self) -> None:

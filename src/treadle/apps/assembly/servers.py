@@ -30,25 +30,41 @@ from treadle.tools.mcp.token_store import TokenStore, find_keyring
 from treadle.tools.mcp.tool import sanitize_server_name
 
 Notify = Callable[[str], None]
+SILENT_WAIT_SECONDS = 1.0  # then the user is told what is waited for
 
 
 class McpServers(Federation):
     """All servers; `open` starts them and waits at most `startup_wait` seconds."""
 
     def __init__(
-        self, servers: Sequence[McpServer], startup_wait: float, problems: ServerProblems
+        self,
+        servers: Sequence[McpServer],
+        startup_wait: float,
+        problems: ServerProblems,
+        on_wait: Notify | None = None,
     ) -> None:
         super().__init__(servers)
         self.servers = tuple(servers)
         self._wait = startup_wait
         self._problems = problems
+        self._on_wait = on_wait or (lambda text: None)
 
     async def open(self) -> None:
         await super().open()
-        if self._wait:
-            await asyncio.gather(*(server.wait_ready(self._wait) for server in self.servers))
-            for server in self.servers:
-                self._problems.on_timeout(server.status, self._wait)
+        if not self._wait:
+            return
+        first = min(self._wait, SILENT_WAIT_SECONDS)
+        await self._wait_ready(first)
+        waiting = [one.name for one in self.servers if one.status.state == "starting"]
+        if waiting and self._wait > first:
+            names = ", ".join(waiting)
+            self._on_wait(f"waiting for MCP servers, at most {self._wait:g} s: {names}")
+            await self._wait_ready(self._wait - first)
+        for server in self.servers:
+            self._problems.on_timeout(server.status, self._wait)
+
+    async def _wait_ready(self, seconds: float) -> None:
+        await asyncio.gather(*(server.wait_ready(seconds) for server in self.servers))
 
 
 class ServerProblems:
@@ -94,11 +110,13 @@ def make_servers(
     options: McpClientOptions | None = None,
     objection: Callable[[str, Mapping[str, Any], bool], str] | None = None,
     required: Collection[str] = (),
+    on_wait: Notify | None = None,
 ) -> McpServers:
     """The servers as a source; an invalid definition is noted and skipped, unless it is required.
 
     So is a server whose tools would have the names of another server's tools. `user_servers` are
-    the names from the user's own settings; `trusted` is about the folder.
+    the names from the user's own settings; `trusted` is about the folder. `notify` gets lines
+    about servers that are not available, `on_wait` what a wait for them is about.
     """
     problems, root = ServerProblems(notify), workspace.root
     objection = objection or start_objections(root)
@@ -135,7 +153,7 @@ def make_servers(
             if name in required:
                 raise
             notes.append(str(error))
-    return McpServers(servers, startup_wait, problems)
+    return McpServers(servers, startup_wait, problems, on_wait)
 
 
 def make_client_options(

@@ -83,8 +83,9 @@ def make_mcp_servers(
     trust: FolderTrust,
     wait: float,
     notes: list[str],
-    notify: Callable[[str], None] | None,
+    warn: Callable[[str], None] | None,
     options: McpClientOptions,
+    on_wait: Callable[[str], None] | None,
 ) -> McpServers:
     from treadle.apps.assembly.servers import make_servers
 
@@ -95,8 +96,9 @@ def make_mcp_servers(
         trusted=trust.is_trusted,
         startup_wait=wait,
         notes=notes,
-        notify=notify,
+        notify=warn,
         options=options,
         objection=start_objections(workspace.root, trust.open_store, given),
         required=given,
+        on_wait=on_wait,
     )

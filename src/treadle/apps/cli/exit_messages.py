@@ -44,6 +44,8 @@ def explain_exit(
         case exit_codes.BUDGET_EXCEEDED if report.reason == "repetition":
             other = f'; to continue, say what to do instead: {command}{given} "..."'
             return f"stopped: {report.detail}{other if report.session_id else ''}"
+        case exit_codes.BUDGET_EXCEEDED if report.reason == "background_wait":
+            return f"{report.detail} (set TREADLE_BACKGROUND_WAIT to wait longer){resume}"
         case exit_codes.BUDGET_EXCEEDED:
             higher, kind = _format_higher_limits(settings), "a higher limit"
             if settings.origin("max_cost") != "default" and not _has_price(report.model):

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ from treadle.core.transcript.entries import View, WakeCondition
 from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:
+    from treadle.apps.cli.background_tasks import BackgroundWait
     from treadle.apps.cli.resume_answers import ResumeInput
     from treadle.apps.cli.stream_json import StreamJsonWriter
 
@@ -132,6 +134,7 @@ class HeadlessRun:
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
+        self._background: BackgroundWait | None = None
         self._is_time_limit_reached = self._is_end_told = False
         self._started_at = time.monotonic()
         verbose = command_line.has("verbose")
@@ -185,6 +188,7 @@ class HeadlessRun:
                 code, detail = exit_codes.SUSPENDED, suspended.detail
                 return RunReport(reason="suspended", exit_code=code, detail=detail)
             finally:
+                self._report_stopped(driver)
                 await driver.aclose()
         except TreadleError as error:
             answer = _find_unwritten_answer(session.view, driver)
@@ -283,14 +287,33 @@ class HeadlessRun:
         if limit is not None:
             timer = asyncio.get_running_loop().call_later(limit, self._on_time_limit)
         try:
-            if self._schema is None:
-                return await session.agent.finish_turn(driver), None
-            from treadle.apps.cli.structured_output import run_structured_turn
+            turn, output = await self._run_one_turn(session, driver)
+            if turn.reason != "end_turn" or not driver.tasks.list():
+                return turn, output
+            from treadle.apps.cli.background_tasks import BackgroundWait
 
-            return await run_structured_turn(session, driver)
+            seconds, run_turn = self._settings.background_wait, partial(self._run_one_turn, session)
+            self._background = BackgroundWait(driver, seconds, self._print_note)
+            return await self._background.finish(turn, output, partial(run_turn, driver))
         finally:
             if timer is not None:
                 timer.cancel()
+
+    async def _run_one_turn(
+        self, session: AgentSession, driver: Driver
+    ) -> tuple[TurnResult, object]:
+        if self._schema is None:
+            return await session.agent.finish_turn(driver), None
+        from treadle.apps.cli.structured_output import run_structured_turn
+
+        return await run_structured_turn(session, driver)
+
+    def _report_stopped(self, driver: Driver) -> None:
+        """Name the background tasks that end with the run."""
+        running = [task.summary for task in driver.tasks.list() if task.state == "running"]
+        if running and not self._command_line.has("quiet"):
+            text = f"stopped at the end of the run: {', '.join(running)}"
+            print_error(f"treadle: {redact_for_display(text)}")
 
     # --- during the turn -------------------------------------------------------------------
 
@@ -339,6 +362,8 @@ class HeadlessRun:
             print_error(f"treadle: {redact_for_display(text)}")
 
     def _interrupt(self, reason: str) -> None:
+        if self._background is not None:
+            self._background.interrupt()
         if self._driver is not None:
             self._driver.interrupt(reason)
         elif self._task is not None:
@@ -360,6 +385,9 @@ class HeadlessRun:
         if turn.reason == "aborted" and self._is_time_limit_reached:
             reason = "budget_exceeded"
             detail = f"the time limit of {self._settings.max_time:g} s is reached"
+        elif self._background is not None and self._background.is_over:
+            reason, seconds = "background_wait", self._settings.background_wait
+            detail = f"background agents were stopped after a wait of {seconds:g} s"
         code = exit_codes.EXIT_CODE_BY_REASON[reason]
         if turn.error is not None:
             code = exit_codes.exit_code_for(turn.error)

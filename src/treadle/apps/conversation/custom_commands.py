@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -85,6 +85,14 @@ def expand_custom_command(
 ) -> str | None:
     """The message of the command with this name; None if there is none."""
     return next((one.expand(arguments) for one in commands if one.name == name), None)
+
+
+def begins_with_path(line: str, is_command: Callable[[str], bool]) -> bool:
+    """Whether a line that begins with `/` is a message: `//`, `/ ` or a path comes first."""
+    name = line[1:].split(maxsplit=1)[0] if line[1:].strip() else ""
+    if line.startswith(("//", "/ ")) or "/" in name:
+        return True
+    return not is_command(name) and Path("/", name).exists()
 
 
 def describe_unknown_command(name: str, known: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ with files. Used by the terminal and by the editors (acp).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -360,6 +361,10 @@ class LocalHost:
 
     def list_servers(self) -> list[str]:
         return [server.status.summary for server in self._servers]
+
+    async def wait_for_servers(self) -> None:
+        """Until each is up, or has failed for now."""
+        await asyncio.gather(*(server.wait_ready() for server in self._servers))
 
     def list_server_logs(self, server: str) -> list[str]:
         found = [one for one in self._servers if one.name == server]

@@ -33,6 +33,7 @@ EXIT_CODE_BY_REASON = {
     "max_turns": MAX_TURNS,
     "budget_exceeded": BUDGET_EXCEEDED,
     "repetition": BUDGET_EXCEEDED,
+    "background_wait": BUDGET_EXCEEDED,
     "goal_not_met": GOAL_NOT_MET,
     "refused": REFUSED,
     "aborted": ABORTED,

@@ -29,9 +29,10 @@ def add_definition(
     file = get_definitions_file(folder, for_project=for_project)
     settings, servers = _read(file, folder, for_project)
     if name in servers:
+        option = " --project" if for_project else ""
         raise ConfigError(
             f"{file} has a server {name!r} already: remove it first, "
-            f"with `treadle mcp remove {name}`"
+            f"with `treadle mcp remove {name}{option}`"
         )
     _write(file, {**settings, KEY: {**servers, name: dict(definition)}}, for_project)
     return file

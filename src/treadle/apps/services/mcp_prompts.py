@@ -74,9 +74,13 @@ def parse_prompt_arguments(prompt: McpPrompt, text: str) -> dict[str, str]:
     return given
 
 
+def format_arguments(prompt: McpPrompt) -> str:
+    """The names of the arguments; those that may be left out are in brackets."""
+    return " ".join(one.name if one.is_required else f"[{one.name}]" for one in prompt.arguments)
+
+
 def _describe_prompt(prompt: McpPrompt) -> str:
-    words = [one.name if one.is_required else f"[{one.name}]" for one in prompt.arguments]
-    return " ".join([*words, prompt.description]).strip()[:80]
+    return f"{format_arguments(prompt)} {prompt.description}".strip()[:80]
 
 
 def _label(role: str, content: UserContent) -> UserContent:

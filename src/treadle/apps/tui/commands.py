@@ -65,7 +65,7 @@ async def run_command(ui: Frontend, line: str) -> None:
     name, _, arguments = line[1:].partition(" ")
     arguments = arguments.strip()
     known = {command.name: command for command in list_commands(ui.host)}
-    command = known.get(name)
+    command = known.get(ALIASES.get(name, name))
     if command is None:
         await _run_custom_command(ui, name, arguments)
     elif ui.conversation.view.is_busy and not command.while_busy:
@@ -409,6 +409,7 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("ctrl+z", "suspend"),
 )
 
+ALIASES = {"exit": "quit"}  # names of other programs, which the help does not list
 COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("help", "list commands and keys", _help),
     SlashCommand("model", "show or change the model", _model, "models", while_busy=False),

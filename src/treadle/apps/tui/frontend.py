@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.custom_commands import CustomCommand, find_host_commands
+from treadle.apps.conversation.custom_commands import (
+    CustomCommand,
+    begins_with_path,
+    find_host_commands,
+)
 from treadle.apps.conversation.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
@@ -113,6 +116,8 @@ class Frontend:
         self._shown_question: PendingQuestion | None = None
         self._question_task: asyncio.Task[None] | None = None
         self._is_question_hidden = False
+        # came while no session was open: shown in the next one, or printed at the end
+        self.unshown_messages: list[str] = []
 
     @property
     def conversation(self) -> Conversation:
@@ -227,6 +232,9 @@ class Frontend:
             conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
         for note in (*self.host.notes, *problems) if has_notes else ():
             conversation.show_block(NoteBlock(note))
+        unshown, self.unshown_messages = self.unshown_messages, []
+        for text in unshown:
+            conversation.show_block(NoteBlock(text))
         if conversation.has_unfinished_turn:
             unfinished = "the last turn is not finished; press enter to continue it"
             conversation.show_note(unfinished, "warning")
@@ -292,11 +300,7 @@ class Frontend:
             self.attachments.clear()
 
     def _is_path(self, line: str) -> bool:
-        """Whether a line that begins with `/` is a message: `//`, `/ ` or a path comes first."""
-        name = line[1:].split(maxsplit=1)[0] if line[1:].strip() else ""
-        if line.startswith(("//", "/ ")) or "/" in name:
-            return True
-        return not self._is_command(name) and Path("/", name).exists()
+        return begins_with_path(line, self._is_command)
 
     def edit_messages(self, items: Sequence[UserItem]) -> None:
         """Put messages that were queued back into the prompt."""

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.host import Host
 from treadle.apps.settings import load_settings, treadle_home
 from treadle.apps.tui.options import TerminalOptions
@@ -57,6 +58,8 @@ def run(host: Host, options: TerminalOptions) -> int:
 
     app = TerminalApp(host, options)
     app.run()
+    for text in app.unshown_messages:
+        print(redact_for_display(text))
     if app.resume_hint:
         print(app.resume_hint)
     return app.return_code or 0

@@ -380,6 +380,8 @@ class FullScreen(Frontend, App[int]):
     def show_message(self, text: str, tone: Tone = "plain") -> None:
         if self._conversation is not None:
             self._conversation.show_block(NoteBlock(text, tone))
+        else:  # between two sessions, or while the last one is closed
+            self.unshown_messages.append(text)
 
     def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
         self.prompt.set_text(text)

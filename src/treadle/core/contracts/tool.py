@@ -38,6 +38,8 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     asks_host   the call may need decisions of the host while it runs: `context.ask_host()`
     needs_approval  the user decides on every call, even if the policy allows it
     needs_policy    an agent without a policy runs it only if its approver agrees
+    deferred        the model finds it with the provider's own tool search; a model without the
+                    ability `tool_search` does not see it
     """
 
     name: str
@@ -54,6 +56,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     asks_host: bool = False
     needs_approval: bool = False
     needs_policy: bool = False
+    deferred: bool = False
 
 
 class FileAccess(msgspec.Struct, frozen=True):
@@ -213,7 +216,11 @@ class BaseTool:
 
 @runtime_checkable
 class ForwardingTool(Protocol):
-    """A tool that forwards to others: the loop decides on, shows and runs the target instead."""
+    """A tool that forwards to others: the loop decides on, shows and runs the target instead.
+
+    One with a method `find_target(name)` is also asked for a tool that is not in the list and that
+    the model calls by its own name.
+    """
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
         """The target tool and its arguments; or what is wrong, as a text for the model."""

@@ -16,10 +16,13 @@ from treadle.core.contracts.task_manager import ReportTaskEnd, TaskInfo, TaskMan
 from treadle.core.errors import error_text
 from treadle.core.events import TaskFinished, WarningRaised, preview
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.inbox import TASK
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 
 RUNNING_TEXT = "Running as task {id}. A notice will give its result when it ends."
+CANCELLED_TEXT = "It was cancelled."
+CLOSED_TEXT = "It was stopped before it was done, because the program ended."
 LOST_NOTICE = "Background task {id} is lost: the process that ran it ended. Its outcome is unknown."
 
 MAX_OUTPUT_CHARS = 20_000
@@ -42,6 +45,7 @@ class BackgroundTasks:
         self._report_end = report_end
         self._tasks: dict[str, _BackgroundTask] = {}
         self._earlier_tasks = 0  # tasks of earlier processes
+        self._is_closing = False
         self._output_tails: dict[str, str] = {}  # by call id, of calls that may become tasks
 
     def restore(self, known: Sequence[str], unfinished: Sequence[str]) -> Sequence[str]:
@@ -97,6 +101,7 @@ class BackgroundTasks:
             await asyncio.wait(running)
 
     async def aclose(self) -> None:
+        self._is_closing = True
         await cancel_all([task.work for task in self._tasks.values() if task.work is not None])
 
     def _info(self, task: _BackgroundTask) -> TaskInfo:
@@ -106,7 +111,8 @@ class BackgroundTasks:
     def _on_done(self, task: _BackgroundTask, work: asyncio.Task[ToolResultItem]) -> None:
         tail = self._output_tails.pop(task.call.id, "")
         if work.cancelled():
-            task.state, text, task.output = "cancelled", "It was cancelled.", tail
+            task.state, task.output = "cancelled", tail
+            text = CLOSED_TEXT if self._is_closing else CANCELLED_TEXT
         elif (problem := work.exception()) is not None:
             task.state, text = "failed", error_text(problem)
             task.output = tail or text
@@ -159,7 +165,7 @@ class TaskReports:
         self._emitter.emit(WarningRaised, f"the task manager failed: {error_text(error)}")
 
     def _notify(self, task_id: str, text: str) -> None:
-        self._on_notice(NoticeItem(text, kind="task", data={"task_id": task_id}))
+        self._on_notice(NoticeItem(text, kind=TASK, data={"task_id": task_id}))
 
 
 def _find_task_id(item: Item) -> str:
@@ -175,7 +181,7 @@ def _find_task_id_of_0_1(item: ToolResultItem | NoticeItem) -> str:
     if isinstance(item, ToolResultItem):
         found = re.match(r"Running as task (t\d+)\.", item.display)
     else:
-        found = re.match(r"Background task (t\d+) ", item.text) if item.kind == "task" else None
+        found = re.match(r"Background task (t\d+) ", item.text) if item.kind == TASK else None
     return found[1] if found else ""
 
 

@@ -19,7 +19,7 @@ from treadle.core.loop.approvals import Approvals
 from treadle.core.loop.child_approvals import ChildApprovals, OpenRound
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, Inbox
+from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inbox
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.session_state import DurableLog, SessionState, Transition
 from treadle.core.steps import (
@@ -226,6 +226,15 @@ class HostControls:
         move = pending(self._session.state.transcript)
         self._may_resume = isinstance(move, (AskModel, RunTools))
         return self._may_resume
+
+    def continue_with_reports(self) -> bool:
+        """Let next() begin a turn in which the model reads the reports of background tasks that
+        have ended since the last one. False if there is none."""
+        if self._session.state.turn is not None or not self._inbox.has_report:
+            return False
+        notice = NoticeItem(REPORTS_TEXT, kind=CONTINUED, next_move="ask")
+        self._inbox.put(notice, is_busy=False)
+        return True
 
     def uncompact(self) -> bool:
         """Bring the whole history back into the view; False if nothing was out of it."""

@@ -21,8 +21,10 @@ from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.entries import Entry, InputDropped, InputQueued
 from treadle.core.transcript.items import NoticeItem, UserItem
 
+TASK = "task"  # the kind of a notice: the report of a background task
 CONTINUED = "continued"  # the kind of a notice: the user continues an interrupted turn
 CONTINUED_TEXT = "The user continues the turn. Go on where it stopped."
+REPORTS_TEXT = "Background tasks have ended; the notices above are their reports. Continue."
 
 
 class WaitingItem(msgspec.Struct, frozen=True):
@@ -87,6 +89,12 @@ class Inbox:
         """Whether the user wants a turn; notices of tasks and hooks do not begin one."""
         items = (waiting.item for waiting in self._queue)
         return any(isinstance(item, UserItem) or item.kind == CONTINUED for item in items)
+
+    @property
+    def has_report(self) -> bool:
+        """Whether the report of a background task waits."""
+        items = (waiting.item for waiting in self._queue)
+        return any(isinstance(item, NoticeItem) and item.kind == TASK for item in items)
 
     @property
     def waiting(self) -> tuple[WaitingItem, ...]:

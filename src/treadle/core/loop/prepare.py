@@ -72,6 +72,7 @@ class Toolbox:
             + estimate_text_chars(spec.description)
             + len(msgspec.json.encode(spec.schema))
             for spec in self.specs
+            if not spec.deferred
         )
         added = tuple(name for name in self._by_name if name not in before)
         removed = tuple(name for name in before if name not in self._by_name)
@@ -79,7 +80,12 @@ class Toolbox:
             self._emitter.emit(ToolsChanged, added, removed)
 
     def find(self, name: str) -> Tool | None:
-        return self._by_name.get(name)
+        """The tool of this name, also one that a tool of the list forwards to."""
+        tool = self._by_name.get(name)
+        if tool is not None:
+            return tool
+        forwards = (getattr(other, "find_target", None) for other in self._by_name.values())
+        return next((found for find in forwards if find and (found := find(name))), None)
 
     def unknown_tool_error(self, name: str) -> str:
         near = suggest(name, self._by_name)

@@ -42,6 +42,7 @@ from treadle.models.provider_base.request_limits import (
     TEXT_TYPES,
     RequestLimits,
     has_thinking,
+    list_sent_tools,
     make_provider_tool_name,
 )
 from treadle.models.provider_base.tool_schema import adapt_tool_schema
@@ -49,6 +50,8 @@ from treadle.models.provider_base.tool_schema import adapt_tool_schema
 ORIGIN = "anthropic"
 ATTACHED_LABEL = "attached"  # of an Opaque whose fields belong to the block before it
 INTERLEAVED_THINKING_BETA = "interleaved-thinking-2025-05-14"
+TOOL_SEARCH_BETA = "advanced-tool-use-2025-11-20"
+TOOL_SEARCH = b'{"type":"tool_search_tool_bm25_20251119","name":"tool_search_tool_bm25"}'
 TASK_BUDGET_BETA = "task-budgets-2026-03-13"
 MAX_USER_ID_CHARS = 256
 MIN_THINKING_BUDGET = 1024
@@ -107,8 +110,9 @@ def encode_head(
     else:
         fields["max_tokens"] = resolve_max_tokens(options, card)
     is_thinking = fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
-    if request.tools:
-        fields["tools"] = msgspec.Raw(encode_tools(request.tools, mark))
+    tools = list_sent_tools(request.tools, card)
+    if tools:
+        fields["tools"] = msgspec.Raw(encode_tools(tools, mark))
         choice = encode_tool_choice(options.tool_choice, is_thinking)
         if choice is not None:
             fields["tool_choice"] = choice
@@ -136,7 +140,9 @@ def encode_head(
     if user_id := _find_user_id(request):
         fields["metadata"] = {"user_id": user_id}
     fields |= options.extra
-    interleaves = request.tools and fields.get("thinking", {}).get("type") == "enabled"
+    if any(tool.deferred for tool in tools):
+        betas.append(TOOL_SEARCH_BETA)
+    interleaves = tools and fields.get("thinking", {}).get("type") == "enabled"
     if interleaves:
         betas.append(INTERLEAVED_THINKING_BETA)
     data = msgspec.json.encode(fields)[:-1] + b',"messages":['
@@ -159,15 +165,23 @@ def encode_cache_mark(cache: CacheRequest) -> bytes:
 
 
 def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
+    """The declarations. A deferred one cannot have the mark of the cache, so these come last."""
     encoded: list[bytes] = []
+    deferred: list[bytes] = []
     for tool in tools:
         name = make_provider_tool_name(tool.name)
         names = (encode_json_string(name), encode_json_string(tool.description))
         strict = b',"strict":true' if tool.strict else b""
         values = (*names, msgspec.json.encode(adapt_tool_schema(tool.schema)), strict)
-        encoded.append(b'{"name":%b,"description":%b,"input_schema":%b%b}' % values)
+        fields = b'{"name":%b,"description":%b,"input_schema":%b%b' % values
+        if tool.deferred:
+            deferred.append(fields + b',"defer_loading":true}')
+        else:
+            encoded.append(fields + b"}")
+    if deferred:
+        encoded.append(TOOL_SEARCH)
     encoded[-1] = encoded[-1][:-1] + cache_mark + b"}"
-    return b"[%b]" % b",".join(encoded)
+    return b"[%b]" % b",".join([*encoded, *deferred])
 
 
 def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:

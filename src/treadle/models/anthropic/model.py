@@ -24,7 +24,7 @@ from treadle.models.anthropic.encoding import (
     encode_head,
     list_head_sources,
 )
-from treadle.models.catalog import card_for
+from treadle.models.catalog import card_for, without_tool_search
 from treadle.models.http.timeouts import Timeouts
 from treadle.models.http.urls import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
@@ -181,7 +181,10 @@ class Anthropic(HTTPModel):
         version: str | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        card = card or card_for(f"anthropic/{model}")
+        if card is None:
+            card = card_for(f"anthropic/{model}")
+            if base_url or client is not None or os.environ.get(URL_VARIABLE, "").strip():
+                card = without_tool_search(card)
         if card.default_output is None:
             default_output = min(card.max_output, DEFAULT_MAX_TOKENS)
             card = msgspec.structs.replace(card, default_output=default_output)

@@ -187,8 +187,8 @@ def encode_chat_body(
         if any(messages):
             head += b","
     tail = b'],"stream":true'
-    if request.tools:
-        specs = [encode_tool(spec, True, quirks.supports_strict) for spec in request.tools]
+    if tools := [spec for spec in request.tools if not spec.deferred]:
+        specs = [encode_tool(spec, True, quirks.supports_strict) for spec in tools]
         tail += b',"tools":[' + b",".join(specs) + b"]"
     return [head, *messages, tail + encode_fields(_build_options(card, quirks, request)) + b"}"]
 

@@ -7,11 +7,13 @@ encoding.py); encrypted reasoning is sent back unchanged, before the item that i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 
 from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.contracts.tool import ToolSpec
 from treadle.core.transcript.content import (
     AssistantContent,
     Image,
@@ -48,9 +50,17 @@ from treadle.models.provider_base.openai_common import (
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
-from treadle.models.provider_base.request_limits import OFFICE_TYPES, RequestLimits
+from treadle.models.provider_base.request_limits import (
+    OFFICE_TYPES,
+    RequestLimits,
+    list_sent_tools,
+    make_provider_tool_name,
+)
 
 MAX_METADATA_KEYS = 16
+MAX_NAMESPACE_CHARS = 100
+TOOL_SEARCH = b'{"type":"tool_search"}'
+_SERVER_PREFIX = re.compile(r"mcp__.+?(?=__)")
 
 
 class ResponsesEncoder(MessageEncoder):
@@ -155,10 +165,29 @@ def encode_responses_body(
         tail += b',"previous_response_id":' + encode_json_string(previous_response_id)
     if request.system:
         tail += b',"instructions":' + encode_json_string(request.system)
-    if request.tools:
-        specs = [encode_tool(spec, False, True) for spec in request.tools]
-        tail += b',"tools":[' + b",".join(specs) + b"]"
+    if tools := list_sent_tools(request.tools, card):
+        tail += b',"tools":[' + b",".join(_encode_tools(tools)) + b"]"
     return [head, *items, tail + encode_fields(_build_options(card, quirks, request)) + b"}"]
+
+
+def _encode_tools(tools: Sequence[ToolSpec]) -> list[bytes]:
+    """The declarations. Deferred tools are in namespaces, as the provider recommends: of these the
+    model sees the names and descriptions."""
+    encoded = [encode_tool(tool, False, True) for tool in tools if not tool.deferred]
+    groups: dict[str, list[ToolSpec]] = {}
+    for tool in tools:
+        if tool.deferred:
+            server = _SERVER_PREFIX.match(tool.name)
+            groups.setdefault(server[0] if server else "more", []).append(tool)
+    for name, group in groups.items():
+        names = ", ".join(tool.name.removeprefix(f"{name}__") for tool in group)
+        fields = b'{"type":"namespace","name":%b,"description":%b,"tools":[%b]}' % (
+            encode_json_string(make_provider_tool_name(name)),
+            encode_json_string(f"{len(group)} tools: {names}"[:MAX_NAMESPACE_CHARS]),
+            b",".join([encode_tool(tool, False, True) for tool in group]),
+        )
+        encoded.append(fields)
+    return [*encoded, TOOL_SEARCH] if groups else encoded
 
 
 def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:

@@ -201,6 +201,8 @@ def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
         schema = adapt_tool_schema(spec.schema)
         # OpenAI refuses an object without the field.
         body["parameters"] = schema if "properties" in schema else {**schema, "properties": {}}
+        if spec.deferred:
+            body["defer_loading"] = True
         if with_strict:
             body["strict"] = spec.strict and is_strict_schema(schema)
         shape = {"type": "function", "function": body} if nested else {"type": "function", **body}

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.text import format_bytes
 from treadle.core.transcript.content import (
@@ -251,6 +252,13 @@ def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> 
         unique = clean[: max_length - len(suffix)] + suffix
     used_ids.add(unique)
     return unique
+
+
+def list_sent_tools(tools: Sequence[ToolSpec], card: ModelCard) -> Sequence[ToolSpec]:
+    """The tools of a request: deferred ones only if the provider can find them."""
+    if "tool_search" in card.abilities or not any(tool.deferred for tool in tools):
+        return tools
+    return [tool for tool in tools if not tool.deferred]
 
 
 def make_provider_tool_name(name: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from treadle.core.argument_checks import TEXT, check
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
-from treadle.models.catalog import card_for
+from treadle.models.catalog import card_for, without_tool_search
 from treadle.models.http.local_hosts import is_loopback
 from treadle.models.registry.model_names import Alias, Aliases, resolve_model
 from treadle.models.registry.providers import (
@@ -86,6 +86,8 @@ def _create_http_model(
     env = os.environ if environ is None else environ
     key, url = _find_key_and_url(provider, alias, environ)
     card = _build_card(provider, model_name, alias, env)
+    if client is not None:  # of a library, perhaps for another cloud
+        card = without_tool_search(card)
     if provider.kind == "anthropic":
         from treadle.models.anthropic import Anthropic
 
@@ -147,6 +149,8 @@ def _build_card(
     own_address = find_base_url(provider, environ) or alias_address
     prices = provider.needs_key and own_address is None
     card = card_for(f"{provider.name}/{model_name}", prices=prices)
+    if own_address is not None:
+        card = without_tool_search(card)
     if alias is None:
         return card
     return msgspec.structs.replace(

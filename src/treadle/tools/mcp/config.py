@@ -79,27 +79,37 @@ class McpServerConfig(msgspec.Struct, frozen=True):
     oauth: McpOAuthConfig = McpOAuthConfig()
 
 
-def load_servers(file: Path, within: Path | None = None) -> dict[str, dict[str, Any]]:
+def load_servers(
+    file: Path, within: Path | None = None, problems: list[str] | None = None
+) -> dict[str, dict[str, Any]]:
     """The raw definitions of a file by name; none if it is missing, ConfigError if it is invalid.
 
-    `within`: the folder that a symlink to the file must not escape.
+    `within`: the folder that a symlink to the file must not escape. `problems`: see
+    `parse_servers`.
     """
     try:
         settings, _ = read_json(file, within=within)
     except FileNotFoundError:
         return {}
-    return parse_servers(settings, str(file))
+    return parse_servers(settings, str(file), problems)
 
 
-def parse_servers(settings: object, origin: str) -> dict[str, dict[str, Any]]:
-    """The raw definitions in parsed settings; disabled servers are left out."""
+def parse_servers(
+    settings: object, origin: str, problems: list[str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """The raw definitions in parsed settings; disabled servers are left out. With `problems`, a
+    definition that is no object is left out and described there, instead of an error."""
     servers = settings.get("mcpServers", {}) if isinstance(settings, dict) else None
     if not isinstance(servers, dict):
         raise ConfigError(f"{origin}:1: mcpServers has to be an object of servers by name")
-    for name, raw in servers.items():
-        if not isinstance(raw, dict):
-            raise ConfigError(f"{origin}:1: the server {name!r} has to be an object")
-    return {name: raw for name, raw in servers.items() if raw.get("disabled") is not True}
+    wrong = [name for name, raw in servers.items() if not isinstance(raw, dict)]
+    for name in wrong:
+        problem = f"{origin}:1: the server {name!r} has to be an object"
+        if problems is None:
+            raise ConfigError(problem)
+        problems.append(f"{problem}; it is not started")
+    valid = {name: raw for name, raw in servers.items() if name not in wrong}
+    return {name: raw for name, raw in valid.items() if raw.get("disabled") is not True}
 
 
 def find_secret_variables(

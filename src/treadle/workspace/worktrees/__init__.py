@@ -2,6 +2,7 @@
 
     git             runs git for the engine, and what is known of a repository
     worktrees       opens, ends and removes the worktrees of a folder: start here
+    worktree_end    what became of a worktree
     worktree_files  the record and the lock of a worktree, and its removal
     merge           brings the changes of a worktree back into the folder
 

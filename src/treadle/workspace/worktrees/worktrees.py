@@ -5,10 +5,9 @@
 
 A worktree begins with the last commit, or with the uncommitted changes too. When its agent is done,
 its changes are written into the folder if that touches nothing that the user changed; otherwise
-they become the branch `treadle/NAME`. Only then it is removed. A worktree whose process was killed
-is found by the next one that opens a worktree here, and becomes a branch, too; opened again by its
-name, it continues from there. Uses git.py, merge.py and
-worktree_files.py.
+they become the branch `treadle/NAME` of the worktree's name. Only then it is removed. A worktree
+whose process was killed is found by the next one that opens a worktree here, and becomes a branch,
+too; opened again by its name, it continues from there. Uses git.py, merge.py, worktree_files.py.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -29,6 +28,7 @@ from treadle.core.private_folder import make_private_folder
 from treadle.workspace.worktrees import merge
 from treadle.workspace.worktrees.git import Repository, open_repository
 from treadle.workspace.worktrees.merge import WorktreeChange
+from treadle.workspace.worktrees.worktree_end import WorktreeEnd, describe_end
 from treadle.workspace.worktrees.worktree_files import (
     RECORD_FILE,
     SCRATCH_PREFIX,
@@ -49,21 +49,6 @@ SPARE_BYTES = 256 << 20  # free space that a new worktree leaves
 
 # Which of these paths, relative to the top of the repository, may not be written.
 FindUnwritable = Callable[[Sequence[str]], Awaitable[list[str]]]
-
-
-class WorktreeEnd(msgspec.Struct, frozen=True):
-    """What became of a worktree.
-
-    unchanged  there was no change         merged  its changes are in the folder
-    kept       they are in `branch`        left    the worktree is still at `path`
-    `refused` are the paths that kept the changes from being merged.
-    """
-
-    status: Literal["unchanged", "merged", "kept", "left"]
-    files: tuple[str, ...] = ()
-    branch: str = ""
-    refused: tuple[str, ...] = ()
-    path: str = ""
 
 
 class Worktree:
@@ -135,6 +120,7 @@ class Worktrees:
     async def open(self, name: str, *, with_changes: bool = False) -> Worktree:
         """The worktree of this name: a new one, or the one that an interruption left, or with the
         changes that its branch has. WorkspaceError if it cannot be made."""
+        await self.wait_for_ends()  # it may be about to become a branch
         async with self._changing:
             if name in self._open:
                 return self._open[name]
@@ -158,25 +144,50 @@ class Worktrees:
     async def aclose(self) -> None:
         """Keep the changes of all agents that were interrupted, also of killed processes, as
         branches."""
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self.wait_for_ends()
         for worktree in list(self._open.values()):
-            try:
-                end = await worktree.finish(merge=False)
-            except WorkspaceError as error:
-                worktree.release()
-                self._notify(f"the worktree {worktree.top} is left: {error}")
-            else:
-                self._tell(worktree.name, end)
+            self.keep(worktree)
+        await self.wait_for_ends()
         if self._find_folder().is_dir():
             with contextlib.suppress(WorkspaceError):
                 await self._keep_leftovers(await open_repository(self.folder))
 
+    def keep(self, worktree: Worktree) -> None:
+        """Begin to turn the worktree of an interrupted agent into a branch. Does not wait for it:
+        the user, who interrupted, must not either."""
+        self._begin_end(self._keep(worktree))
+
+    async def wait_for_ends(self) -> None:
+        """Until the worktrees that are being ended have ended."""
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    async def list_branches(self) -> list[str]:
+        """The branches with changes of agents, also of earlier sessions."""
+        repository = await open_repository(self.folder)
+        found = await repository.run(
+            "for-each-ref", "--format=%(refname:short)", f"refs/heads/{BRANCH_FOLDER}/"
+        )
+        return found.split()
+
     async def run_to_end(self, work: Any) -> WorktreeEnd:
-        task: asyncio.Task[WorktreeEnd] = asyncio.ensure_future(work)
+        task: asyncio.Task[WorktreeEnd] = self._begin_end(work)
+        return await asyncio.shield(task)
+
+    def _begin_end(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
-        return await asyncio.shield(task)
+        return task
+
+    async def _keep(self, worktree: Worktree) -> None:
+        try:
+            end = await self.end_worktree(worktree, merge=False)
+        except WorkspaceError as error:
+            worktree.release()
+            self._notify(f"the worktree {worktree.top} is left: {error}")
+        else:
+            self._tell(worktree.name, end)
 
     async def end_worktree(
         self, worktree: Worktree, *, merge: bool, find_unwritable: FindUnwritable | None = None
@@ -373,10 +384,8 @@ class Worktrees:
                 continue  # another process uses it, or it cannot be read: it stays
 
     def _tell(self, name: str, end: WorktreeEnd) -> None:
-        if end.status == "kept":
-            self._notify(f"the changes of the agent {name} are in the branch {end.branch}")
-        elif end.status == "left":
-            self._notify(f"the changes of the agent {name} are in {end.path}")
+        if end.status in ("kept", "left"):
+            self._notify(f"agent {name}: {describe_end(end)}")
 
     def _make_scratch(self) -> Path:
         """A path for an index of git, of which there is no file yet."""

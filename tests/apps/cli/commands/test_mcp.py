@@ -17,8 +17,8 @@ from tests.apps.program import PROGRAM, environment, finish, run, start
 from tests.patience import PATIENCE
 from tests.tools.mcp.helpers import RAW
 from tests.tools.mcp.oauth_server import OAuthServer
+from treadle.apps.cli.commands import mcp
 from treadle.apps.cli.commands.mcp import _parse_definition
-from treadle.apps.services.console import UsageError
 from treadle.testing.provider import FakeReply, ProviderServer
 
 SERVER = (sys.executable, "-I", "-S", RAW)
@@ -43,7 +43,7 @@ async def test_a_server_is_added_listed_tested_and_removed():
     assert tested.code == 0, tested.err
     assert "raw: up, " in tested.out
     assert "mcp__raw__echo  Says it again." in tested.out
-    assert "/raw:poem [topic]  Writes a poem." in tested.out
+    assert "/raw:poem topic  Writes a poem." in tested.out
     assert "2 resources, as @raw:URI" in tested.out
     removed = await run(None, "mcp", "remove", "raw")
     assert removed.code == 0
@@ -80,25 +80,30 @@ async def test_a_server_of_the_project_needs_its_approval_here_too(own_place: Pa
         (["add", "x", "--what", "cmd"], "unknown option '--what'"),
         (["add", "x", "http://a/mcp", "b"], "stands after the URL"),
         (["add", "x", "--sse", "cmd"], "type 'sse' needs a url"),
+        (["add", "", "cmd"], "'' cannot be the name of a server: use letters, digits"),
+        (["add", "my db", "cmd"], "'my db' cannot be the name of a server"),
+        (["add"], "give the server a name"),
+        (["add", "x", "--header", "A: b", "cmd"], "a program gets --env NAME=VALUE"),
+        (["add", "x", "--env", "A=b", "http://a/mcp"], "gets --header 'NAME: VALUE'"),
+        (["add", "x", "cmd", "--project"], "--project stands after the command: put it before"),
         (["login", "x"], "there is no server 'x' (there are: none)"),
         (["dance"], "is no command"),
     ],
 )
-async def test_a_wrong_command_says_what_is_wrong(words: list[str], problem: str):
-    ran = await run(None, "mcp", *words)
-    assert ran.code == 2
-    assert problem in ran.err
+def test_a_wrong_command_says_what_is_wrong(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+):
+    assert mcp.run(words) == 2
+    assert problem in capsys.readouterr().err
 
 
 def test_words_are_a_definition():
-    assert _parse_definition(["--header", "X-Key: a:b", "https://a/mcp"]) == (
-        {"headers": {"X-Key": "a:b"}, "url": "https://a/mcp"}, False
+    assert _parse_definition(["x", "--header", "X-Key: a:b", "https://a/mcp"]) == (
+        "x", {"headers": {"X-Key": "a:b"}, "url": "https://a/mcp"}, False
     )  # fmt: skip
-    assert _parse_definition(["--", "npx", "-y", "x"]) == (
-        {"command": "npx", "args": ["-y", "x"]}, False
+    assert _parse_definition(["--project", "x", "--", "npx", "-y", "--project"]) == (
+        "x", {"command": "npx", "args": ["-y", "--project"]}, True
     )  # fmt: skip
-    with pytest.raises(UsageError):
-        _parse_definition([])
 
 
 async def test_a_person_logs_in_and_out():

@@ -8,6 +8,8 @@ mcp_serve.py.
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,8 @@ usage: treadle mcp list                        the servers of you and this folde
        treadle mcp serve [OPTIONS]             be a server: see treadle mcp serve --help"""
 
 TEST_SECONDS = 60.0
+OPTIONS = ("--project", "--sse", "--env", "--header")
+_NAME = re.compile(r"[\w.-]+")
 MCP_SERVER_KIND = "server"
 
 
@@ -60,10 +64,10 @@ def _run_command(arguments: list[str]) -> int:
     match arguments:
         case ["list"]:
             return _list_servers()
-        case ["add", name, *rest] if not name.startswith("-"):
-            return _add(name, rest)
-        case ["remove", name, *rest] if rest in ([], ["--project"]):
-            return _remove(name, for_project=bool(rest))
+        case ["add", *rest]:
+            return _add(rest)
+        case ["remove", *rest] if len(names := [one for one in rest if one != "--project"]) == 1:
+            return _remove(names[0], for_project="--project" in rest)
         case ["test", *rest]:
             names = [word for word in rest if word != "--log"]
             return asyncio.run(_test(names, show_log="--log" in rest))
@@ -71,7 +75,7 @@ def _run_command(arguments: list[str]) -> int:
             return asyncio.run(_log_in(name))
         case ["logout", name]:
             return _log_out(name)
-    raise UsageError(f"{' '.join(arguments)!r} is no command; see `treadle mcp --help`")
+    raise UsageError(f"{shlex.join(arguments)!r} is no command; see `treadle mcp --help`")
 
 
 # ------------------------------------------------------------------ definitions
@@ -105,49 +109,79 @@ def _list_servers() -> int:
     return exit_codes.SUCCESS
 
 
-def _add(name: str, words: list[str]) -> int:
+def _add(words: list[str]) -> int:
     from treadle.apps.services.mcp_definitions import add_definition
 
-    definition, for_project = _parse_definition(words)
+    name, definition, for_project = _parse_definition(words)
     file = add_definition(name, definition, get_current_folder(), for_project=for_project)
-    print_line(f"{escape_invisible(name)} is added to {escape_invisible(shorten_home(file))}")
+    print_line(f"{name} is added to {escape_invisible(shorten_home(file))}")
     if for_project:
         print_line("it starts after your approval: `treadle trust --approve`")
-    print_line(f"try it: treadle mcp test {escape_invisible(name)}")
+    print_line(f"try it: treadle mcp test {name}")
     return exit_codes.SUCCESS
 
 
-def _parse_definition(words: Sequence[str]) -> tuple[dict[str, Any], bool]:
-    """The definition that the words describe, and whether it is for the project."""
+def _parse_definition(words: Sequence[str]) -> tuple[str, dict[str, Any], bool]:
+    """The name, the definition that the words describe, and whether it is for the project."""
     definition: dict[str, Any] = {}
-    for_project, left = False, list(words)
-    while left and left[0].startswith("-"):
-        option = left.pop(0)
-        match option:
+    names: list[str] = []
+    left, for_project, is_separated = list(words), False, False
+    while left and (left[0].startswith("-") or not names):
+        word = left.pop(0)
+        match word:
             case "--project":
                 for_project = True
             case "--sse":
                 definition["type"] = "sse"
             case "--env" | "--header" if left:
-                key, separator = ("env", "=") if option == "--env" else ("headers", ":")
+                key, separator = ("env", "=") if word == "--env" else ("headers", ":")
                 field, found, value = left.pop(0).partition(separator)
                 if not found or not field.strip():
-                    raise UsageError(f"{option} needs NAME{separator}VALUE")
+                    raise UsageError(f"{word} needs NAME{separator}VALUE")
                 definition.setdefault(key, {})[field.strip()] = value.strip()
-            case "--":
+            case "--" if names:
+                is_separated = True
                 break
+            case _ if not word.startswith("-"):
+                names.append(_check_name(word))
             case _:
-                raise UsageError(f"unknown option {option!r}; see `treadle mcp --help`")
+                raise UsageError(f"unknown option {word!r}; see `treadle mcp --help`")
+    if not names:
+        raise UsageError("give the server a name: treadle mcp add NAME COMMAND, or NAME URL")
     if not left:
         raise UsageError("give the command of the server, or its URL")
-    if left[0].startswith(("http://", "https://")):
-        if len(left) > 1:
-            raise UsageError(f"{left[1]!r} stands after the URL; options come before it")
-        return {**definition, "url": left[0]}, for_project
-    program: dict[str, Any] = {"command": left[0]}
-    if left[1:]:
-        program["args"] = left[1:]
-    return {**program, **definition}, for_project
+    target, *rest = left
+    is_url = target.startswith(("http://", "https://"))
+    _check_position(rest, is_url=is_url, is_separated=is_separated)
+    if is_url and "env" in definition:
+        raise UsageError("--env is for a program; a server at a URL gets --header 'NAME: VALUE'")
+    if not is_url and "headers" in definition:
+        raise UsageError("--header is for a server at a URL; a program gets --env NAME=VALUE")
+    if is_url:
+        return names[0], {**definition, "url": target}, for_project
+    program = {"command": target, "args": rest} if rest else {"command": target}
+    return names[0], {**program, **definition}, for_project
+
+
+def _check_name(name: str) -> str:
+    """Names are part of commands, of `@NAME:uri` and of `/NAME:prompt`."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a server: use letters, digits, '-', '_' and '.'"
+        )
+    return name
+
+
+def _check_position(rest: Sequence[str], *, is_url: bool, is_separated: bool) -> None:
+    """Our options behind the command would go to the program."""
+    if is_url and rest:
+        raise UsageError(f"{rest[0]!r} stands after the URL; options come before it")
+    misplaced = [] if is_separated else [word for word in rest if word in OPTIONS]
+    if misplaced:
+        raise UsageError(
+            f"{misplaced[0]} stands after the command: put it before the command, or put `--` "
+            "before the command if the program is to get it"
+        )
 
 
 def _remove(name: str, *, for_project: bool) -> int:
@@ -256,12 +290,14 @@ async def _test(names: Sequence[str], *, show_log: bool) -> int:
 
 
 def _print_server(server: McpServer, *, show_log: bool) -> None:
+    from treadle.apps.services.mcp_prompts import format_arguments
+
     print_line(escape_invisible(server.status.summary))
     for tool in server.tools():
         line = " ".join(tool.spec.description.split())[:80]
         print_line(escape_invisible(f"  {tool.spec.name}  {line}"))
     for prompt in server.catalog.prompts:
-        words = " ".join(f"[{one.name}]" for one in prompt.arguments)
+        words = format_arguments(prompt)
         print_line(
             escape_invisible(f"  /{server.name}:{prompt.name} {words}  {prompt.description}")
         )
