@@ -7,6 +7,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,35 @@ async def test_git_works_after_git_itself_has_doubted_a_changed_file_that_may_no
     assert (done.exit_code, done.output) == (0, "M  main.py\n")
     assert git(folder, "status", "--short") == " M .env\nM  main.py\n"
     assert git(folder, "fsck", "--no-dangling") == ""
+
+
+@pytest.mark.parametrize("new", ["KEY=secret", "KEY=SECRET", "KEY=newer secret"])
+async def test_git_works_in_the_second_in_which_a_file_that_may_not_be_read_was_committed(
+    folder: Path, new: str
+) -> None:
+    put(folder, _env="KEY=secret", a___env="KEY=secret", main_py="x\n")
+    git(folder, "init", "-q")
+    now = int(time.time())
+    for path in (".env", "a/.env", "main.py"):
+        os.utime(folder / path, (now, now))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+    put(folder, _env=new)
+    for path in (".env", ".git/index"):
+        os.utime(folder / path, (now, now))
+    command = (
+        "set -e; git status --short; git diff; echo y > main.py; git add -A; git diff --cached"
+    )
+    done = await run(folder, command, read=(".env",))
+    assert done.exit_code == 0, done.output
+    assert [line for line in done.output.splitlines() if line[:1] in "+- M?"] == [
+        "--- a/main.py",
+        "+++ b/main.py",
+        "-x",
+        "+y",
+    ]
+    changed = "" if new == "KEY=secret" else " M .env\n"
+    assert git(folder, "status", "--short") == f"{changed}M  main.py\n"
 
 
 async def test_git_still_sees_a_change_that_it_can_only_see_by_reading(folder: Path) -> None:
