@@ -230,6 +230,36 @@ async def test_git_still_sees_a_change_that_it_can_only_see_by_reading(folder: P
     assert " M main.py" in git(folder, "status", "--short")
 
 
+async def test_a_folder_with_hidden_and_protected_files_is_removed_as_a_whole(folder: Path) -> None:
+    put(folder, clone___env="KEY=secret", clone___husky__x="x", clone__a="a", b="b")
+    git(folder / "clone", "init", "-q")
+    commit(folder / "clone")
+    done = await run(folder, "rm -rf clone; echo", read=(".env",))
+    assert (folder / "clone/.env").exists()
+    assert "run `rm -r PATH` as a command of its own" in done.note
+    done = await run(folder, "rm -rf 'clone' ./b", read=(".env",))
+    assert (done.exit_code, done.output, [*folder.iterdir()]) == (0, "", [])
+
+
+@pytest.mark.parametrize("command", ["rm -rf keys", "rm -rf infra", "rm -rf a/../keys"])
+async def test_a_removal_takes_nothing_that_only_a_rule_hides_or_keeps(
+    folder: Path, command: str
+) -> None:
+    put(folder, keys__a="secret", infra__b="x")
+    await run(folder, command, read=("keys/**",), edit=("infra/**",))
+    assert (folder / "keys/a").read_text() == "secret"
+    assert (folder / "infra/b").exists()
+
+
+async def test_no_program_of_the_folder_sees_what_a_removal_uncovers(folder: Path) -> None:
+    put(folder, _env="secret", bin__rm="#!/bin/sh\ncat .env\n")
+    (folder / "bin/rm").chmod(0o755)
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",))) as workspace:
+        env = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+        done = await workspace.run("rm .env", env=env)
+    assert (done.output, (folder / ".env").exists()) == ("", False)
+
+
 async def test_a_search_runs_and_its_result_says_what_was_left_out(folder: Path) -> None:
     put(folder, _env="TODO secret", main_py="TODO\n", a___env="TODO secret")
     done = await run(folder, "grep -rn TODO . | sort; ls -A", read=(".env",))

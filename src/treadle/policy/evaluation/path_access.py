@@ -156,8 +156,16 @@ class PathAccess:
             is_target = any(word is into for _, into in effects.copies)
             is_recursive = effects.is_recursive and not is_target
             yield from self._evaluate_primary_write(command, word, is_recursive)
+            if get_program_name(command.argv[0]) == "rm":
+                yield from self._evaluate_removal(command, word)
         for source, into in effects.copies:
             yield from self._evaluate_copy(command, source, into, effects.is_recursive)
+
+    def _evaluate_removal(self, command: SimpleCommand, word: Word) -> Findings:
+        paths = self.expand_glob(command, word) if word.text is not None else None
+        for path in paths or ():
+            evaluate = partial(self._files.evaluate_removal, path)
+            yield from self._evaluate_in_each_cwd(command, evaluate, path)
 
     def _evaluate_mentions(
         self, command: SimpleCommand, effects: Effects, is_exact: bool
