@@ -151,6 +151,11 @@ async def test_in_auto_the_user_is_asked_before_protected_files_are_removed(
     verdict = await subject.decide(make_request("bash", command=command, cwd=str(tmp_path)))
     assert isinstance(verdict, expected), verdict
     assert expected is Allow or "protected" in verdict.reason
+    own = command.rpartition("&& ")[2]
+    exact = build_policy_context(tmp_path, rules(allow=[f"Bash({own})"]))
+    subject = RulePolicy(exact, mode="auto", sandboxed=True)
+    verdict = await subject.decide(make_request("bash", command=command, cwd=str(tmp_path)))
+    assert isinstance(verdict, Allow), "a rule with the whole command allows it"
 
 
 async def test_a_pure_tool_of_our_own_needs_no_rule_and_a_server_cannot_claim_to_be_pure():

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from treadle.core.protected_paths import find_protected_part
 from treadle.workspace.sandbox.found_entry import GIT, HIDDEN, PINNED, PROTECTED, FoundEntry
 
-_PROGRAM = "/bin/rm"
+_PROGRAMS = ("/bin/rm", "/usr/bin/rm")  # not by PATH: a command may have made another one
 _NOT_PLAIN = re.compile(r"""[^\w ./+@=,:'"-]""")
 _OPTIONS = re.compile(r"-[rRfvd]+|--recursive|--force")
 
@@ -48,8 +48,9 @@ def parse_removal(command: str, cwd: str) -> Removal | None:
     names = [word for word in words if not _OPTIONS.fullmatch(word)]
     if not names or any(name.startswith("-") or not name for name in names):
         return None
+    program = next(filter(os.path.exists, _PROGRAMS), None)
     paths = tuple(os.path.normpath(Path(cwd, name)) for name in names)
-    return Removal((_PROGRAM, *words), paths)
+    return Removal((program, *words), paths) if program is not None else None
 
 
 def drop_removed(entries: Sequence[FoundEntry], removal: Removal) -> list[FoundEntry]:
