@@ -759,6 +759,10 @@ async def test_an_undo_that_leaves_all_files_alone_is_named_once_and_the_next_on
             )
         session_id = str(ran.lines[0]["session_id"])
     Path("g").write_text("mine\n")
+    words = ("sessions", "rewind", session_id, "2", "--files", "--yes")
+    assert (
+        await run(None, *words)
+    ).code == exit_codes.ERROR  # it changes nothing, and does not count
     ran = await run(None, "undo")
     assert (ran.code, ran.out) == (
         exit_codes.ERROR,

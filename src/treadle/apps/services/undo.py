@@ -215,10 +215,12 @@ async def run_restore(
     skipped = [SkippedPath(one.path, _LEFT_ALONE[one.author]) for one in left_alone]
     skipped += [*plan.skipped, *goal.skipped]
     restored = RestoreResult((), ())
-    # If only files of the user are left alone, the next undo or redo goes on.
-    if goal.tree != plan.current or len(skipped) == len(left_alone):
+    is_step = planned.action != "rewind"
+    # If a step leaves only files of the user alone, the next one goes on.
+    is_named = is_step and len(skipped) == len(left_alone)
+    if goal.tree != plan.current or not skipped or is_named:
         # Durable before the first change, so that redo is possible whatever happens.
-        is_partial = bool(skipped) if planned.action == "redo" else bool(left_alone)
+        is_partial = is_step and bool(skipped if planned.action == "redo" else left_alone)
         entry = Restore(planned.action, planned.seq, goal.tree, planned.of, is_partial)
         store.append(Checkpoint("", plan.current, restore=entry))
         await store.flush()
