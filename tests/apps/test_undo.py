@@ -699,7 +699,8 @@ async def test_every_version_of_a_file_that_the_user_edited_between_two_changes_
     ran = await run(None, "undo", "--yes")
     assert (ran.code, tree()) == (0, {"f": "mine 1\n"})
     again = "`treadle undo --include PATH` restores the one before it"
-    assert ran.err == f"your version is back: f; {again}\n"
+    versions = f"`treadle sessions versions {session_id} PATH` lists all"
+    assert ran.err == f"your version is back: f; {again}; {versions}\n"
     ran = await run(None, "undo", "--yes")
     assert (ran.code, tree()) == (exit_codes.ERROR, {"f": "mine 1\n"})
     left = "nothing left to undo but files that you changed: f"
@@ -720,6 +721,65 @@ async def test_every_version_of_a_file_that_the_user_edited_between_two_changes_
     assert tree() == {"f": "original\n"}
     assert (await run(None, "redo")).code == 0
     assert tree() == {"f": "agent 2\n"}
+
+
+async def test_the_agents_version_of_a_file_that_the_user_then_edited_is_listed_and_printed():
+    Path("f").write_text("original\n")
+    session_id = await edit_between((READ, write("f", "agent 1\n")), (write("f", "agent 2\n"),))
+    Path("f").write_text("mine 2\n")
+    ran = await run(None, "undo")
+    assert (ran.code, tree()) == (exit_codes.ERROR, {"f": "mine 2\n"})
+    assert f"`treadle sessions versions {session_id} PATH` lists all versions" in ran.err
+    words = ("sessions", "versions", session_id, "f")
+    assert [
+        line.split("  ")[-1].strip() for line in (await run(None, *words)).out.splitlines()
+    ] == [
+        "before turn 1",
+        "the agent, in turn 1",
+        "you",
+        "the agent, in turn 1",
+        "you",
+    ]
+    texts = ["original\n", "agent 1\n", "mine 1\n", "agent 2\n", "mine 2\n"]
+    for number, text in enumerate(texts, 1):
+        assert (await run(None, *words, str(number))).out == text
+    ran = await run(None, *words, "6")
+    assert "there is no version 6 of f" in ran.err
+    assert tree() == {"f": "mine 2\n"}
+
+
+async def test_an_undo_that_leaves_all_files_alone_is_named_once_and_the_next_one_goes_on():
+    """Two turns; then the user edits the only file of the second."""
+    session_id = ""
+    for number, name in ((1, "f"), (2, "g")):
+        more = ("--resume", session_id) if session_id else ()
+        async with ProviderServer([write(name, "agent\n"), LAST]) as server:
+            ran = await run(
+                server, "-p", f"Turn {number}", "--output-format", "json", *more, *FREELY
+            )
+        session_id = str(ran.lines[0]["session_id"])
+    Path("g").write_text("mine\n")
+    words = ("sessions", "rewind", session_id, "2", "--files", "--yes")
+    assert (
+        await run(None, *words)
+    ).code == exit_codes.ERROR  # it changes nothing, and does not count
+    ran = await run(None, "undo")
+    assert (ran.code, ran.out) == (
+        exit_codes.ERROR,
+        "undid the file changes of turn 2 (Turn 2): no files changed\n",
+    )
+    assert "not restored: g (you changed it since)" in ran.err
+    ran = await run(None, "undo")
+    assert (ran.code, tree()) == (0, {"g": "mine\n"})
+    assert ran.out == "undid the file changes of turn 1 (Turn 1): removed f\n"
+    ran = await run(None, "undo")
+    assert "nothing left to undo but files that you changed: g; `treadle undo --include" in ran.err
+    assert (await run(None, "undo", "--include", "g")).code == 0
+    assert tree() == {}
+    for text in ({"g": "mine\n"}, {"f": "agent\n", "g": "mine\n"}):
+        assert (await run(None, "redo")).code == 0
+        assert tree() == text
+    assert "nothing to redo" in (await run(None, "redo")).err
 
 
 async def test_undo_goes_back_over_each_of_several_edits_of_the_user_in_one_turn():

@@ -127,6 +127,37 @@ async def test_in_auto_an_ask_rule_still_asks():
     assert isinstance(await subject.decide(make_request("bash", command="git push")), Ask)
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("rm -rf clone", Ask),
+        ("rm -rf tmp", Ask),
+        ("rm -rf .git", Ask),
+        ("cd tmp && rm -rf clone", Ask),
+        ("rm .npmrc", Ask),
+        ("rm -f .git/index.lock", Allow),
+        ("rm -rf out node_modules", Allow),
+        ("rm a.py", Allow),
+    ],
+)
+async def test_in_auto_the_user_is_asked_before_protected_files_are_removed(
+    tmp_path, command, expected
+):
+    for path in ("clone/.git/config", "tmp/clone/.git/config", ".git/config", ".git/index.lock",
+                 "out/a", "node_modules/x/.npmrc", "a.py", ".npmrc"):  # fmt: skip
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    subject = RulePolicy(build_policy_context(tmp_path), mode="auto", sandboxed=True)
+    verdict = await subject.decide(make_request("bash", command=command, cwd=str(tmp_path)))
+    assert isinstance(verdict, expected), verdict
+    assert expected is Allow or "protected" in verdict.reason
+    own = command.rpartition("&& ")[2]
+    exact = build_policy_context(tmp_path, rules(allow=[f"Bash({own})"]))
+    subject = RulePolicy(exact, mode="auto", sandboxed=True)
+    verdict = await subject.decide(make_request("bash", command=command, cwd=str(tmp_path)))
+    assert isinstance(verdict, Allow), "a rule with the whole command allows it"
+
+
 async def test_a_pure_tool_of_our_own_needs_no_rule_and_a_server_cannot_claim_to_be_pure():
     assert isinstance(await policy().decide(make_request("todo", "pure")), Allow)
     assert isinstance(await policy().decide(make_request("mcp__x__get", "pure")), Ask)

@@ -7,6 +7,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,35 @@ async def test_git_works_after_git_itself_has_doubted_a_changed_file_that_may_no
     assert git(folder, "fsck", "--no-dangling") == ""
 
 
+@pytest.mark.parametrize("new", ["KEY=secret", "KEY=SECRET", "KEY=newer secret"])
+async def test_git_works_in_the_second_in_which_a_file_that_may_not_be_read_was_committed(
+    folder: Path, new: str
+) -> None:
+    put(folder, _env="KEY=secret", a___env="KEY=secret", main_py="x\n")
+    git(folder, "init", "-q")
+    now = int(time.time())
+    for path in (".env", "a/.env", "main.py"):
+        os.utime(folder / path, (now, now))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+    put(folder, _env=new)
+    for path in (".env", ".git/index"):
+        os.utime(folder / path, (now, now))
+    command = (
+        "set -e; git status --short; git diff; echo y > main.py; git add -A; git diff --cached"
+    )
+    done = await run(folder, command, read=(".env",))
+    assert done.exit_code == 0, done.output
+    assert [line for line in done.output.splitlines() if line[:1] in "+- M?"] == [
+        "--- a/main.py",
+        "+++ b/main.py",
+        "-x",
+        "+y",
+    ]
+    changed = "" if new == "KEY=secret" else " M .env\n"
+    assert git(folder, "status", "--short") == f"{changed}M  main.py\n"
+
+
 async def test_git_still_sees_a_change_that_it_can_only_see_by_reading(folder: Path) -> None:
     put(folder, _env="KEY=secret", main_py="x\n")
     git(folder, "init", "-q")
@@ -198,6 +228,36 @@ async def test_git_still_sees_a_change_that_it_can_only_see_by_reading(folder: P
         os.utime(path, (10**9, 10**9))
     await run(folder, "git status", read=(".env",))
     assert " M main.py" in git(folder, "status", "--short")
+
+
+async def test_a_folder_with_hidden_and_protected_files_is_removed_as_a_whole(folder: Path) -> None:
+    put(folder, clone___env="KEY=secret", clone___husky__x="x", clone__a="a", b="b")
+    git(folder / "clone", "init", "-q")
+    commit(folder / "clone")
+    done = await run(folder, "rm -rf clone; echo", read=(".env",))
+    assert (folder / "clone/.env").exists()
+    assert "run `rm -r PATH` as a command of its own" in done.note
+    done = await run(folder, "rm -rf 'clone' ./b", read=(".env",))
+    assert (done.exit_code, done.output, [*folder.iterdir()]) == (0, "", [])
+
+
+@pytest.mark.parametrize("command", ["rm -rf keys", "rm -rf infra", "rm -rf a/../keys"])
+async def test_a_removal_takes_nothing_that_only_a_rule_hides_or_keeps(
+    folder: Path, command: str
+) -> None:
+    put(folder, keys__a="secret", infra__b="x")
+    await run(folder, command, read=("keys/**",), edit=("infra/**",))
+    assert (folder / "keys/a").read_text() == "secret"
+    assert (folder / "infra/b").exists()
+
+
+async def test_no_program_of_the_folder_sees_what_a_removal_uncovers(folder: Path) -> None:
+    put(folder, _env="secret", bin__rm="#!/bin/sh\ncat .env\n")
+    (folder / "bin/rm").chmod(0o755)
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",))) as workspace:
+        env = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+        done = await workspace.run("rm .env", env=env)
+    assert (done.output, (folder / ".env").exists()) == ("", False)
 
 
 async def test_a_search_runs_and_its_result_says_what_was_left_out(folder: Path) -> None:

@@ -48,6 +48,13 @@ PROTECTED_PAIRS = frozenset(
         (".vs", "launch.vs.json"), ("mise", "config.toml"),
     }
 )  # fmt: skip
+GENERATED_FOLDERS = word_set(
+    """
+    node_modules .venv venv site-packages __pycache__ .tox .nox .mypy_cache .pytest_cache
+    """
+)
+"""Folders that tools fill: no program takes its settings from deep inside of them."""
+
 PROTECTED_SUFFIXES = (".code-workspace",)
 
 PROTECTED_IN_GIT = (
@@ -88,6 +95,14 @@ def find_protected_part(path: str) -> tuple[str, ...]:
     if last in MEMORY_FILES or is_env_file(last):
         return find_read_only_part(path) or (last,)
     return find_read_only_part(path)
+
+
+def find_kept_part(path: str) -> tuple[str, ...]:
+    """The same, but what commands of git change in a repository is not protected from commands."""
+    part = find_protected_part(path)
+    kept = {name.partition("/")[0] for name in PROTECTED_IN_GIT}
+    is_of_git = len(part) > 1 and part[0] == GIT_FOLDER and part[1] not in kept
+    return () if is_of_git else part
 
 
 def find_read_only_part(path: str) -> tuple[str, ...]:

@@ -6,11 +6,25 @@ Knows trees only by their names; workspace/checkpoints has the files. Used by ap
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from treadle.core.transcript.entries import Checkpoint, Restore, TurnBegan
 from treadle.sessions.log.journal import read_records
+
+# `user`: also another program.
+ChangeCause = Literal["agent", "user", "undo", "redo", "rewind"]
+
+
+class FileState(NamedTuple):
+    """The files at one time: their tree, and why they differ from those before. `seq` is the first
+    entry of the turn."""
+
+    time: float
+    seq: int
+    tree: str
+    cause: ChangeCause
 
 
 class WorkSpan(msgspec.Struct, frozen=True):
@@ -103,6 +117,27 @@ def read_file_history(session_dir: Path) -> FileHistory:
     if spans and not spans[-1].after:
         spans[-1] = msgspec.structs.replace(spans[-1], is_interrupted=True)
     return FileHistory(tuple(spans), tuple(restores), last_redo)
+
+
+def list_file_states(session_dir: Path) -> list[FileState]:
+    """All states of the files that the log names, oldest first."""
+    states: list[FileState] = []
+    seq = 0
+    for record, entry in read_records(session_dir):
+        match entry:
+            case TurnBegan():
+                seq = record.seq
+            case Checkpoint(restore=None):
+                is_first = not states or states[-1].seq != seq
+                is_after = entry.side == "after" or (not entry.side and not is_first)
+                cause: ChangeCause = "agent" if is_after else "user"
+                states.append(FileState(record.time, seq, entry.tree, cause))
+            case Checkpoint(restore=Restore() as restore):
+                states.append(FileState(record.time, seq, entry.tree, "user"))
+                states.append(FileState(record.time, restore.seq, restore.tree, restore.action))
+            case _:
+                pass
+    return states
 
 
 def _add_checkpoint(spans: list[WorkSpan], seq: int, entry: Checkpoint) -> None:

@@ -41,6 +41,7 @@ from treadle.workspace.sandbox import limits, read_only
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
 from treadle.workspace.sandbox.file_denials import FileDenials
 from treadle.workspace.sandbox.probe import find_sandbox_problem
+from treadle.workspace.sandbox.removal import Removal, parse_removal
 from treadle.workspace.scratch_dir import ScratchDir
 from treadle.workspace.temp_files import TempFiles
 
@@ -240,9 +241,11 @@ class LocalWorkspace:
         """Run a command line to its end. `sandboxed` None means in the sandbox if there is one;
         False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
-        spec = self._make_command(self._shell_argv(command), cwd, env, inside, timeout)
+        removal = parse_removal(command, str(self._root / (cwd or "."))) if inside else None
+        argv = self._shell_argv(command) if removal is None else removal.argv
+        spec = self._make_command(argv, cwd, env, inside, timeout)
         output = None if on_output is None else OutputReport(on_output)
-        with self._wrap_in_sandbox(spec, inside, network) as wrapped:
+        with self._wrap_in_sandbox(spec, inside, network, removal) as wrapped:
             process = await self._fork_server.start(wrapped, output)
             try:
                 ended = await process.wait_or_kill()
@@ -414,7 +417,11 @@ class LocalWorkspace:
 
     @contextmanager
     def _wrap_in_sandbox(
-        self, command: CommandSpec, sandboxed: bool, network: bool | None
+        self,
+        command: CommandSpec,
+        sandboxed: bool,
+        network: bool | None,
+        removal: Removal | None = None,
     ) -> Iterator[CommandSpec]:
         if not sandboxed:
             yield command
@@ -422,7 +429,7 @@ class LocalWorkspace:
         if not Path(command.cwd).is_dir():
             problem = f"the working directory {command.cwd} does not exist; use another one"
             raise WorkspaceError(problem, kind="bad_cwd")
-        with self._sandbox.wrap(command, network=network) as wrapped:
+        with self._sandbox.wrap(command, network=network, removal=removal) as wrapped:
             yield wrapped
 
     def _make_completed(self, ended: ProcessExit, timeout: float | None) -> CommandResult:

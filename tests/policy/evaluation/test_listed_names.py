@@ -68,7 +68,10 @@ def test_a_name_that_xargs_would_split_into_an_option_asks(tmp_path, name):
     "command",
     [
         "find . -exec cat {} +",
-        "find . -exec grep KEY {} +",
+        "find / -exec grep KEY {} +",
+        "find . -exec grep -f {} {} +",
+        "find . -execdir grep KEY {} +",
+        "find . -exec grep KEY {} + -exec sh {} +",
         "find . -exec wc --files0-from={} \\;",
         "find . -exec wc --files0-from=.env {} +",
         "find . -exec file -f {} \\;",
@@ -174,3 +177,30 @@ def test_a_search_in_listed_files_asks_if_one_of_them_may_not_be_read(tmp_path):
     (tmp_path / "link").unlink()
     (tmp_path / ".env").write_text("x")
     assert PermissionEvaluator(context).evaluate(call).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("find . -name '*.py' -exec grep KEY {} +", "allow"),
+        ("find src -exec grep KEY {} +", "allow"),
+        ("find . -exec grep KEY {} +", "ask"),
+        ("find . -name .env -exec grep KEY {} +", "ask"),
+        ("find . -name '*' -exec grep KEY {} +", "ask"),
+        ("find . -exec grep KEY {} + -name '*.py'", "ask"),
+        ("find . -name '*.py' -o -exec grep KEY {} +", "ask"),
+        ("find . ! -name '*.py' -exec grep KEY {} +", "ask"),
+        ("find src . -exec grep KEY {} +", "ask"),
+        ("find . -name '*.py' -exec grep KEY .env {} +", "deny"),
+    ],
+)
+def test_a_search_in_found_files_asks_if_a_denied_file_may_be_among_them(
+    tmp_path, command, expected
+):
+    (tmp_path / "src").mkdir()
+    for name in (".env", "src/a.py"):
+        (tmp_path / name).touch()
+    rules = parse_rules({"deny": ["Read(.env)"]}, root=str(tmp_path), home="/h")
+    call = PolicyCall("bash", Access(command=command, cwd=str(tmp_path)))
+    context = PolicyContext(str(tmp_path), "/h", rules)
+    assert PermissionEvaluator(context).evaluate(call).outcome == expected

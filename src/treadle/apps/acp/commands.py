@@ -111,13 +111,14 @@ async def _compact(host: LocalHost, questions: EditorQuestions, arguments: str) 
 
 
 async def _undo(host: LocalHost, questions: EditorQuestions, arguments: str) -> CommandAnswer:
+    include = [arguments] if arguments else []
     try:
-        changes = await host.preview_undo()
+        changes = await host.preview_undo(include)
     except SessionNotFound:  # it is on disk from its first message on
         return CommandAnswer("There is nothing to undo: this session is new.")
     if not await _agrees(questions, "Undo these file changes?", changes):
         return CommandAnswer("Nothing was changed.")
-    return CommandAnswer(await host.undo())
+    return CommandAnswer(await host.undo(include))
 
 
 async def _redo(host: LocalHost, questions: EditorQuestions, arguments: str) -> CommandAnswer:
@@ -183,7 +184,9 @@ async def _goal(host: LocalHost, questions: EditorQuestions, arguments: str) -> 
 COMMANDS: tuple[EditorCommand, ...] = (
     EditorCommand("init", "let the agent write AGENTS.md", _init),
     EditorCommand("compact", "shorten the history for the model", _compact, "what to keep"),
-    EditorCommand("undo", "undo the file changes of the last turn", _undo),
+    EditorCommand(
+        "undo", "undo the file changes of the last turn", _undo, "also this file, which you changed"
+    ),
     EditorCommand("redo", "redo what /undo undid", _redo, "also this file, which you changed"),
     EditorCommand("goal", "continue every turn until a command succeeds", _goal, "command, or off"),
     EditorCommand("cost", "show tokens and cost of this session", _cost),

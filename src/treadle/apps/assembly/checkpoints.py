@@ -41,6 +41,7 @@ from treadle.core.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints import CheckpointRecorder
+    from treadle.workspace.checkpoints.object_store import TreeNode
     from treadle.workspace.checkpoints.recorder import AgentWork
 
 _CLOCK_TICK_NS = 20_000_000
@@ -63,7 +64,7 @@ class TurnCheckpoints(BaseObserver):
         self._lock = asyncio.Lock()
         self._idle_times = IdleTimes()
         self._tool_writes = ToolWrites(folder)
-        self.hook = _EffectHook(self._record_before, self._tool_writes)
+        self.hook = _EffectHook(self._record_before, self._record_after)
 
     async def _record_before(self, access: Access) -> None:
         """Record the files before the first effect of the turn, and what the user has changed since
@@ -78,6 +79,16 @@ class TurnCheckpoints(BaseObserver):
             elif self._idle_times.has_new and not self._tool_writes.is_sure_of(access):
                 await self._record_user_changes()
             self._idle_times.note_effect()
+        self._tool_writes.before_call(access)
+
+    async def _record_after(self, access: Access) -> None:
+        """Store what a file tool wrote: the user may change it next."""
+        paths = self._tool_writes.after_call(access)
+        if not paths or self._contains_home():
+            return
+        async with self._lock:
+            for path in paths:
+                self._tool_writes.add_version(path, await self._recorder.get().keep_file(path))
 
     async def _record_user_changes(self) -> None:
         periods, work = self._idle_times.list_until_now(), self._tool_writes.sum_up()
@@ -186,12 +197,14 @@ class ToolWrites:
         self._since = 0
         self._written: dict[str, _FileStamp] = {}
         self._changed_by_others: set[str] = set()
+        self._versions: dict[str, TreeNode] = {}
         self._has_command = False  # or another call that does not name the files it writes
 
     def begin(self) -> None:
         self._since = self._clock()
         self._written.clear()
         self._changed_by_others.clear()
+        self._versions.clear()
         self._has_command = False
 
     def is_sure_of(self, access: Access) -> bool:
@@ -210,9 +223,17 @@ class ToolWrites:
             return stamp != self._written[path]
         return stamp is not None and stamp[0] > self._since
 
-    def after_call(self, access: Access) -> None:
-        for path in self._list_paths(access):
+    def after_call(self, access: Access) -> list[str]:
+        """The files that the call wrote; the paths are from the folder."""
+        paths = self._list_paths(access)
+        for path in paths:
             self._written[path] = _read_stamp(path)
+        return [os.path.relpath(path, self._folder) for path in paths]
+
+    def add_version(self, path: str, version: TreeNode | None) -> None:
+        """How a file tool left a file; the path is from the folder."""
+        if version is not None:
+            self._versions[path] = version
 
     def sum_up(self) -> AgentWork:
         """What the tools did since `begin`; the paths are from the folder."""
@@ -224,7 +245,7 @@ class ToolWrites:
             if path not in self._changed_by_others and _read_stamp(path) == stamp
         )
         written = frozenset(os.path.relpath(path, self._folder) for path in self._written)
-        return AgentWork(unchanged, written, self._has_command)
+        return AgentWork(unchanged, written, self._has_command, dict(self._versions))
 
     def _list_paths(self, access: Access) -> list[str]:
         if access.command is not None:
@@ -251,14 +272,15 @@ class _EffectHook:
     points: frozenset[HookPoint] = frozenset({"before_effect", "post_tool_use"})
     timeout: float | None = None  # a large folder takes its time
 
-    def __init__(self, record: Callable[[Access], Awaitable[None]], writes: ToolWrites) -> None:
-        self._record = record
-        self._writes = writes
+    def __init__(
+        self,
+        before: Callable[[Access], Awaitable[None]],
+        after: Callable[[Access], Awaitable[None]],
+    ) -> None:
+        self._record_before = before
+        self._record_after = after
 
     async def run(self, hook_input: HookInput) -> None:
         access = hook_input.data["access"]
-        if hook_input.point == "post_tool_use":
-            self._writes.after_call(access)
-        else:
-            await self._record(access)
-            self._writes.before_call(access)
+        is_after = hook_input.point == "post_tool_use"
+        await (self._record_after(access) if is_after else self._record_before(access))

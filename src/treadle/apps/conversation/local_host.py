@@ -453,10 +453,12 @@ class LocalHost:
 
     async def _restore_and_describe(self, planned: PlannedRestore, include: Collection[str]) -> str:
         restored = _format_restored(await self._restore(planned, include))
-        names = ", ".join(undo.list_earlier_versions(planned))
-        earlier = f"; for the version before yours: /undo {names}" if names else ""
-        is_undo = planned.action == "undo"
-        return f"{undo.describe_action(planned)}: {restored}{earlier if is_undo else ''}"
+        earlier = undo.list_earlier_versions(planned) if planned.action == "undo" else []
+        note = f"; for the version before yours: /undo {', '.join(earlier)}" if earlier else ""
+        if earlier or undo.list_left_alone(planned.plan, include):
+            command = f"treadle sessions versions {self.driver.session_id} PATH"
+            note += f"; `{command}` lists all versions"
+        return f"{undo.describe_action(planned)}: {restored}{note}"
 
     async def _restore(
         self, planned: PlannedRestore, include: Collection[str] = ()

@@ -100,7 +100,8 @@ async def plan_undo(
         if all(span.before == span.after for span in spans) and not has_user_files:
             continue
         is_rewound = any(past.restore.action == "rewind" for past in undone)
-        if is_rewound or (undone and not has_user_files and not include):
+        is_whole = not has_user_files and not any(past.restore.is_partial for past in undone)
+        if is_rewound or (undone and is_whole and not include):
             continue
         steps = [(past.tree_before, past.restore.tree) for past in undone]
         plan = await _plan_spans(checkpoints, spans, steps)
@@ -127,6 +128,8 @@ async def plan_redo(
     """
     left_alone: list[str] = []
     for past in reversed(read_file_history(session_dir).restores):
+        if past.restore.tree == past.tree_before:
+            continue  # an undo that left all files alone
         planned = await _plan_redo_of(checkpoints, session_dir, past)
         changed = [change.path for change in planned.plan.by("both")]
         is_included = any(path in include for path in changed)
@@ -212,9 +215,12 @@ async def run_restore(
     skipped = [SkippedPath(one.path, _LEFT_ALONE[one.author]) for one in left_alone]
     skipped += [*plan.skipped, *goal.skipped]
     restored = RestoreResult((), ())
-    if goal.tree != plan.current or not skipped:
+    is_step = planned.action != "rewind"
+    # If a step leaves only files of the user alone, the next one goes on.
+    is_named = is_step and len(skipped) == len(left_alone)
+    if goal.tree != plan.current or not skipped or is_named:
         # Durable before the first change, so that redo is possible whatever happens.
-        is_partial = planned.action == "redo" and bool(skipped)
+        is_partial = is_step and bool(skipped if planned.action == "redo" else left_alone)
         entry = Restore(planned.action, planned.seq, goal.tree, planned.of, is_partial)
         store.append(Checkpoint("", plan.current, restore=entry))
         await store.flush()

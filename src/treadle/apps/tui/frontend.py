@@ -55,13 +55,16 @@ def rewind_scopes(changes: Sequence[FileChange]) -> tuple[ChoiceOption, ...]:
     return (*scopes, ChoiceOption("all", label, key="a"))
 
 
-def restore_options(changes: Sequence[FileChange]) -> list[ChoiceOption]:
+def restore_options(action: str, changes: Sequence[FileChange]) -> list[ChoiceOption]:
     """Which files an undo or redo restores: values are authors, separated by spaces. The first one
-    changes nothing: files of the user are concerned."""
+    changes nothing: files of the user are concerned. If there are no others, it counts as done."""
     both = [change for change in changes if change.author == "both"]
     doubtful = [change for change in changes if change.is_doubtful]
     agent = [change for change in changes if change.author == "agent"]
     options = [ChoiceOption("", "Change nothing", key="n")]
+    if not (doubtful or agent):
+        label = f"Change nothing; the next /{action.lower()} goes on to another turn"
+        options = [ChoiceOption("agent", label, key="n")]
     if doubtful:
         label = _capitalize(describe_changes([*agent, *doubtful]))
         options.append(ChoiceOption("agent command unknown", label, key="y"))
@@ -358,7 +361,7 @@ class Frontend:
         if not asked:
             return []
         title = f"{action}: some of these changes are yours or may be yours"
-        chosen = await self._choose_for_files(title, changes, restore_options(changes))
+        chosen = await self._choose_for_files(title, changes, restore_options(action, changes))
         authors = (chosen or "").split()
         return [change.path for change in asked if change.author in authors] if authors else None
 

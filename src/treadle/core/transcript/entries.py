@@ -130,8 +130,8 @@ class Restore(msgspec.Struct, frozen=True, omit_defaults=True):
     """Files that go back: `tree` is where they go, `seq` the first entry of the turn concerned.
 
     An undo takes back this turn, a rewind this one and all later ones, a redo an earlier restore:
-    that of the entry `of` (0, from earlier versions: the last one). `is_partial`: the redo left
-    files alone that the user had changed.
+    that of the entry `of` (0, from earlier versions: the last one). `is_partial`: it left
+    files alone that the user had changed, maybe all.
     """
 
     action: Literal["undo", "rewind", "redo"]

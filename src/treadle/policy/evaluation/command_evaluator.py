@@ -154,9 +154,9 @@ class _LineEvaluator:
         if not doubt and not is_exact and (pattern is not None or is_covered):
             doubt = self._check_overrides(command, effects, pattern)
         questions = [f for f in findings if f.outcome == "ask"]
-        # The question of an ask rule comes first: no mode may answer it.
-        asked = max(questions, key=lambda f: bool(f.rule), default=None)
-        if asked is not None and (asked.rule or not doubt):
+        # The question that no mode may answer comes first.
+        asked = max(questions, key=lambda f: f.must_ask, default=None)
+        if asked is not None and (asked.must_ask or not doubt):
             return _wrap_finding(command, asked, inner)
         if doubt:
             return PolicyFinding(command.source, "ask", doubt, inner=inner)
@@ -338,7 +338,10 @@ def _wrap_finding(
 ) -> PolicyFinding:
     prefix = f"{finding.subject}: " if finding.subject != command.source else ""
     reason = prefix + finding.reason
-    return PolicyFinding(command.source, finding.outcome, reason, finding.rule, inner=inner)
+    kind = finding.kind
+    return PolicyFinding(
+        command.source, finding.outcome, reason, finding.rule, inner=inner, kind=kind
+    )
 
 
 def _find_malformation(text: str) -> str:

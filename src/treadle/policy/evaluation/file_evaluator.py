@@ -12,7 +12,13 @@ from itertools import chain
 from os.path import normpath
 from typing import Literal
 
-from treadle.core.protected_paths import describe_use, find_protected_part, fold_case
+from treadle.core.protected_paths import (
+    GENERATED_FOLDERS,
+    describe_use,
+    find_kept_part,
+    find_protected_part,
+    fold_case,
+)
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.hard_links import HardLinks
 from treadle.policy.evaluation.ruling import FindingKind, PolicyFinding
@@ -313,6 +319,32 @@ class FileEvaluator:
         except _TooManyFiles:
             return PolicyFinding(subject, "ask", "too many files in it to check")
         return PolicyFinding(subject, "allow", "no symlink leaves it", is_read_only=True)
+
+    def evaluate_removal(self, path: str, cwd: str) -> PolicyFinding:
+        """The finding on a path that `rm` removes, with everything below it, if it is protected."""
+        resolved = self.resolve(path, cwd)
+        top = resolved.path
+        nothing = PolicyFinding(top, "allow", "nothing protected", is_read_only=True)
+        if not is_inside(top, self.context.roots):
+            return nothing  # asked about in any case
+        reason = ""
+        if part := find_kept_part(top):
+            if self.evaluate(path, "write", cwd).outcome == "allow":
+                return nothing
+            reason = f"{'/'.join(part)} is protected: {describe_use(part)}"
+        elif below := self._find_kept_below(top):
+            reason = f"{below} is in it and protected"
+        if not reason:
+            return nothing
+        return _make_finding(f"remove {top}", "ask", resolved, reason, kind="protected_removal")
+
+    def _find_kept_below(self, folder: str) -> str:
+        """A protected path in a folder, outside of folders that tools fill."""
+        for path in self.file_system.scan_tree(folder, _MAX_WALKED_FILES):
+            name = path[len(folder) + 1 :]
+            if find_kept_part(name) and GENERATED_FOLDERS.isdisjoint(path.split("/")):
+                return name
+        return ""
 
     def evaluate_protected(self, path: str, cwd: str) -> PolicyFinding:
         """The finding on a path that a program may write, if the path is protected."""

@@ -4,24 +4,31 @@
     find . -name '*.py' | xargs wc -l
     find . -name '*.py' -exec wc -l {} +
     git ls-files | xargs grep -n def
+    find . -name '*.py' -exec grep -l def {} +
 
 The names are known only when the line runs, but they are names of files in the workspace. Used by
 `command_evaluator.py`.
 """
 
 import re
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.count_programs import COUNTING_PROGRAMS, is_counting_run
-from treadle.policy.shell.analysis.find import find_end_of_run, is_counting_exec
+from treadle.policy.shell.analysis.find import (
+    SEARCH_PROGRAMS,
+    find_end_of_run,
+    is_counting_exec,
+    is_searching_exec,
+    list_searched,
+)
 from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
 from treadle.policy.shell.wrapper_options import UNKNOWN_ARGUMENTS
 
 _SILENT_PROGRAMS = word_set("read [ test true :")
-_SEARCHES = word_set("grep egrep fgrep")
 _FILTERS = word_set("sort head tail uniq")  # with options only: they print some of the names
 _LISTING_OPTIONS = word_set("-c -m -o -d --cached --modified --others --deleted --exclude-standard")
 _FIND_TESTS = word_set(
@@ -55,16 +62,21 @@ def is_listed_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) ->
 
 
 def find_search_of_listed(command: SimpleCommand, parsed: ParsedCommand) -> SimpleCommand | None:
-    """The search of the whole folder instead of one in the names that `xargs` gets from a listing:
-    it reads no less. Names that are options, or symlinks, are the caller's concern."""
+    """The search of the whole folder instead of one in the names that `xargs` gets from a listing,
+    or that `find -exec` finds: it reads no less. Names that are options, or symlinks, are the
+    caller's concern."""
     if not command.argv or command.argv[-1] is not UNKNOWN_ARGUMENTS or command.assignments:
         return None
-    if get_program_name(command.argv[0]) not in _SEARCHES:
+    if get_program_name(command.argv[0]) not in SEARCH_PROGRAMS:
         return None
-    if not any(_is_fed_by_listing(outer, command, parsed) for outer in parsed.commands):
+    folders, include = [Word(UNKNOWN_ARGUMENTS.source, ".")], list[Word]()
+    found = [c for c in parsed.commands if c.inner == (command,) and _is_searching_find(c)]
+    if found:
+        folders, include = list_searched(found[0].argv[1:])
+    elif not any(_is_fed_by_listing(c, command, parsed) for c in parsed.commands):
         return None
-    folder = Word(UNKNOWN_ARGUMENTS.source, ".")
-    return replace(command, argv=(command.argv[0], Word("-r", "-r"), *command.argv[1:-1], folder))
+    options = (Word("-r", "-r"), *include)
+    return replace(command, argv=(command.argv[0], *options, *command.argv[1:-1], *folders))
 
 
 def is_found_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) -> bool:
@@ -74,9 +86,18 @@ def is_found_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) -> 
 
 
 def _is_counting_find(command: SimpleCommand) -> bool:
+    return is_counting_exec(_find_run(command))
+
+
+def _is_searching_find(command: SimpleCommand) -> bool:
+    return command.name == "find" and is_searching_exec(_find_run(command))
+
+
+def _find_run(command: SimpleCommand) -> Sequence[Word]:
+    """The command of the first `-exec` of a `find`."""
     words = command.argv
     at = next((i for i, w in enumerate(words) if w.text == "-exec"), len(words))
-    return is_counting_exec(words[at + 1 : find_end_of_run(words, at)])
+    return words[at + 1 : find_end_of_run(words, at)]
 
 
 def _feeds_from_listing(

@@ -61,7 +61,7 @@ class PathAccess:
             effects = replace(effects, reads=reads)
         yield from self._evaluate_redirects(command)
         yield from self._evaluate_reads(command, effects, is_exact)
-        yield from self._evaluate_writes(command, effects)
+        yield from self._evaluate_writes(command, effects, is_exact)
         yield from self._evaluate_mentions(command, effects, is_exact)
         if effects.is_opaque and not self._is_sandboxed:  # which makes these files read-only
             yield from self._evaluate_option_values(command)
@@ -149,15 +149,25 @@ class PathAccess:
             for cwd in self._files.list_cwds(cd_path, self._cwd)
         )
 
-    def _evaluate_writes(self, command: SimpleCommand, effects: Effects) -> Findings:
+    def _evaluate_writes(
+        self, command: SimpleCommand, effects: Effects, is_exact: bool
+    ) -> Findings:
         for word in effects.writes:
             yield from self._evaluate_word(command, word, "write")
         for word in effects.primary_writes:
             is_target = any(word is into for _, into in effects.copies)
             is_recursive = effects.is_recursive and not is_target
             yield from self._evaluate_primary_write(command, word, is_recursive)
+            if get_program_name(command.argv[0]) == "rm" and not is_exact:
+                yield from self._evaluate_removal(command, word)
         for source, into in effects.copies:
             yield from self._evaluate_copy(command, source, into, effects.is_recursive)
+
+    def _evaluate_removal(self, command: SimpleCommand, word: Word) -> Findings:
+        paths = self.expand_glob(command, word) if word.text is not None else None
+        for path in paths or ():
+            evaluate = partial(self._files.evaluate_removal, path)
+            yield from self._evaluate_in_each_cwd(command, evaluate, path)
 
     def _evaluate_mentions(
         self, command: SimpleCommand, effects: Effects, is_exact: bool

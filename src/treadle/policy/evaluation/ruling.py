@@ -15,7 +15,8 @@ from treadle.policy.ruleset.rules import Outcome, Rule
 _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
 
 # unruled_workspace_write: asked only because no rule allows this write inside the folder.
-FindingKind = Literal["other", "unruled_workspace_write"]
+# protected_removal: `rm` would remove what is protected, and the sandbox would not stop it.
+FindingKind = Literal["other", "unruled_workspace_write", "protected_removal"]
 
 
 class PolicyCall(msgspec.Struct, frozen=True):
@@ -40,6 +41,11 @@ class PolicyFinding(msgspec.Struct, frozen=True):
     kind: FindingKind = "other"
     path: str = ""  # the resolved path, if it is about a file
 
+    @property
+    def must_ask(self) -> bool:
+        """Whether no mode may turn it into an allow."""
+        return self.outcome == "ask" and (bool(self.rule) or self.kind == "protected_removal")
+
     @classmethod
     def from_rule(
         cls, subject: str, outcome: Outcome, rule: Rule, *, is_read_only: bool = False
@@ -63,8 +69,7 @@ class PolicyRuling(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_finding(cls, finding: PolicyFinding) -> "PolicyRuling":
-        must_ask = finding.outcome == "ask" and bool(finding.rule)
-        return cls(finding.outcome, finding.reason, (finding,), must_ask)
+        return cls(finding.outcome, finding.reason, (finding,), finding.must_ask)
 
     @classmethod
     def from_findings(
@@ -76,7 +81,7 @@ class PolicyRuling(msgspec.Struct, frozen=True):
             gravest.outcome,
             f"{_shorten_subject(gravest.subject)}: {gravest.reason}",
             tuple(findings),
-            must_ask=any(f.outcome == "ask" and f.rule for f in findings),
+            must_ask=any(f.must_ask for f in findings),
             is_static=is_static,
         )
 

@@ -7,10 +7,12 @@ one at a time.
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -110,10 +112,27 @@ class Checkpoints:
         """Store the files as they are now."""
         return await self._run_in_thread(self._take)
 
-    async def take_own(self, before: str, idle_periods: Sequence[Period]) -> FileSnapshot:
+    async def take_own(
+        self,
+        before: str,
+        idle_periods: Sequence[Period],
+        versions: Mapping[str, TreeNode] = MappingProxyType({}),
+    ) -> FileSnapshot:
         """The same, without what changed since `before` while the agent was idle: these files are
-        stored as they were before."""
-        return await self._run_in_thread(lambda: self._take_own(before, idle_periods))
+        stored as the agent left them (`versions`), or as they were before."""
+        return await self._run_in_thread(lambda: self._take_own(before, idle_periods, versions))
+
+    async def keep_file(self, path: str) -> TreeNode | None:
+        """Store one file as it is now; None if it cannot be stored."""
+        return await self._run_in_thread(lambda: self._keep_file(path))
+
+    async def find_file(self, trees: Sequence[str], path: str) -> list[TreeNode | None]:
+        """The file in each of these trees; None where it is missing or not stored."""
+        return await self._run_in_thread(lambda: [self._find_file(tree, path) for tree in trees])
+
+    async def read_content(self, node: TreeNode) -> bytes:
+        """The stored content of a file, or the target of a symlink."""
+        return await self._run_in_thread(lambda: self._objects.get(node.hash))
 
     async def plan(
         self, spans: Sequence[Span], undone: Sequence[tuple[str, str]] | None = None
@@ -176,12 +195,36 @@ class Checkpoints:
         scan, tree = self._scan()
         return FileSnapshot(tree, len(scan.files), scan.read_count, tuple(scan.skipped))
 
-    def _take_own(self, before: str, idle_periods: Sequence[Period]) -> FileSnapshot:
+    def _keep_file(self, path: str) -> TreeNode | None:
+        try:
+            with closing(SafeTree(self.root)) as folder:
+                data, status = folder.read(path, self._max_file_bytes + 1)
+        except (OSError, ValueError):
+            return None
+        if len(data) > self._max_file_bytes:
+            return None
+        mode = stat.S_IMODE(status.st_mode)
+        return TreeNode(path.rpartition("/")[2], "file", mode, self._objects.put(data))
+
+    def _find_file(self, tree: str, path: str) -> TreeNode | None:
+        node = TreeNode("", "folder", 0, tree)
+        for part in path.split("/"):
+            if node.kind != "folder":
+                return None
+            entries = {entry.name: entry for entry in self._objects.get_folder(node.hash)}
+            if part not in entries:
+                return None
+            node = entries[part]
+        return node if node.kind in ("file", "link") else None
+
+    def _take_own(
+        self, before: str, idle_periods: Sequence[Period], versions: Mapping[str, TreeNode]
+    ) -> FileSnapshot:
         scan, tree = self._scan(idle_periods)
         user_tree, user_files = "", list[str]()
         if scan.changed_in_periods:
             old, new = self._flatten(before), self._flatten(tree)
-            own = without_changes(old, new, scan.changed_in_periods)
+            own = without_changes(old, new, scan.changed_in_periods, versions)
             user_files = changed_paths(own, new)
             if user_files:
                 tree, user_tree = store_tree(self._objects, own), tree

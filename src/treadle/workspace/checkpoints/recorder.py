@@ -17,6 +17,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.core.transcript.transcript import Transcript
 from treadle.workspace.checkpoints.checkpoints import Checkpoints
+from treadle.workspace.checkpoints.object_store import TreeNode
 from treadle.workspace.checkpoints.scanner import Period, SkippedPath
 
 
@@ -24,12 +25,14 @@ class AgentWork(msgspec.Struct, frozen=True):
     """What is known of the changes since the last checkpoint.
 
     `unchanged_files` are as the file tools left them, `written_files` all that these tools wrote.
-    `has_command`: a command ran, which may have changed any file.
+    `has_command`: a command ran, which may have changed any file. `versions` are the written files
+    as these tools left them.
     """
 
     unchanged_files: tuple[str, ...] = ()
     written_files: frozenset[str] = frozenset()
     has_command: bool = False
+    versions: dict[str, TreeNode] = {}
 
     def make_checkpoint(self, turn_id: str, tree: str, user_files: Sequence[str]) -> Checkpoint:
         """The end of the work; `user_files` are files that the user changed last."""
@@ -75,7 +78,9 @@ class CheckpointRecorder:
             return  # there is no state before the turn to go back to
         try:
             if side == "after" and idle_periods:
-                snapshot = await self._checkpoints.take_own(self._tree_before, idle_periods)
+                snapshot = await self._checkpoints.take_own(
+                    self._tree_before, idle_periods, work.versions
+                )
             else:
                 snapshot = await self._checkpoints.take()
         except WorkspaceError as error:
@@ -89,6 +94,13 @@ class CheckpointRecorder:
             self._tree_before = snapshot.tree
         self._warn_of_skipped(snapshot.skipped)
 
+    async def keep_file(self, path: str) -> TreeNode | None:
+        """Store a file that a tool of the agent wrote; None if it cannot be stored."""
+        try:
+            return await self._checkpoints.keep_file(path)
+        except WorkspaceError:  # the checkpoint at the end warns
+            return None
+
     async def record_user_changes(
         self,
         turn_id: str,
@@ -101,7 +113,9 @@ class CheckpointRecorder:
         if turn_id == self._failed_turn:
             return False
         try:
-            snapshot = await self._checkpoints.take_own(self._tree_before, idle_periods)
+            snapshot = await self._checkpoints.take_own(
+                self._tree_before, idle_periods, work.versions
+            )
         except WorkspaceError as error:
             self._warn(f"your changes during this turn cannot be restored: {error}")
             return False

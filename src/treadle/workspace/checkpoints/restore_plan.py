@@ -32,8 +32,8 @@ SpanAuthor = Literal["agent", "command", "unknown"]
 class FlatSpan(msgspec.Struct, frozen=True):
     """Two trees, and who changed the files between them; `agent_files` are surely the agent's.
 
-    `user_files` are as before in both trees: the user changed them last, and the agent before, if
-    they are among `agent_files`, or maybe.
+    `user_files`: the user changed them last, and the agent before, if they are among `agent_files`,
+    or maybe. `after` has them as the agent left them, if that is known, or as before.
     `is_redo`: the user asked for these changes, so their files go back to before them.
     """
 
@@ -224,9 +224,11 @@ def make_goal(
     return FlatTree(objects, files, folders, now.not_stored, now.ignored), tuple(skipped)
 
 
-def without_changes(old: FlatTree, new: FlatTree, paths: Collection[str]) -> FlatTree:
-    """The new tree with these files as in the old one; also a file that became one of them by a
-    rename."""
+def without_changes(
+    old: FlatTree, new: FlatTree, paths: Collection[str], versions: Mapping[str, TreeNode]
+) -> FlatTree:
+    """The new tree with these files as in the old one, or as `versions` has them; also a file that
+    became one of them by a rename."""
     changed = changed_paths(old, new)
     own = {path for path in changed if path in paths}
     added = {new.files[path].hash for path in own if path not in old.files and path in new.files}
@@ -234,6 +236,7 @@ def without_changes(old: FlatTree, new: FlatTree, paths: Collection[str]) -> Fla
     own.update(path for path in gone if old.files[path].hash in added)
     files = {path: node for path, node in new.files.items() if path not in own}
     files |= {path: old.files[path] for path in own if path in old.files}
+    files |= {path: versions[path] for path in own if path in versions}
     needed = {parent for path in files for parent in parent_folders(path)}
     folders = {**{path: old.folders.get(path, 0) for path in needed}, **new.folders}
     kept = {path: node for path, node in files.items() if path not in folders}

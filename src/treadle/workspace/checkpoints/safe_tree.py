@@ -83,6 +83,11 @@ class SafeTree:
             finally:
                 os.close(fd)
 
+    def read(self, path: str, limit: int) -> tuple[bytes, os.stat_result]:
+        """The first `limit` bytes of a regular file, and its status."""
+        with self._open_parent(path) as (folder, name):
+            return read_file(name, folder, limit)
+
     @contextmanager
     def _open_existing(self, path: str) -> Iterator[int | None]:
         """The regular file of this path, opened; None if there is none that can be read."""

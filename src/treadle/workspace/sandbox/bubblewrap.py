@@ -22,6 +22,7 @@ import msgspec
 
 from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import (
+    GENERATED_FOLDERS,
     GIT_FOLDER,
     PROTECTED_FILES,
     PROTECTED_FOLDERS,
@@ -45,9 +46,9 @@ from treadle.workspace.sandbox.git_index import PartialIndexes
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_path
+from treadle.workspace.sandbox.removal import Removal, drop_removed
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import StandIns, make_git_environment
-from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
 NAMESPACE_OPTIONS = """
@@ -142,10 +143,15 @@ class Bubblewrap:
 
     @contextmanager
     def wrap(
-        self, command: CommandSpec, *, network: bool | None = None, is_trial: bool = False
+        self,
+        command: CommandSpec,
+        *,
+        network: bool | None = None,
+        is_trial: bool = False,
+        removal: Removal | None = None,
     ) -> Iterator[CommandSpec]:
         """The command that runs it inside. WorkspaceError if the sandbox cannot be built.
-        `is_trial`: it is our own and changes nothing."""
+        `is_trial`: it is our own and changes nothing. `removal`: it only removes these paths."""
         if not self.program:
             raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
         with_network = self.confinement.network if network is None else network
@@ -156,7 +162,11 @@ class Bubblewrap:
         has_run = False
         try:
             options = [*NAMESPACE_OPTIONS.split(), *([] if with_network else ["--unshare-net"])]
-            options += [*self._mount_options(command, with_network), "--chdir", command.cwd]
+            options += [
+                *self._mount_options(command, with_network, removal),
+                "--chdir",
+                command.cwd,
+            ]
             # LD_* must not affect bubblewrap itself, which runs outside.
             env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
             for name in command.env.keys() - env.keys():
@@ -237,11 +247,14 @@ class Bubblewrap:
         if refused := _find_named(self._read_only, lines):
             notes.append(
                 f"the sandbox keeps {refused} as it is, because programs outside of it use it: ask "
-                "the user to run a command that has to change it"
+                "the user to run a command that has to change it. To remove it, run `rm -r PATH` "
+                "as a command of its own; the user is asked"
             )
         return notes
 
-    def _mount_options(self, command: CommandSpec, network: bool) -> list[str]:
+    def _mount_options(
+        self, command: CommandSpec, network: bool, removal: Removal | None
+    ) -> list[str]:
         """In order: later mounts cover earlier ones."""
         confinement, self._hidden, self._read_only = self.confinement, [], []
         homes = _find_homes(command.env.get("HOME", ""))
@@ -268,6 +281,8 @@ class Bubblewrap:
             return not is_hidden or path.startswith(shown)
 
         entries = self._find_entries(covered, is_visible)
+        if removal is not None and self._active_count == 1:
+            entries = drop_removed(entries, removal)
         for git in (entry.path for entry in entries if entry.kind == GIT):
             for link in map(str, list_worktree_links(git)):
                 options += [] if is_visible(link) else ["--ro-bind-try", link, link]

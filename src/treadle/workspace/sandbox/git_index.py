@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -24,20 +22,18 @@ from treadle.core.git_index import (
     SHA1_BYTES,
     SKIP_WORKTREE,
     STATUS_BYTES,
-    SUBMODULE_MODE,
     IndexEntries,
     IndexEntry,
     read_version,
     write_entry,
 )
-from treadle.workspace.sandbox.git_folders import READ_FLAGS, read_regular_file, read_settings
+from treadle.workspace.sandbox.git_folders import read_regular_file, read_settings
 from treadle.workspace.sandbox.git_history import hash_object
 
 MAX_INDEX_BYTES = 128 << 20
 FIXED_BYTES = STATUS_BYTES + SHA1_BYTES + 2
-MAX_CHECKED_BYTES = 256 << 20
 SECOND = 1_000_000_000
-SIZE_OFFSET = 36  # in an entry
+TIME_OFFSET, SIZE_OFFSET = 8, 36  # in an entry
 EMPTY_BLOB = hash_object(b"blob", b"")
 
 
@@ -56,7 +52,6 @@ class GitIndex:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._state: tuple[int, int, int] | None = None
-        self._settled: tuple[int, int, int] | None = None
         self._data = b""
         self._by_name: dict[bytes, bytes] | None = None
 
@@ -93,27 +88,49 @@ class GitIndex:
             at = index.find(name + b"\0", at + 1)
         return None
 
-    def name_size(self, file: IndexedFile, real_size: int) -> IndexedFile:
-        """Replace the size of an entry that git marked as unsure by 0, so that a file can have it.
+    def settle(self, path: str, file: IndexedFile, real: os.stat_result) -> IndexedFile:
+        """Make git trust what the index says of a file that it does not see; what it says then.
 
-        git marks a changed file so if it was committed in the second in which the index was
-        written; it then reads the file whatever its size and time are. The new size is not that of
-        the real file: outside, git goes on comparing the content.
+        git reads a file whatever its size and time are if it changed in the second in which the
+        index was written, or later, or if git gave it the size 0 (it did so when a file of that
+        second had changed). So the entry gets an earlier time, and a size. One of them is not that
+        of the real file: outside, git goes on comparing the content.
         """
-        if file.size or file.digest == EMPTY_BLOB or not _uses_sha1(self._path.parent):
+        written = self._state[2] // SECOND if self._state is not None else 0
+        is_recent = file.time_ns // SECOND >= written
+        is_unsure = not file.size and file.digest != EMPTY_BLOB
+        if not (is_recent or is_unsure) or not _uses_sha1(self._path.parent):
             return file
-        named = file._replace(size=real_size + 1)
-        at = self._find_fixed(file)
-        if at < 0:
-            return file
-        size_at = at + SIZE_OFFSET
-        data = self._data[:size_at] + named.size.to_bytes(4) + self._data[size_at + 4 : -SHA1_BYTES]
-        return named if self._replace(data) else file
+        settled = file
+        if is_unsure:
+            settled = settled._replace(size=real.st_size + 1)
+        if is_recent:
+            earlier = written - 1
+            earlier -= int(real.st_mtime) == earlier
+            settled = settled._replace(time_ns=earlier * SECOND)
+        return settled if self._write_status(os.fsencode(path), settled) else file
 
-    def _find_fixed(self, file: IndexedFile) -> int:
-        """Where the only entry with these values begins; -1 if there is none, or several."""
-        found = [entry.fixed for entry in self._list_entries() if _read_fixed(entry.fixed) == file]
-        return self._data.find(found[0]) if len(found) == 1 else -1
+    def _write_status(self, name: bytes, file: IndexedFile) -> bool:
+        """Write the time and the size of an entry."""
+        start = self._find_start(name)
+        if start < 0:
+            return False
+        times = (file.time_ns // SECOND).to_bytes(4) + (file.time_ns % SECOND).to_bytes(4)
+        data = bytearray(self._data[:-SHA1_BYTES])
+        data[start + TIME_OFFSET : start + TIME_OFFSET + 8] = times
+        data[start + SIZE_OFFSET : start + SIZE_OFFSET + 4] = file.size.to_bytes(4)
+        return self._replace(bytes(data))
+
+    def _find_start(self, name: bytes) -> int:
+        """Where the entry of this name begins; -1 if there is none."""
+        entries = IndexEntries(self._data)
+        start = entries.end
+        with contextlib.suppress(ValueError):
+            for entry in entries:
+                if entry.name == name:
+                    return start
+                start = entries.end
+        return -1
 
     def _replace(self, data: bytes) -> bool:
         """Write the index as git does, with its time of before: git doubts the same files."""
@@ -138,46 +155,6 @@ class GitIndex:
         self.read()
         return True
 
-    def settle(self, worktree: Path, file: IndexedFile) -> None:
-        """Make git trust what the index says of a file that it does not see.
-
-        git reads a file again that changed in the second in which the index was written, or later.
-        If all such files are what the index has, its time may be now, as after `git status`.
-        """
-        now = time.time_ns()
-        if self._state is None or not self._is_doubtful(file, now) or self._state == self._settled:
-            return
-        self._settled = self._state
-        if _uses_sha1(self._path.parent) and self._is_true(worktree, now):
-            self._set_time(now)
-
-    def _is_doubtful(self, file: IndexedFile, now: int) -> bool:
-        written = self._state[2] if self._state is not None else 0
-        return written // SECOND <= file.time_ns // SECOND < now // SECOND
-
-    def _is_true(self, worktree: Path, now: int) -> bool:
-        """Whether the files that git would read again are what the index has."""
-        left = MAX_CHECKED_BYTES
-        for entry in self._list_entries():
-            file = _read_fixed(entry.fixed)
-            if not self._is_doubtful(file, now):
-                if file.time_ns // SECOND >= now // SECOND:
-                    return False
-                continue
-            left -= file.size
-            if left < 0 or not _is_same(worktree / os.fsdecode(entry.name), file):
-                return False
-        return True
-
-    def _set_time(self, time_ns: int) -> None:
-        with contextlib.suppress(OSError):
-            fd = os.open(self._path, READ_FLAGS)
-            try:
-                if _read_state(os.fstat(fd)) == self._state:
-                    os.utime(fd, ns=(time_ns, time_ns))
-            finally:
-                os.close(fd)
-
     def _list_entries(self) -> list[IndexEntry]:
         try:
             return list(IndexEntries(self._data))
@@ -194,22 +171,6 @@ def _read_fixed(fixed: bytes) -> IndexedFile:
         int.from_bytes(fixed[at : at + 4]) for at in (8, 12, 24, 36)
     )
     return IndexedFile(mode, size, seconds * SECOND + nanoseconds, fixed[40:60])
-
-
-def _is_same(path: Path, file: IndexedFile) -> bool:
-    """Whether a file is what the index has, or differs so that git sees it without reading it."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return True
-    is_seen = status.st_size != file.size or status.st_mtime_ns // SECOND != file.time_ns // SECOND
-    if is_seen or file.mode == SUBMODULE_MODE:
-        return True
-    if stat.S_ISLNK(status.st_mode):
-        data: bytes | None = os.fsencode(path.readlink())
-    else:
-        data = read_regular_file(path, MAX_CHECKED_BYTES)
-    return data is not None and hash_object(b"blob", data) == file.digest
 
 
 def make_partial_index(index: bytes, folders: Iterable[str]) -> bytes | None:

@@ -13,13 +13,13 @@ import os
 from collections.abc import Iterable
 
 from treadle.core.protected_paths import (
+    GENERATED_FOLDERS,
     GIT_FOLDER,
     MEMORY_FILES,
     find_read_only_part,
     fold_case,
 )
 from treadle.workspace.sandbox.found_entry import LINK, FoundEntry
-from treadle.workspace.sandbox.tree_scan import GENERATED_FOLDERS
 from treadle.workspace.supervisor.set_aside import open_folder
 
 

@@ -38,7 +38,7 @@ class StandIns:
         """What is mounted over this file."""
         try:
             status = os.stat(path)
-            file = self._find_tracked(Path(path)) if stat.S_ISREG(status.st_mode) else None
+            file = self._find_tracked(Path(path), status) if stat.S_ISREG(status.st_mode) else None
             if file is None:
                 return os.devnull
             self.has_tracked = True
@@ -58,18 +58,16 @@ class StandIns:
         path.chmod(mode)
         return str(path)
 
-    def _find_tracked(self, path: Path) -> IndexedFile | None:
+    def _find_tracked(self, path: Path, status: os.stat_result) -> IndexedFile | None:
         for folder in path.parents:
             git = folder / GIT_FOLDER
             if not os.path.lexists(git):
                 continue
             git = (read_git_link(git) or git) if git.is_file() else git
             index = self._indexes.setdefault(git, GitIndex(git / "index"))
-            file = index.find(str(path.relative_to(folder)))
-            if file is not None:
-                file = index.name_size(file, path.stat().st_size)
-                index.settle(folder, file)
-            return file
+            name = str(path.relative_to(folder))
+            file = index.find(name)
+            return file if file is None else index.settle(name, file, status)
         return None
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from treadle.core.word_set import word_set
+from treadle.core.protected_paths import GENERATED_FOLDERS
 from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.found_entry import GENERATED, LINK, UNLISTED, FoundEntry
 
@@ -23,13 +23,6 @@ MAX_FOLDERS = 200_000
 
 MAX_PATH_BYTES = 3800
 """Longer paths cannot be mounted."""
-
-GENERATED_FOLDERS = word_set(
-    """
-    node_modules .venv venv site-packages __pycache__ .tox .nox .mypy_cache .pytest_cache
-    """
-)
-"""Folders that tools fill: no program takes its settings from deep inside of them."""
 
 RACY_NS = 50_000_000
 """A folder that changed this shortly before it was listed may have changed after it, too."""

@@ -22,6 +22,7 @@ from treadle.apps.cli.commands.session_list import (
 )
 from treadle.apps.services.console import print_error, print_line, report_errors
 from treadle.apps.services.exit_codes import SUCCESS
+from treadle.core.errors import StoreError
 from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.core.text import format_age, format_bytes, plural
 from treadle.sessions.library import DEFAULT_PRUNE_BYTES, DEFAULT_PRUNE_DAYS, Library
@@ -58,6 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--limit", type=int, default=50)
     command("show", _show, "print a session as text", "id")
     command("turns", _turns, "list the turns, for fork and rewind", "id")
+    summary = "list the stored versions of a file, or print one: the agent's and yours"
+    versions = command("versions", _versions, summary, "id", "path")
+    text = "print this version to standard output"
+    versions.add_argument("number", nargs="?", type=int, help=text)
     export = command("export", _export, "export a session to a file or stdout", "id")
     export.add_argument("--format", choices=["markdown", "html", "json"], default="markdown")
     export.add_argument("--output", type=Path, help="the file (default: stdout)")
@@ -105,6 +110,38 @@ def _turns(options: argparse.Namespace, library: Library) -> int:
         files = "with files" if turn.checkpoint_before else ""
         text = escape_invisible(" ".join(strip_escapes(turn.text).split())[:70])
         print_line(f"{turn.number:4}  {_format_time(turn.time):8}  {files:10}  {text}")
+    return SUCCESS
+
+
+def _versions(options: argparse.Namespace, library: Library) -> int:
+    import asyncio
+
+    from treadle.apps.services.file_versions import list_versions
+    from treadle.workspace.checkpoints import Checkpoints
+
+    session_dir = library.find(options.id)
+    folder = Path(library.get_summary(session_dir).folder)
+    checkpoints = Checkpoints(folder, library.checkpoint_dir(folder))
+    path = os.path.relpath(folder / options.path, folder)
+    shown = escape_invisible(strip_escapes(path))
+    versions = asyncio.run(list_versions(checkpoints, session_dir, path))
+    if not versions:
+        raise StoreError(f"no version of {shown} is stored in this session")
+    if options.number is None:
+        for one in versions:
+            state = "" if one.node is not None else "  (no file)"
+            print_line(f"{one.number:4}  {_format_time(one.time):8}  {one.describe()}{state}")
+        return SUCCESS
+    chosen = [one.node for one in versions if one.number == options.number]
+    if not chosen or chosen[0] is None:
+        raise StoreError(
+            f"there is no version {options.number} of {shown}; see the list without it"
+        )
+    data = asyncio.run(checkpoints.read_content(chosen[0]))
+    sys.stdout.flush()
+    is_terminal = sys.stdout.isatty()  # a file or pipe gets the exact bytes
+    text = strip_escapes(data.decode(errors="replace")).encode() if is_terminal else data
+    sys.stdout.buffer.write(text)
     return SUCCESS
 
 

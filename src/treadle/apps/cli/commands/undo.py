@@ -105,17 +105,21 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
             action = undo.describe_action(planned)
             _append_notice(resumed, f"{action}: {undo.list_restored(restored)}")
             print_line(escape_invisible(f"{action}: {undo.list_restored(restored)}"))
-        elif not restored.skipped:
+        else:
             print_line(escape_invisible(f"{undo.describe_action(planned)}: no files changed"))
         code = _report_skipped(restored)
+        versions = f"`treadle sessions versions {session_dir.name} PATH` lists all"
         if options.action == "undo" and (earlier := undo.list_earlier_versions(planned)):
             names = escape_invisible(", ".join(earlier))
             print_error(
                 f"your version is back: {names}; "
-                "`treadle undo --include PATH` restores the one before it"
+                f"`treadle undo --include PATH` restores the one before it; {versions}"
             )
         if undo.list_left_alone(planned.plan, include):
-            print_error(f"to restore such a file, too: `treadle {options.action} --include PATH`")
+            print_error(
+                f"to restore such a file, too: `treadle {options.action} --include PATH`; "
+                f"{versions} versions, also the agent's"
+            )
         return code
 
     return _with_session(library, session_dir, work)

@@ -6,8 +6,11 @@ from treadle.core.word_set import word_set
 from treadle.policy.shell.analysis.count_programs import is_counting_run
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.ast import Word
+from treadle.policy.shell.program_names import get_program_name
 
+SEARCH_PROGRAMS = word_set("grep egrep fgrep")
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_FIND_ALTERNATIVES = frozenset({"-o", "-or", ",", "!", "-not", "("})
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})
 _FIND_READS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile", "-files0-from"})
 _FIND_VALUES = word_set(
@@ -33,6 +36,25 @@ def is_counting_exec(run: Sequence[Word]) -> bool:
     return len(run) > 1 and run[-1].text == "{}" and is_counting_run(run[:-1])
 
 
+def is_searching_exec(run: Sequence[Word]) -> bool:
+    """Whether the command of `-exec` searches in what was found: `grep -l def {}`."""
+    is_search = bool(run) and get_program_name(run[0]) in SEARCH_PROGRAMS
+    return is_search and run[-1].text == "{}" and all("{}" not in w.source for w in run[:-1])
+
+
+def list_searched(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
+    """The folders in which a `find` searches, and options of `grep -r` for the names that the
+    command of `-exec` gets; no option if it may get others."""
+    ends = (i for i, w in enumerate(words) if (w.text or "")[:1] in ("-", "(", "!"))
+    folders = [*words[: next(ends, len(words))]] or [Word(".", ".")]
+    texts = [word.text for word in words]
+    before = texts[: texts.index("-exec")]
+    if not _FIND_ALTERNATIVES.isdisjoint(texts) or "-name" not in before:
+        return folders, []
+    pattern = before[before.index("-name") + 1]
+    return folders, [Word(f"--include={pattern}", f"--include={pattern}")] if pattern else []
+
+
 def analyze_find(words: Sequence[Word]) -> Effects:
     """The effects of a `find` command."""
     reads: list[Word] = []
@@ -47,7 +69,8 @@ def analyze_find(words: Sequence[Word]) -> Effects:
             reads.append(word)
         elif text in _FIND_RUNS:
             end = find_end_of_run(words, at)
-            if text == "-exec" and is_counting_exec(words[at:end]):
+            run = words[at:end]
+            if text == "-exec" and (is_counting_exec(run) or is_searching_exec(run)):
                 at, in_expression = end + 1, True
             else:
                 doubts.append(f"{text} runs a program")
