@@ -205,7 +205,12 @@ def _make_title(raw: bytes, session_dir: Path) -> str:
         return ""
     if not isinstance(entry, ItemAdded) or not isinstance(entry.item, UserItem):
         return ""
-    line = " ".join(entry.item.text.split())
+    return make_title(entry.item)
+
+
+def make_title(message: UserItem) -> str:
+    """The title of a session that begins with this message."""
+    line = " ".join(message.first_text.split())
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
 

@@ -150,7 +150,7 @@ class _TimelineBuilder:
                 self._turn += 1
                 self._turn_id = turn_id
             case ItemAdded(item=UserItem() as item):
-                self._add_step("message", record, item.text)
+                self._add_step("message", record, item.first_text)
             case ItemAdded(item=AssistantItem() as item):
                 self._add_reply(record, item)
             case ItemAdded(item=ToolResultItem() as item):

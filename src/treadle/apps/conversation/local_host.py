@@ -22,6 +22,7 @@ from treadle.apps.conversation.host import (
     HostCallbacks,
     LimitLine,
     ModelQuestion,
+    RestoreAction,
     SessionLine,
     TurnLine,
 )
@@ -318,7 +319,7 @@ class LocalHost:
         for one in self._library.list_summaries(folder=self.folder, limit=200):
             if one.turns:
                 state = self._library.describe_state(one)
-                title = one.title or (f"fork of {one.parent.session}" if one.parent else "")
+                title = self._library.get_title(one)
                 lines.append(SessionLine(one.id, title, one.updated, one.turns, state))
         return lines
 
@@ -414,6 +415,14 @@ class LocalHost:
         finally:
             await journal.aclose()
         return await self.open(callbacks, resume=session), restored
+
+    async def preview_restore(self, action: RestoreAction) -> tuple[str, list[FileChange]]:
+        planned = await (self._plan_redo(()) if action == "redo" else self._plan_undo(()))
+        return undo.describe_plan_title(planned), _list_file_changes(planned)
+
+    async def list_changed_files(self) -> dict[str, str]:
+        await self._current_session.store.flush()
+        return {**await undo.list_changed_files(self._require_checkpoints(), self._session_dir)}
 
     async def preview_undo(self, include: Collection[str] = ()) -> list[FileChange]:
         return _list_file_changes(await self._plan_undo(include))

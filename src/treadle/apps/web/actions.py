@@ -5,6 +5,7 @@ from __future__ import annotations
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.web import dialogs
 from treadle.apps.web.commands import list_summaries, run_command
+from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import (
@@ -78,7 +79,9 @@ async def run_request(
             await host.driver.tasks.cancel(task)
         case RestoreFiles(action=action, include=include):
             restore = host.redo if action == "redo" else host.undo
-            return ShowMessage(await restore(include))
+            message = await restore(include)
+            session.refresh_changed_files()
+            return ShowMessage(message)
         case Rewind():
             return await _rewind(request, session)
         case Fork(before_turn=turn):
@@ -90,6 +93,18 @@ async def run_request(
         case Earlier(first=first):
             return EarlierBlocks(max(0, first), session.feed.make_earlier(first))
     return None
+
+
+async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) -> TabReply | None:
+    """The same for a session that another program has open: it can only be read."""
+    match request:
+        case Search(text=text):
+            return SearchResult(text, await hub.search(text))
+        case Fork(before_turn=turn):
+            return GoTo((await hub.fork(session.session_id, turn)).session_id)
+        case Earlier(first=first):
+            return EarlierBlocks(max(0, first), session.feed.make_earlier(first))
+    raise session.refuse()
 
 
 def _send(request: Send, session: LiveSession, uploads: dict[str, UserContent]) -> TabReply:

@@ -17,6 +17,7 @@ from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.services import undo
 from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
+from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.render.session_list import (
     SessionRow,
@@ -24,7 +25,7 @@ from treadle.apps.web.render.session_list import (
     render_session_list,
 )
 from treadle.core.errors import ConfigError
-from treadle.sessions.library import Library
+from treadle.sessions.library import Library, describe_last_turn
 from treadle.sessions.log_end import read_last_items
 from treadle.sessions.search import search
 
@@ -33,6 +34,7 @@ REAP_SECONDS = 60.0
 MAX_LISTED = 500
 MAX_HITS = 100
 LIST_SECONDS = 1.0  # the list is made at most once in this time
+WATCH_SECONDS = 3.0  # how often sessions of other programs are looked for
 
 
 class Hub:
@@ -55,6 +57,9 @@ class Hub:
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
         self._listed_at = float("-inf")
+        self._drawn_rows: list[SessionRow] = []
+        self._drawn_at = 0.0
+        self._drawn: dict[str, str] = {}  # the list as HTML, by the session that it marks
 
     # --- open sessions ---------------------------------------------------------------------
 
@@ -74,6 +79,13 @@ class Hub:
                 session = await self._open_session(await self._find_folder_of(path), path.name)
             self._last_used[session.session_id] = time.monotonic()
             return session
+
+    async def find_held(self, session_id: str) -> HeldSession:
+        """A session that another program has open."""
+        path = self.library.find(session_id)
+        session = HeldSession(path, self.library.get_summary(path))
+        await session.open()
+        return session
 
     async def find_name(self, session_id: str) -> str:
         """The id of a session that is open or can be opened."""
@@ -133,8 +145,14 @@ class Hub:
         async with self._opening:
             session = self._open.pop(session_id, None)
             self._last_used.pop(session_id, None)
-            if session is not None:
-                await session.aclose()
+        if session is not None:
+            await session.aclose()
+
+    async def run_list_watch(self) -> None:
+        """Let the tabs ask for the list again: other programs change it, and ages grow."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            self.mark_changed()
 
     async def run_reaper(self) -> None:
         while True:
@@ -142,8 +160,7 @@ class Hub:
             await self.close_idle()
 
     async def aclose(self) -> None:
-        for session_id in list(self._open):
-            await self._close(session_id)
+        await asyncio.gather(*(self._close(session_id) for session_id in list(self._open)))
 
     # --- the list --------------------------------------------------------------------------
 
@@ -162,7 +179,12 @@ class Hub:
             self._listed_at = time.monotonic()
             self._rows = await asyncio.to_thread(self._read_rows)
         rows = [self._with_live_state(row) for row in self._rows]
-        return render_session_list(rows, current, time.time())
+        now = time.time()
+        if rows != self._drawn_rows or now - self._drawn_at > WATCH_SECONDS:
+            self._drawn_rows, self._drawn_at, self._drawn = rows, now, {}
+        if current not in self._drawn:  # tabs of the same session share it
+            self._drawn[current] = render_session_list(rows, current, now)
+        return self._drawn[current]
 
     async def search(self, text: str) -> str:
         """The sessions with this text in a message, a call or a result, as HTML."""
@@ -182,8 +204,9 @@ class Hub:
         for one in self.library.list_summaries(limit=MAX_LISTED):
             if one.turns or one.id in self._open:
                 parent = one.parent.session if one.parent else ""
-                state = self.library.describe_state(one)
-                title = one.title or (f"fork of {parent}" if parent else "New session")
+                is_own = one.id in self._open  # this server has locked it
+                state = describe_last_turn(one) if is_own else self.library.describe_state(one)
+                title = self.library.get_title(one) or "New session"
                 cost = one.usage.cost or 0.0
                 rows.append(SessionRow(one.id, title, one.folder, one.updated, cost, state, parent))
         return rows
@@ -193,8 +216,7 @@ class Hub:
         if session is None:
             return row
         state = "waiting" if session.is_waiting else "running" if session.is_busy else row.state
-        idle = state == "running" and not session.is_busy  # locked by this server
-        return row.with_state("done" if idle else state, session.cost)
+        return row.with_state(state, session.cost)
 
 
 def _read_preview(session_dir: Path) -> Update | None:
