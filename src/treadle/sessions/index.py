@@ -136,13 +136,14 @@ class _SummaryBuilder:
 
     def read_file(self, path: Path, offset: int) -> int:
         """Add the complete lines after `offset`; returns where the last of them ends."""
+        session_dir = path.parent
         with open_segment(path) as file:
             file.seek(offset)
             for raw in file:
                 if not raw.endswith(b"\n"):
                     break
                 offset += len(raw)
-                self._read_line(raw, path.parent)
+                self._read_line(raw, session_dir)
         return offset
 
     def _read_line(self, raw: bytes, session_dir: Path) -> None:

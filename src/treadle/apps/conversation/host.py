@@ -188,6 +188,9 @@ class Host(Protocol):
 
     def change_mode(self, mode: str) -> None: ...
 
+    def allow_for_session(self, rules: tuple[str, ...]) -> None:
+        """Allow what these rules say until another session is opened; nothing is saved."""
+
     @property
     def goal(self) -> str:
         """The command that must succeed before a turn ends; "" if there is none."""

@@ -6,6 +6,7 @@ with files. Used by the terminal and by the editors (acp).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -69,6 +70,8 @@ class LocalHost:
         self._driver: Driver | None = None
         self._callbacks: HostCallbacks | None = None
         self._mode: str | None = None
+        self._session_rules: tuple[str, ...] = ()
+        self._rules_session = ""  # the session that they are for
         self._goal = self._options.until
         self._changed_limits: set[str] = set()
         self._removed_limits: set[str] = set()
@@ -141,8 +144,14 @@ class LocalHost:
         self._session = self._add_ask_service(session, callbacks)
         if self._mode is not None:
             self.change_mode(self._mode)
+        if self._session.store.session_id != self._rules_session:  # another session
+            self._session_rules, self._rules_session = (), self._session.store.session_id
+        self._session.policy.allow_for_session(self._session_rules)
         self.notes = self._session.notes
-        self._driver = self._session.start()
+        # In a thread: the items of a long session are measured, and a host has other sessions.
+        is_resumed = self._session.view is not None
+        start = self._session.start
+        self._driver = await asyncio.to_thread(start) if is_resumed else start()
         for server in self._session.servers:
             await server.open()  # in the background: it may be up before the first message
         if self._session.view is not None and self._session.view.intents:
@@ -267,6 +276,10 @@ class LocalHost:
             raise ConfigError(f"unknown mode {mode!r}; the modes are {', '.join(self.modes)}")
         self._mode = mode
         self._current_session.policy.change_mode(msgspec.convert(mode, PermissionMode))
+
+    def allow_for_session(self, rules: tuple[str, ...]) -> None:
+        self._session_rules = (*self._session_rules, *rules)
+        self._current_session.policy.allow_for_session(rules)
 
     @property
     def goal(self) -> str:

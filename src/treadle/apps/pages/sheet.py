@@ -13,7 +13,7 @@ import msgspec
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.elements import escape_html, render_icon
-from treadle.apps.pages.plots import PARTS, find_request, split_request
+from treadle.apps.pages.plots import PARTS, find_request, list_parts, split_request
 from treadle.core.text import format_count, format_dollars, plural
 from treadle.core.transcript.entry_encoding import to_json
 from treadle.core.transcript.items import (
@@ -142,8 +142,12 @@ def _render_rewrites(timeline: Timeline, request: RequestInfo) -> str:
 
 
 def _render_items(view: SentView, request: RequestInfo) -> str:
-    _, head = request.sizes.fit(request.usage.total_input)
-    parts = [_wrap_item("system", "System and tools", "before the first message", head, "")]
+    sizes = split_request(request)
+    parts = [
+        _wrap_item(name, label.capitalize(), "before the first message", sizes[name], "")
+        for name, _, label in reversed(list_parts(request))
+        if name in ("system", "tools", "memory")
+    ]
     hidden = max(0, len(view.items) - MAX_ITEMS)
     if hidden:
         parts.append(f'<p class="cache">{plural(hidden, "earlier item")} not shown</p>')

@@ -129,6 +129,8 @@ def _answer(request: Answer, session: LiveSession) -> TabReply | None:
     match request.answer:
         case "once":
             conversation.approve(question)
+        case "session":
+            conversation.approve_for_session(question)
         case "always":
             conversation.approve(question, always=True)
         case "edited" if approval is not None:

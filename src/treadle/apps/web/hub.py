@@ -26,6 +26,7 @@ from treadle.apps.web.render.session_list import (
 )
 from treadle.core.errors import ConfigError
 from treadle.sessions.library import Library, describe_last_turn
+from treadle.sessions.log.reader import read_header
 from treadle.sessions.log_end import read_last_items
 from treadle.sessions.search import search
 
@@ -83,7 +84,8 @@ class Hub:
     async def find_held(self, session_id: str) -> HeldSession:
         """A session that another program has open."""
         path = self.library.find(session_id)
-        session = HeldSession(path, self.library.get_summary(path))
+        summary = await asyncio.to_thread(self.library.get_summary, path)
+        session = HeldSession(path, summary)
         await session.open()
         return session
 
@@ -97,7 +99,8 @@ class Hub:
         return path.name
 
     async def _find_folder_of(self, session_dir: Path) -> Path:
-        folder = Path(self.library.get_summary(session_dir).folder)
+        header = await asyncio.to_thread(read_header, session_dir)
+        folder = Path(header.folder if header is not None else "")
         if not await asyncio.to_thread(folder.is_dir):
             raise ConfigError(f"the folder of this session is gone: {folder}")
         return folder
@@ -111,7 +114,7 @@ class Hub:
     async def fork(self, session_id: str, before_turn: str | None = None) -> LiveSession:
         """A new session with the history of this one, up to before a turn or to its end."""
         path = self.library.find(session_id)
-        folder = Path(self.library.get_summary(path).folder)
+        folder = await self._find_folder_of(path)
         new_id = await undo.fork_session(self.library, path, folder, before_turn)
         return await self.find(new_id)
 

@@ -124,7 +124,9 @@ class LiveSession:
         first = add_block(ViewState(), NoteBlock(about_model)) if about_model else ViewState()
         # In a thread: a long session takes seconds, and other tabs go on.
         view = await asyncio.to_thread(build_view, driver.history, first)
-        conversation = Conversation(driver, self._mark_changed, self._return_messages, view)
+        conversation = Conversation(
+            driver, self._mark_changed, self._return_messages, view, self.host.allow_for_session
+        )
         conversation.view = self._origin.without_inherited(conversation.view)
         for note in (*notes, *problems):
             conversation.show_block(NoteBlock(note))

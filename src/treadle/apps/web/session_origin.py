@@ -1,4 +1,4 @@
-"""What a resumed session has from before: its title, and what a fork has from its origin."""
+"""The title and the usage of a fork, without what it has from its origin."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.index import make_title
 from treadle.sessions.library import Library
+from treadle.sessions.log.reader import read_header
 
 
 class SessionOrigin(msgspec.Struct, frozen=True):
-    """`title` is shown until there is a message of its own after `inherited` items. `usage` is what
-    a fork itself used; None if the session is no fork."""
+    """Of a session that is no fork all of this is empty. `title` is shown until there is a message
+    of its own after `inherited` items. `usage` is what the fork itself used."""
 
     title: str = ""
     inherited: int = 0
@@ -37,11 +38,10 @@ class SessionOrigin(msgspec.Struct, frozen=True):
 
 
 def read_origin(session_dir: Path, history: Transcript) -> SessionOrigin:
+    header = read_header(session_dir)
+    if header is None or header.parent is None:
+        return SessionOrigin()
     library = Library()
     summary = library.get_summary(session_dir)
-    is_fork = summary.parent is not None
-    return SessionOrigin(
-        library.get_title(summary),
-        len(history) if is_fork and not summary.title else 0,
-        summary.usage if is_fork else None,
-    )
+    inherited = 0 if summary.title else len(history)
+    return SessionOrigin(library.get_title(summary), inherited, summary.usage)

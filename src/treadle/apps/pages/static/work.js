@@ -182,7 +182,7 @@ function start() {
   }
 
   // --- keys
-  const ANSWER_KEYS = { y: "once", a: "always", e: "edit", n: "deny" };
+  const ANSWER_KEYS = { y: "once", s: "session", a: "always", e: "edit", n: "deny" };
   let held = null; // a key that answers, unless more is typed
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -357,7 +357,7 @@ function showDialog(html) {
 function showKeys() {
   const keys = [
     ["Enter", "send"], ["Shift+Enter", "new line"], ["Esc", "stop the turn"],
-    ["Shift+Tab", "change the mode"], ["Y A E N", "answer a question, with an empty prompt"],
+    ["Shift+Tab", "change the mode"], ["Y S A E N", "answer a question, with an empty prompt"],
     ["/", "search; Enter searches the text of all sessions"], ["N", "new session"], ["J K", "next and previous item"],
     ["[ ]", "hide the columns"], ["?", "this list"],
   ];
