@@ -74,7 +74,7 @@ class Site:
             session: str = answer.json()["session"]
         if mode:
             async with open_tab(server, session) as tab:
-                await tab.send(do="mode", mode=mode)
+                await tab.send(do="command", line=f"/mode {mode}")
                 await tab.wait_until(lambda one: one.regions.get("mode") == mode)
         return session
 

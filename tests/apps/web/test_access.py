@@ -74,7 +74,7 @@ async def test_a_message_of_100_mb_closes_its_tab_and_no_other(site: Site, tmp_p
         async with site.open_tab(session) as bad:
             with pytest.raises(websockets.ConnectionClosed):
                 await send_and_read(bad, "x" * 100_000_000)
-        await good.send(do="mode", mode="plan")
+        await good.send(do="command", line="/mode plan")
         await good.wait_until(lambda tab: tab.regions.get("mode") == "plan")
 
 

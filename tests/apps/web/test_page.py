@@ -171,6 +171,8 @@ async def test_the_slider_shows_each_step_and_what_the_model_was_sent(site: Site
         await page.click("#inspect-link")
         await page.wait_for_selector("text=Request 3")
         assert await page.locator(".gantt rect.g-call").count() == 3
+        for part in ("system", "tools", "user", "assistant", "results"):
+            await page.wait_for_selector(f"#sheet .part.{part}")
         await take_picture(page, "inspect-light")
         await page.keyboard.press("Home")
         await page.wait_for_selector("text=Step 1 of")

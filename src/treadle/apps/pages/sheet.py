@@ -30,6 +30,11 @@ MAX_SHOWN_CHARS = 20_000
 MAX_ITEMS = 400
 MAX_BLOCKS = 200
 ItemView = Literal["sent", "transcript", "raw"]
+_HEAD_PARTS = {
+    "system": "before the first message",
+    "tools": "their definitions",
+    "memory": "AGENTS.md and other memory files",
+}
 _VIEW_NAMES: dict[ItemView, str] = {"sent": "As sent", "transcript": "Transcript", "raw": "Raw"}
 
 
@@ -144,9 +149,9 @@ def _render_rewrites(timeline: Timeline, request: RequestInfo) -> str:
 def _render_items(view: SentView, request: RequestInfo) -> str:
     sizes = split_request(request)
     parts = [
-        _wrap_item(name, label.capitalize(), "before the first message", sizes[name], "")
+        _wrap_item(name, label.capitalize(), _HEAD_PARTS[name], sizes[name], "")
         for name, _, label in reversed(list_parts(request))
-        if name in ("system", "tools", "memory")
+        if name in _HEAD_PARTS
     ]
     hidden = max(0, len(view.items) - MAX_ITEMS)
     if hidden:

@@ -11,14 +11,11 @@ from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import (
     Answer,
     AnyRequest,
-    ChangeMode,
-    ChangeModel,
     Complete,
     Completions,
     Earlier,
     EarlierBlocks,
     FillPrompt,
-    Fork,
     GoTo,
     Interrupt,
     OpenDialog,
@@ -64,11 +61,6 @@ async def run_request(
             return _answer(request, session)
         case OpenDialog():
             return await dialogs.open_dialog(request.dialog, session, request.turn)
-        case ChangeMode(mode=mode):
-            host.change_mode(mode)
-            session.refresh_facts()
-        case ChangeModel(model=name):
-            await session.reopen_idle(lambda: host.change_model(name))
         case RunCommand(line=line):
             return await run_command(hub, session, line)
         case Complete(line=line):
@@ -84,8 +76,6 @@ async def run_request(
             return ShowMessage(message)
         case Rewind():
             return await _rewind(request, session)
-        case Fork(before_turn=turn):
-            return GoTo((await hub.fork(session.session_id, turn)).session_id)
         case Trust():
             host.trust()
             host.approve_programs()
@@ -100,8 +90,8 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
     match request:
         case Search(text=text):
             return SearchResult(text, await hub.search(text))
-        case Fork(before_turn=turn):
-            return GoTo((await hub.fork(session.session_id, turn)).session_id)
+        case RunCommand(line="/fork"):
+            return GoTo((await hub.fork(session.session_id)).session_id)
         case Earlier(first=first):
             return EarlierBlocks(max(0, first), session.feed.make_earlier(first))
     raise session.refuse()

@@ -29,8 +29,8 @@ from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.inspection import Inspections, StepRequest
 from treadle.apps.web.live_session import LiveSession
-from treadle.apps.web.messages import GoTo
-from treadle.apps.web.tab import Problem, Tab
+from treadle.apps.web.messages import GoTo, Problem
+from treadle.apps.web.tab import Tab
 from treadle.core.errors import SessionBusy, SessionNotFound, TreadleError
 from treadle.core.transcript.content import UserContent
 

@@ -12,27 +12,13 @@ from treadle.apps.web.feed import Position
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.live_session import LiveSession
-from treadle.apps.web.messages import AnyRequest, TabReply
+from treadle.apps.web.messages import AnyRequest, ListUpdate, Problem, TabReply
 from treadle.core.errors import TreadleError
 from treadle.core.transcript.content import UserContent
 
 FRAME_SECONDS = 0.033  # between two updates: a screen shows no more
-LIST_FRAME_SECONDS = 1.0
+LIST_FRAME_SECONDS = 0.3
 SEND_SECONDS = 30.0  # a tab that does not read for so long is closed
-
-
-class ListUpdate(msgspec.Struct, frozen=True, tag="list", tag_field="kind"):
-    """The list of sessions, and how many of them wait for the user."""
-
-    html: str
-    waiting: int
-
-
-class Problem(msgspec.Struct, frozen=True, tag="problem", tag_field="kind"):
-    """What the tab asked for could not be done. `request` is what it was."""
-
-    text: str
-    request: str = ""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -124,7 +110,7 @@ class Tab:
             if reply is not None:
                 await self._send(reply)
 
-    async def _answer(self, text: str) -> TabReply | Problem | None:
+    async def _answer(self, text: str) -> TabReply | None:
         try:
             request = _decode(text)
         except msgspec.DecodeError as error:

@@ -121,12 +121,12 @@ function start() {
     const files = [...(button.closest("dialog")?.querySelectorAll("[data-include]:checked") ?? [])];
     const include = files.map((box) => box.dataset.include);
     const messages = {
-      mode: () => ({ do: "mode", mode: data.value }),
-      model: () => ({ do: "model", model: data.value }),
+      mode: () => ({ do: "command", line: `/mode ${data.value}` }),
+      model: () => ({ do: "command", line: `/model ${data.value}` }),
       budget: () => ({ do: "command", line: `/budget ${data.kind} ${findLimit(data)}` }),
+      fork: () => ({ do: "command", line: "/fork" }),
       restore: () => ({ do: "restore", action: data.action, include }),
       rewind: () => ({ do: "rewind", turn: data.turn, files: data.files === "yes", include }),
-      fork: () => ({ do: "fork" }),
       trust: () => ({ do: "trust" }),
       resume: () => ({ do: "resume" }),
       ask_trust: () => ({ do: "ask", dialog: "trust" }),

@@ -18,16 +18,11 @@ from treadle.apps.conversation.state.blocks import (
     ToolCallBlock,
 )
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
+from treadle.apps.pages.elements import CALL_SIGNS, TODO_ICONS, escape_html, render_icon
 from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.render.questions import render_question
 from treadle.core.text import format_count, format_dollars, plural
 
-_TODO_SIGNS = {
-    "completed": ("boxtick", "ok", "done", "done"),
-    "in_progress": ("run", "accent", "in work", "now-do"),
-    "pending": ("boxed", "dim", "open", ""),
-}
 _CHEVRON = render_icon("chev", style="chev sm")
 _FILE_KINDS = {"added": "new", "removed": "deleted"}
 
@@ -215,7 +210,7 @@ def _render_panel(title: str, count: str, body: str) -> str:
 
 
 def _render_todo(text: str, status: str) -> str:
-    icon, colour, label, style = _TODO_SIGNS[status]
+    icon, colour, label, style = TODO_ICONS[status]
     sign = render_icon(icon, label=label, style=colour)
     return f'<li class="todo {style}">{sign}<span>{escape_html(text)}</span></li>'
 
