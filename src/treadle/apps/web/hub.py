@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation.local_host import LocalHost
@@ -54,9 +55,10 @@ class Hub:
         self._open: dict[str, LiveSession] = {}
         self._renamed: dict[str, str] = {}  # old id -> new id
         self._last_used: dict[str, float] = {}
-        self._opening = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
+        self._listing = asyncio.Lock()
         self._listed_at = float("-inf")
         self._drawn_rows: list[SessionRow] = []
         self._drawn_at = 0.0
@@ -67,19 +69,27 @@ class Hub:
     async def create(self, folder: str = "") -> LiveSession:
         """A new session in a folder."""
         target = await asyncio.to_thread(_find_folder, folder) if folder else self.folder
-        async with self._opening:
-            return await self._open_session(target, None)
+        return await self._open_session(target, None)
 
     async def find(self, session_id: str) -> LiveSession:
-        """A session by its id: the open one, or it is opened."""
-        async with self._opening:
-            session_id = self._renamed.get(session_id, session_id)
-            session = self._open.get(session_id)
-            if session is None:
-                path = self.library.find(session_id)
-                session = await self._open_session(await self._find_folder_of(path), path.name)
-            self._last_used[session.session_id] = time.monotonic()
-            return session
+        """A session by its id: the open one, or it is opened, which others need not wait for."""
+        session = self._open.get(self._renamed.get(session_id, session_id))
+        if session is None:
+            path = self.library.find(session_id)
+            async with self._get_lock(path.name):
+                session = self._open.get(path.name)
+                if session is None:
+                    folder = await self._find_folder_of(path)
+                    session = await self._open_session(folder, path.name)
+        self._last_used[session.session_id] = time.monotonic()
+        return session
+
+    def _get_lock(self, session_id: str) -> asyncio.Lock:
+        """Of one session: it is opened and closed by one task at a time."""
+        lock = self._locks.get(session_id)
+        if lock is None:
+            self._locks[session_id] = lock = asyncio.Lock()
+        return lock
 
     async def find_held(self, session_id: str) -> HeldSession:
         """A session that another program has open."""
@@ -145,11 +155,11 @@ class Hub:
                 await self._close(session_id)
 
     async def _close(self, session_id: str) -> None:
-        async with self._opening:
+        async with self._get_lock(session_id):
             session = self._open.pop(session_id, None)
             self._last_used.pop(session_id, None)
-        if session is not None:
-            await session.aclose()
+            if session is not None:
+                await session.aclose()
 
     async def run_list_watch(self) -> None:
         """Let the tabs ask for the list again: other programs change it, and ages grow."""
@@ -178,9 +188,10 @@ class Hub:
 
     async def render_list(self, current: str) -> str:
         """All sessions by folder, as HTML."""
-        if time.monotonic() - self._listed_at > LIST_SECONDS:
-            self._listed_at = time.monotonic()
-            self._rows = await asyncio.to_thread(self._read_rows)
+        async with self._listing:  # a tab that comes meanwhile waits for the same rows
+            if time.monotonic() - self._listed_at > LIST_SECONDS:
+                self._rows = await asyncio.to_thread(self._read_rows)
+                self._listed_at = time.monotonic()
         rows = [self._with_live_state(row) for row in self._rows]
         now = time.time()
         if rows != self._drawn_rows or now - self._drawn_at > WATCH_SECONDS:

@@ -122,8 +122,15 @@ class LiveSession:
         self.custom_commands, problems = find_host_commands(self.host)
         about_model, *notes = self.host.notes or ("",)
         first = add_block(ViewState(), NoteBlock(about_model)) if about_model else ViewState()
-        # In a thread: a long session takes seconds, and other tabs go on.
-        view = await asyncio.to_thread(build_view, driver.history, first)
+        calls = CallIndex()
+
+        def read_history() -> ViewState:
+            view = build_view(driver.history, first)
+            calls.update(view.blocks)
+            return view
+
+        # In a thread: a long session takes seconds, and other tabs continue.
+        view = await asyncio.to_thread(read_history)
         conversation = Conversation(
             driver, self._mark_changed, self._return_messages, view, self.host.allow_for_session
         )
@@ -131,8 +138,7 @@ class LiveSession:
         for note in (*notes, *problems):
             conversation.show_block(NoteBlock(note))
         driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
-        self._conversation = conversation
-        self._calls = CallIndex()
+        self._conversation, self._calls = conversation, calls
         self.refresh_facts()
         if self._feed is None:
             self._feed = Feed(driver.session_id, self._build_state, self._find_seconds)
@@ -140,7 +146,6 @@ class LiveSession:
             old_id = self._feed.session_id
             self._feed.restart(driver.session_id)
             self._on_rename(old_id, driver.session_id)
-        await asyncio.to_thread(self._calls.update, view.blocks)
         conversation.start()
         self.refresh_changed_files()
         self._mark_changed()
@@ -207,7 +212,9 @@ class LiveSession:
             self._feed.mark_changed()
             is_idle = self._conversation.is_idle
             if is_idle and not self._was_idle:  # a turn has ended
-                self.refresh_changed_files()
+                self._calls.update(self._conversation.view.blocks)
+                if self._calls.has_new_calls():
+                    self.refresh_changed_files()
             self._was_idle = is_idle
         row = (self.is_busy, self.is_waiting, self.cost)
         if row != self._listed_as:
