@@ -184,6 +184,17 @@ async def test_the_slider_shows_each_step_and_what_the_model_was_sent(site: Site
         await take_picture(page, "cost-light")
 
 
+PASTE_AND_DROP = """() => {
+  for (const [kind, Kind, field] of [
+    ["paste", ClipboardEvent, "clipboardData"], ["drop", DragEvent, "dataTransfer"],
+  ]) {
+    const data = new DataTransfer();
+    data.items.add(new File(["text"], kind === "paste" ? "pasted.txt" : "dropped.txt"));
+    document.dispatchEvent(new Kind(kind, { [field]: data, cancelable: true }));
+  }
+}"""
+
+
 async def test_commands_files_search_and_budget_by_keyboard(site: Site, tmp_path: Path):
     (tmp_path / "notes.md").write_text("")
     session = await site.create(tmp_path, FakeReply(text="It takes 7h42m."))
@@ -196,8 +207,12 @@ async def test_commands_files_search_and_budget_by_keyboard(site: Site, tmp_path
         await page.wait_for_selector("#completions >> text=notes.md")
         await page.keyboard.press("Tab")
         assert await page.input_value("#prompt") == "read @notes.md "
+        await page.evaluate(PASTE_AND_DROP)
+        for name in ("pasted.txt", "dropped.txt"):
+            await page.wait_for_selector(f"#attach >> text={name} 1 kB")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("text=takes 7h42m")
+        assert await page.locator(".you .shot").count() == 2
         await page.wait_for_selector("#now:empty", state="attached")  # the turn has ended
         await page.type("#prompt", "/bud")
         await page.wait_for_selector("#completions >> text=/budget")
