@@ -158,7 +158,7 @@ class Conversation:
     def approve_for_session(self, question: PendingQuestion) -> None:
         """Approve the call, and until the session is closed all that its rules allow."""
         if question.approval is not None and question in self.questions:
-            if self._allow_for_session is not None:
+            if self._allow_for_session is not None and not question.is_child:
                 self._allow_for_session(question.approval.rules)
             self.approve(question)
 

@@ -15,7 +15,7 @@ export class Outbox {
   add(text, attachments) {
     const id = crypto.randomUUID();
     const message = { do: "send", id, text, attachments };
-    const one = { message, feed: "", end: this.describeEnd(), isHeld: false };
+    const one = { message, feed: "", end: this.describeEnd(), whyHeld: "" };
     this.waiting.push(one);
     if (this.feed) this.deliver(one);
     this.changed();
@@ -28,7 +28,7 @@ export class Outbox {
     const isSame = (one) => one.end === this.describeEnd() && !this.isBusy();
     for (const one of this.waiting) {
       if (one.feed === feed || isSame(one)) this.deliver(one);
-      else one.isHeld = true;
+      else one.whyHeld = `${one.feed ? "Perhaps sent" : "Not sent"}: the session has moved on`;
     }
     this.changed();
   }
@@ -39,7 +39,7 @@ export class Outbox {
   }
 
   deliver(one) {
-    one.isHeld = false;
+    one.whyHeld = "";
     if (this.send(one.message)) one.feed = this.feed;
   }
 
@@ -50,7 +50,7 @@ export class Outbox {
 
   // The server refused what was sent.
   hold() {
-    for (const one of this.waiting) one.isHeld = true;
+    for (const one of this.waiting) one.whyHeld = "Not sent";
     this.changed();
   }
 
@@ -79,22 +79,21 @@ export class Outbox {
   }
 
   draw() {
-    const shown = this.waiting.filter((one) => one.isHeld || !this.feed);
+    const shown = this.waiting.filter((one) => one.whyHeld || !this.feed);
     this.list.replaceChildren(...shown.map((one) => this.makeRow(one)));
   }
 
   makeRow(one) {
     const row = document.createElement("li");
-    row.className = one.isHeld ? "held" : "";
     const text = document.createElement("span");
     text.className = "t";
     text.textContent = one.message.text;
     const end = document.createElement("span");
     end.className = "end";
     const why = document.createElement("span");
-    why.textContent = one.isHeld ? "Not sent: the session has moved on" : "Waits for the connection";
+    why.textContent = one.whyHeld || "Waits for the connection";
     end.append(why);
-    if (one.isHeld && this.feed) end.append(this.makeButton(one, "send", "Send"));
+    if (one.whyHeld && this.feed) end.append(this.makeButton(one, "send", "Send"));
     end.append(this.makeButton(one, "back", "Take back"));
     row.append(text, end);
     return row;
