@@ -38,6 +38,7 @@ class HeadLog(msgspec.Struct, frozen=True):
     last: HeadRecorded | None = None
     cached_tokens: int = 0
     is_unattended: bool = False
+    memory_chars: int = 0  # of the memory files in the instructions
 
 
 class CacheMonitor(WrappedModel):
@@ -75,7 +76,7 @@ class CacheMonitor(WrappedModel):
             return
         if last is not None and _has_same_head(last.request, request):
             return
-        head = make_head(self.name, request, log.is_unattended)
+        head = make_head(self.name, request, log.is_unattended, log.memory_chars)
         if head != log.last:
             log.save(head)
             self._head_log = msgspec.structs.replace(log, last=head)
@@ -96,15 +97,21 @@ class CacheMonitor(WrappedModel):
         return f"{text} (+{format_dollars(loss)})" if loss > 0 else text
 
 
-def make_head(model: str, request: ModelRequest, is_unattended: bool = False) -> HeadRecorded:
+def make_head(
+    model: str, request: ModelRequest, is_unattended: bool = False, memory_chars: int = 0
+) -> HeadRecorded:
     tools = [(tool.name, tool.description, tool.schema) for tool in request.tools]
+    definitions = msgspec.json.encode(tools)
     return HeadRecorded(
         model,
         zlib.crc32(request.system.encode("utf-8", "replace")),
         tuple([tool.name for tool in request.tools]),
-        zlib.crc32(msgspec.json.encode(tools)),
+        zlib.crc32(definitions),
         request.options.thinking,
         is_unattended,
+        max(0, len(request.system) - memory_chars),
+        memory_chars,
+        len(definitions) if tools else 0,
     )
 
 

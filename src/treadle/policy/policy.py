@@ -130,6 +130,11 @@ class RulePolicy:
         self._context = context
         self._evaluator = self._make_evaluator()
 
+    def allow_for_session(self, rules: tuple[str, ...]) -> None:
+        """Add rules that the user was shown and accepted; they are not saved."""
+        self._context = self._context.with_allow_rules(rules, "this session")
+        self._evaluator = self._make_evaluator()
+
     def _make_evaluator(self) -> PermissionEvaluator:
         context = replace(self._context, accept_edits=self._mode in EDIT_MODES)
         return PermissionEvaluator(context)

@@ -9,6 +9,7 @@ import msgspec
 
 from treadle.core.transcript.entries import (
     Entry,
+    HeadRecorded,
     ItemAdded,
     Rewound,
     TurnBegan,
@@ -23,24 +24,43 @@ _Sizes = list[tuple[ContextPart, int]]
 
 
 class ContextSizes(msgspec.Struct, frozen=True):
-    """Estimated tokens: messages and notices, replies, results."""
+    """Estimated tokens: messages and notices, replies, results; the instructions, the memory files
+    in them, and the tools. Earlier versions did not record the last three: they are 0, or after
+    `fit` all in `system`."""
 
     user: int = 0
     assistant: int = 0
     results: int = 0
+    system: int = 0
+    memory: int = 0
+    tools: int = 0
 
     @property
     def total(self) -> int:
-        return self.user + self.assistant + self.results
+        return sum(msgspec.structs.astuple(self))
 
-    def fit(self, measured: int) -> tuple[ContextSizes, int]:
-        """The sizes by the provider's count of the whole request, and what is left for the system
-        prompt and the tools."""
-        if not measured or measured >= self.total:
-            return self, max(0, measured - self.total)
+    @property
+    def has_head(self) -> bool:
+        """Whether the sizes of instructions and tools are known."""
+        return bool(self.tools or self.memory)
+
+    def with_head(self, head: HeadRecorded | None) -> ContextSizes:
+        """With what the request began with."""
+        if head is None:
+            return self
+        chars = (head.system_chars, head.memory_chars, head.tools_chars)
+        system, memory, tools = (-(-size // CHARS_PER_MEDIA_TOKEN) for size in chars)
+        return msgspec.structs.replace(self, system=system, memory=memory, tools=tools)
+
+    def fit(self, measured: int) -> ContextSizes:
+        """The sizes by the provider's count of the whole request. What is left if the instructions
+        and tools are not known is theirs."""
+        if not measured or not self.total:
+            return msgspec.structs.replace(self, system=measured or self.system)
+        if not self.system and measured >= self.total:
+            return msgspec.structs.replace(self, system=measured - self.total)
         share = measured / self.total
-        parts = (self.user, self.assistant, self.results)
-        return ContextSizes(*(int(size * share) for size in parts)), 0
+        return ContextSizes(*(int(size * share) for size in msgspec.structs.astuple(self)))
 
 
 class ContextCounter:

@@ -93,7 +93,7 @@ def read_file_history(session_dir: Path) -> FileHistory:
     restores: list[PastRestore] = []
     last_redo: WorkSpan | None = None
     seq = 0
-    for record, entry in read_records(session_dir):
+    for record, entry in read_records(session_dir, kinds=("turn", "checkpoint")):
         match entry:
             case TurnBegan():
                 seq = record.seq

@@ -50,7 +50,8 @@ class TurnInfo(msgspec.Struct, frozen=True):
 def list_turns(session_dir: Path) -> list[TurnInfo]:
     """The turns that are still in the view, oldest first."""
     turns: list[TurnInfo] = []
-    for record, entry in read_records(session_dir):
+    kinds = ("turn", "rewind", "checkpoint", "item")
+    for record, entry in read_records(session_dir, kinds=kinds):
         match entry:
             case TurnBegan(turn_id=turn_id):
                 turns.append(TurnInfo(turn_id, len(turns) + 1, record.seq, record.time))
@@ -60,7 +61,7 @@ def list_turns(session_dir: Path) -> list[TurnInfo]:
                         del turns[position:]
                         break
             case ItemAdded(item=UserItem() as item) if turns and not turns[-1].text:
-                turns[-1] = msgspec.structs.replace(turns[-1], text=item.text)
+                turns[-1] = msgspec.structs.replace(turns[-1], text=item.first_text)
             case Checkpoint(turn_id=turn_id, tree=tree) if turns:
                 if turns[-1].turn_id == turn_id:
                     side = "after" if turns[-1].checkpoint_before else "before"

@@ -136,13 +136,14 @@ class _SummaryBuilder:
 
     def read_file(self, path: Path, offset: int) -> int:
         """Add the complete lines after `offset`; returns where the last of them ends."""
+        session_dir = path.parent
         with open_segment(path) as file:
             file.seek(offset)
             for raw in file:
                 if not raw.endswith(b"\n"):
                     break
                 offset += len(raw)
-                self._read_line(raw, path.parent)
+                self._read_line(raw, session_dir)
         return offset
 
     def _read_line(self, raw: bytes, session_dir: Path) -> None:
@@ -205,7 +206,12 @@ def _make_title(raw: bytes, session_dir: Path) -> str:
         return ""
     if not isinstance(entry, ItemAdded) or not isinstance(entry.item, UserItem):
         return ""
-    line = " ".join(entry.item.text.split())
+    return make_title(entry.item)
+
+
+def make_title(message: UserItem) -> str:
+    """The title of a session that begins with this message."""
+    line = " ".join(message.first_text.split())
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
 

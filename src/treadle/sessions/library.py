@@ -151,11 +151,18 @@ class Library:
 
     def describe_state(self, summary: SessionSummary) -> str:
         """For the user: running, suspended, interrupted, done, or why the last turn ended."""
-        if is_locked(self.root / summary.key):
-            return "running"
-        if summary.suspended is not None:
-            return f"suspended ({summary.suspended.reason})"
-        return "interrupted" if summary.state == "open" else summary.state
+        return "running" if is_locked(self.root / summary.key) else describe_last_turn(summary)
+
+    def get_title(self, summary: SessionSummary) -> str:
+        """The title of a session; a fork without a message of its own is named after its origin."""
+        title, parent = summary.title, summary.parent
+        while not title and parent is not None:
+            try:
+                origin = self.get_summary(self.find(parent.session))
+            except StoreError:
+                return f"Fork of {parent.session}"
+            title, parent = origin.title and f"Fork of {origin.title}", origin.parent
+        return title
 
     def list_forks(self, session_id: str) -> list[SessionSummary]:
         """The forks of this session, which read its entries."""
@@ -212,6 +219,13 @@ class Library:
             freed += sizes[summary.key]
             removed.append(summary)
         return PruneResult(tuple(removed), freed, total - freed)
+
+
+def describe_last_turn(summary: SessionSummary) -> str:
+    """For the user: suspended, interrupted, done, or why the last turn ended."""
+    if summary.suspended is not None:
+        return f"suspended ({summary.suspended.reason})"
+    return "interrupted" if summary.state == "open" else summary.state
 
 
 def default_root() -> Path:

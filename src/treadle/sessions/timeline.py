@@ -66,7 +66,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
     end: float
     first: float = 0.0  # the first token; 0: not known
     attempts: int = 1
-    sizes: ContextSizes = ContextSizes()  # of what was sent, without the system prompt and tools
+    sizes: ContextSizes = ContextSizes()  # of what was sent
     length: int = 0  # items that were sent
 
     @property
@@ -136,6 +136,7 @@ class _TimelineBuilder:
         self._last = (0, 0.0)  # number and time of the last entry
         self._usage = NO_USAGE  # since the last reply
         self._context = ContextCounter()
+        self._head: HeadRecorded | None = None
         self._is_append_only = True
 
     def add(self, record: Record, entry: Entry) -> None:
@@ -150,7 +151,7 @@ class _TimelineBuilder:
                 self._turn += 1
                 self._turn_id = turn_id
             case ItemAdded(item=UserItem() as item):
-                self._add_step("message", record, item.text)
+                self._add_step("message", record, item.first_text)
             case ItemAdded(item=AssistantItem() as item):
                 self._add_reply(record, item)
             case ItemAdded(item=ToolResultItem() as item):
@@ -159,6 +160,7 @@ class _TimelineBuilder:
                 self._usage += usage
                 return  # written with the reply
             case HeadRecorded():
+                self._head = entry  # before the reply of the request
                 return
             case ViewRewritten(mutator=mutator, is_repair=False):
                 self._add_step("rewrite", record, mutator)
@@ -215,7 +217,7 @@ class _TimelineBuilder:
                 timing.end if timing is not None else record.time,
                 timing.first if timing is not None else 0.0,
                 timing.attempts if timing is not None else 1,
-                self._context.sizes,
+                self._context.sizes.with_head(self._head),
                 self._context.length,
             )
         )

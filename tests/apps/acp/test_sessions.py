@@ -50,7 +50,12 @@ async def test_a_whole_task_with_a_permission_request_a_diff_a_cancel_and_a_relo
         assert done.usage.output_tokens > 0
         assert Path("a.txt").read_text() == "one\n2\nthree\n"
         [(question, options)] = on.editor.permissions
-        assert [one.kind for one in options] == ["allow_once", "allow_always", "reject_once"]
+        assert [one.kind for one in options] == [
+            "allow_once",
+            "allow_always",
+            "allow_always",
+            "reject_once",
+        ]
         assert question.kind == "edit"
         diff = (question.content or [])[0]
         assert (diff.type, diff.path) == ("diff", str(Path("a.txt").resolve()))
@@ -84,14 +89,26 @@ async def test_a_whole_task_with_a_permission_request_a_diff_a_cancel_and_a_relo
 
 async def test_always_is_remembered_for_the_folder():
     replies = [call("bash", command="touch one"), DONE, call("bash", command="touch two"), DONE]
+    editor = Editor(lambda question, options: options[2].option_id)
+    async with ProviderServer(replies) as server, connect(server, editor=editor) as on:
+        session = await on.new()
+        await on.prompt(session, "Make one")
+        assert editor.permissions[0][1][2].name.startswith("Always allow ")
+        assert editor.get_call("touch one")["kind"] == "execute"
+        saved = json.loads(Path(".treadle/settings.local.json").read_text())
+        assert "touch" in str(saved["permissions"]["allow"])
+
+
+async def test_what_is_allowed_in_this_session_is_asked_once_and_not_saved():
+    replies = [call("bash", command="touch one"), DONE, call("bash", command="touch one"), DONE]
     editor = Editor(lambda question, options: options[1].option_id)
     async with ProviderServer(replies) as server, connect(server, editor=editor) as on:
         session = await on.new()
         await on.prompt(session, "Make one")
-        assert editor.permissions[0][1][1].name.startswith("Always allow ")
-        assert editor.get_call("touch one")["kind"] == "execute"
-        saved = json.loads(Path(".treadle/settings.local.json").read_text())
-        assert "touch" in str(saved["permissions"]["allow"])
+        assert editor.permissions[0][1][1].name == "Allow Bash(touch one) in this session"
+        await on.prompt(session, "Make it again")
+        assert len(editor.permissions) == 1
+        assert not Path(".treadle/settings.local.json").exists()
 
 
 async def test_a_rejected_call_does_not_happen_and_the_model_is_told():

@@ -5,6 +5,7 @@ from treadle.apps.conversation.state.blocks import (
     WRITING,
     Activity,
     ChildProgress,
+    CodeBlock,
     MarkdownBlock,
     NoteBlock,
     TaskLine,
@@ -81,6 +82,14 @@ def test_what_the_person_says_opens_a_turn():
 def test_a_reply_grows_in_its_last_block_only():
     view = after((RequestStarted, "m"), (TextDelta, "One.\n\nTw"), (TextDelta, "o."))
     assert blocks(view) == [MarkdownBlock("One.\n"), MarkdownBlock("Two.")]
+
+
+def test_a_reply_that_ends_with_a_closing_fence_shows_only_the_code():
+    text = ((TextDelta, "```python\nx = 1\n"), (TextDelta, "```"))
+    view = after((RequestStarted, "m"), *text, end())
+    assert blocks(view)[:1] == [CodeBlock("python", "x = 1\n")]
+    open_end = after((RequestStarted, "m"), (TextDelta, "```\nx = 1"), end())
+    assert blocks(open_end)[:1] == [CodeBlock("", "x = 1\n")]
 
 
 def test_thinking_and_text_are_separate_blocks():

@@ -299,7 +299,7 @@ async def test_line_by_line(terminal):
         terminal.sees("[ask] >")
         terminal.type("make it")
         terminal.press("Enter")
-        terminal.sees("Allow, 1 to 4:")
+        terminal.sees("Allow, 1 to 5:")
         terminal.type("1")
         terminal.press("Enter")
         screen = terminal.sees("It is made.")

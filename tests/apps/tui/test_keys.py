@@ -376,6 +376,23 @@ async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
         assert "touch" in read_file(".treadle/settings.local.json")
 
 
+async def test_t_allows_for_this_session_and_saves_nothing(monkeypatch):
+    calls: list[ScriptElement] = [Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"]
+    async with running_app(monkeypatch, scripted([*calls, Say(calls=[BASH]), "three"])) as on:
+        await on.send("go")
+        await on.sees("Yes, and allow it in this session")
+        await on.press("t")
+        await on.sees("one")
+        await on.idle()
+        await on.send("again")
+        await on.sees("two")
+        await on.idle()
+        assert not exists(".treadle/settings.local.json")
+        await on.send("/clear")
+        await on.send("and in another session")
+        await on.sees("Run this command?")
+
+
 @pytest.mark.parametrize("is_trusted", [True, False])
 async def test_always_allow_holds_at_the_next_start_however_the_folder_was_trusted(
     monkeypatch, is_trusted

@@ -161,7 +161,7 @@ async def test_an_unfinished_turn_is_announced_before_an_enter_continues_it():
         await on.start(server, "make it")
         await on.sees("1 to 4: ")
         on.type("1")
-        await on.sees("Allow, 1 to 4: ")
+        await on.sees("Allow, 1 to 5: ")
         on.type("y")
         while not exists("made.txt"):  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.01)
@@ -230,14 +230,14 @@ async def test_a_question_shows_what_would_not_be_seen():
     async with ProviderServer(
         [FakeReply(calls=(write,)), FakeReply("I see.")], strict=False
     ) as server:
-        _, out = await run_lines(server, "1", "make it", "3", "no")
+        _, out = await run_lines(server, "1", "make it", "4", "no")
     assert "+a\\u202e\\u200bb\n" in out
     assert not set(out) & {"\u202e", "\u200b"}
 
 
 async def test_a_denial_with_a_reason():
     async with ProviderServer([MAKE, FakeReply("I see.")], strict=False) as server:
-        _, out = await run_lines(server, "1", "make it", "3", "not today")
+        _, out = await run_lines(server, "1", "make it", "4", "not today")
         assert b"not today" in server.requests[-1].body
     assert "I see." in out
     assert not exists("made.txt")
@@ -360,9 +360,9 @@ async def test_lines_typed_before_a_question_do_not_answer_it():
         on.type("1")
         await on.sees("Yes?")  # the line was kept as a message
         on.type("make it")
-        await on.sees("Allow, 1 to 4: ")
+        await on.sees("Allow, 1 to 5: ")
         on.type("stop it")
-        await on.sees("your message was sent; the question is still open\nAllow, 1 to 4: ")
+        await on.sees("your message was sent; the question is still open\nAllow, 1 to 5: ")
         assert not exists("made.txt")
         on.type("y")
         await on.sees("Made.")
@@ -399,9 +399,9 @@ async def test_a_line_begun_before_an_approval_does_not_answer_it(before, after,
         on.type("make it")
         await written.wait()
         await on.sees(f"You began a message before this question: {before}\n")
-        await on.sees("Allow, 1 to 4: ")
+        await on.sees("Allow, 1 to 5: ")
         on.type(after)
-        await on.sees(f"{outcome}Allow, 1 to 4: ")
+        await on.sees(f"{outcome}Allow, 1 to 5: ")
         assert not exists("made.txt")
         assert not exists(".treadle/settings.local.json")
         on.type("y")
@@ -456,7 +456,7 @@ async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
         on.type("1")
         await on.sees("What to do with this message? 1 to 2: ")
         on.type("2")
-        await on.sees("Allow, 1 to 4: ")
+        await on.sees("Allow, 1 to 5: ")
         assert not exists("made.txt")
         on.type("y")
         await on.sees("Made.")
@@ -472,7 +472,7 @@ async def test_ctrl_c_works_after_a_paste_of_several_lines_at_an_approval():
         on.type("2")
         await on.sees("[ask] > ")
         on.type("make it")
-        await on.sees("Allow, 1 to 4: ")
+        await on.sees("Allow, 1 to 5: ")
         on.type_keys("first\nsecond\nthird")
         await on.sees("You began a message before this question: third\n")
         await on.sees(

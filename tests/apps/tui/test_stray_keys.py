@@ -118,7 +118,7 @@ async def test_an_arrow_key_selects_the_approval_and_the_unsent_message_stays(mo
 async def test_a_number_moves_to_an_answer_and_enter_takes_it(monkeypatch):
     async with approval(monkeypatch, more="I see.") as on:
         await on.pass_time(1)
-        await on.press("4", "enter")
+        await on.press("5", "enter")
         await on.sees("Why not?")
         await on.press("enter")
         await on.sees("I see.")

@@ -1,9 +1,10 @@
-"""The page's server as a process of its own, a client that speaks as a tab does, a browser."""
+"""The page's server as a process of its own, and a client that speaks as a tab does."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,14 +14,13 @@ import httpx
 import msgspec
 import pytest
 import websockets
-from playwright.async_api import Page, async_playwright
 
 from tests.apps.program import finish, start
 from tests.patience import PATIENCE
 from treadle.testing.provider import FakeReply, ProviderServer, ReplyScript
 
 MODEL = "anthropic/claude-sonnet-4-5"
-
+_TLS = ssl.create_default_context()  # slow to make; these connections do not use it
 CHROMIUM = shutil.which("chromium") or ""
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")
 
@@ -32,15 +32,30 @@ class WebServer:
         self.process = process
         self.link = link
         self.address, _, self.token = link.partition("/?token=")
+        self._cookies = httpx.Cookies()
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
         """A client that has opened the link."""
         async with httpx.AsyncClient(
-            base_url=self.address, follow_redirects=True, headers={"Origin": self.address}
+            base_url=self.address,
+            follow_redirects=True,
+            headers={"Origin": self.address},
+            cookies=self._cookies,
+            timeout=PATIENCE,
+            verify=_TLS,
         ) as client:
-            await client.get(self.link)
+            if not self._cookies:
+                await client.get(self.link, follow_redirects=False)
+                self._cookies = client.cookies
             yield client
+
+    async def find_cookie(self) -> str:
+        """The header of a tab that has opened the link."""
+        if not self._cookies:
+            async with self.client():
+                pass
+        return "; ".join(f"{one.name}={one.value}" for one in self._cookies.jar)
 
     async def find_session(self) -> str:
         """The session that the first page shows."""
@@ -59,10 +74,10 @@ def script(*replies: FakeReply) -> ReplyScript:
 
 @asynccontextmanager
 async def web_server(
-    provider: ProviderServer, folder: Path, *more: str
+    provider: ProviderServer, folder: Path, *more: str, **environment: Any
 ) -> AsyncIterator[WebServer]:
     arguments = ("web", str(folder), "--model", MODEL, *more)
-    process = await start(provider, *arguments, cwd=folder)
+    process = await start(provider, *arguments, cwd=folder, **environment)
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE):
@@ -131,31 +146,12 @@ class TabClient:
 async def open_tab(
     server: WebServer, session: str, have: list[Any] | None = None, **headers: str
 ) -> AsyncIterator[TabClient]:
-    async with server.client() as client:
-        cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
+    cookie = await server.find_cookie()
     address = server.address.replace("http", "ws") + f"/session/{session}/socket"
     if have is not None:
         address += "?have=" + msgspec.json.encode(have).decode()
     given = {"Origin": server.address, "Cookie": cookie, **headers}
-    async with websockets.connect(address, additional_headers=given, max_size=None) as socket:
+    async with websockets.connect(
+        address, additional_headers=given, max_size=None, open_timeout=PATIENCE
+    ) as socket:
         yield TabClient(socket)
-
-
-@asynccontextmanager
-async def open_page(
-    server: WebServer, size: tuple[int, int] = (1440, 900), **options: Any
-) -> AsyncIterator[Page]:
-    """The page in a real browser. Whatever it reports as an error fails the test."""
-    problems: list[str] = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        width, height = size
-        page = await browser.new_page(viewport={"width": width, "height": height}, **options)
-        page.set_default_timeout(PATIENCE * 1_000)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        await page.goto(server.link)
-        yield page
-        await browser.close()
-    assert not problems, problems

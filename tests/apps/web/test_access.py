@@ -7,78 +7,75 @@ import httpx
 import pytest
 import websockets
 
-from tests.apps.web.server import TabClient, WebServer, open_tab, script, web_server
-from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from tests.apps.web.conftest import Site
+from tests.apps.web.server import TabClient, WebServer, open_tab
+from treadle.testing.provider import FakeCall, FakeReply
 
 
-async def test_without_the_token_nothing_is_shown(tmp_path: Path):
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        session = await server.find_session()
-        async with httpx.AsyncClient(base_url=server.address) as stranger:
-            for path in ("/", f"/session/{session}", "/cost", "/static/work.js", "/?token=wrong"):
-                answer = await stranger.get(path)
-                assert answer.status_code == 403, path
-                assert "treadle web" in answer.text
-            assert (
-                await stranger.post("/new", headers={"Origin": server.address})
-            ).status_code == 403
+async def test_without_the_token_nothing_is_shown(site: Site, tmp_path: Path):
+    session = await site.create(tmp_path)
+    server = await site.start_server()
+    async with httpx.AsyncClient(base_url=server.address) as stranger:
+        for path in ("/", f"/session/{session}", "/cost", "/static/work.js", "/?token=wrong"):
+            answer = await stranger.get(path)
+            assert answer.status_code == 403, path
+            assert "treadle web" in answer.text
+        assert (await stranger.post("/new", headers={"Origin": server.address})).status_code == 403
 
 
-async def test_the_token_moves_from_the_link_into_a_cookie_that_scripts_cannot_read(tmp_path: Path):
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        async with httpx.AsyncClient() as client:
-            answer = await client.get(server.link)
-        assert answer.status_code == 303
-        assert "token" not in answer.headers["location"]
-        cookie = answer.headers["set-cookie"].lower()
-        assert "httponly" in cookie
-        assert "samesite=strict" in cookie
+async def test_the_token_moves_from_the_link_into_a_cookie_that_scripts_cannot_read(site: Site):
+    server = await site.start_server()
+    async with httpx.AsyncClient() as client:
+        answer = await client.get(server.link)
+    assert answer.status_code == 303
+    assert "token" not in answer.headers["location"]
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
 
 
-async def test_a_name_that_only_points_to_this_machine_is_refused(tmp_path: Path):
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        async with server.client() as client:
-            for host in ("evil.example", "127.0.0.1.evil.example", "[::2]", "", "a@b:c"):
-                assert (await client.get("/", headers={"Host": host})).status_code == 403, host
-            for host in ("localhost:9999", "127.0.0.1"):  # a tunnel has another port
-                assert (await client.get("/", headers={"Host": host})).status_code == 200, host
+async def test_a_name_that_only_points_to_this_machine_is_refused(site: Site):
+    server = await site.start_server()
+    async with server.client() as client:
+        for host in ("evil.example", "127.0.0.1.evil.example", "[::2]", "", "a@b:c"):
+            assert (await client.get("/", headers={"Host": host})).status_code == 403, host
+        for host in ("localhost:9999", "127.0.0.1"):  # a tunnel has another port
+            assert (await client.get("/", headers={"Host": host})).status_code == 200, host
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", None])
-async def test_a_page_of_another_site_changes_nothing(tmp_path: Path, origin: str | None):
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        async with server.client() as client:
-            del client.headers["Origin"]
-            headers = {"Origin": origin} if origin is not None else {}
-            assert (await client.post("/new", headers=headers)).status_code == 403
-            cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
-        address = server.address.replace("http", "ws") + "/session/any/socket"
-        opening = websockets.connect(address, additional_headers={"Cookie": cookie, **headers})
-        with pytest.raises(websockets.InvalidStatus) as refused:
-            await opening.__aenter__()
-        assert refused.value.response.status_code == 403
+async def test_a_page_of_another_site_changes_nothing(site: Site, origin: str | None):
+    server = await site.start_server()
+    async with server.client() as client:
+        del client.headers["Origin"]
+        headers = {"Origin": origin} if origin is not None else {}
+        assert (await client.post("/new", headers=headers)).status_code == 403
+        cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
+    address = server.address.replace("http", "ws") + "/session/any/socket"
+    opening = websockets.connect(address, additional_headers={"Cookie": cookie, **headers})
+    with pytest.raises(websockets.InvalidStatus) as refused:
+        await opening.__aenter__()
+    assert refused.value.response.status_code == 403
 
 
-async def test_the_pages_run_no_script_but_their_own(tmp_path: Path):
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        async with server.client() as client:
-            for path in ("/", "/cost", "/static/work.js"):
-                policy = (await client.get(path)).headers["content-security-policy"]
-                assert "script-src 'self'" in policy
-                assert "unsafe" not in policy
-                assert "frame-ancestors 'none'" in policy
+async def test_the_pages_run_no_script_but_their_own(site: Site):
+    server = await site.start_server()
+    async with server.client() as client:
+        for path in ("/", "/cost", "/static/work.js"):
+            policy = (await client.get(path)).headers["content-security-policy"]
+            assert "script-src 'self'" in policy
+            assert "unsafe" not in policy
+            assert "frame-ancestors 'none'" in policy
 
 
-async def test_a_message_of_100_mb_closes_its_tab_and_no_other(tmp_path: Path):
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        session = await server.find_session()
-        async with open_tab(server, session) as good:
-            await good.receive()
-            async with open_tab(server, session) as bad:
-                with pytest.raises(websockets.ConnectionClosed):
-                    await send_and_read(bad, "x" * 100_000_000)
-            await good.send(do="mode", mode="plan")
-            await good.wait_until(lambda tab: tab.regions.get("mode") == "plan")
+async def test_a_message_of_100_mb_closes_its_tab_and_no_other(site: Site, tmp_path: Path):
+    session = await site.create(tmp_path)
+    async with site.open_tab(session) as good:
+        async with site.open_tab(session) as bad:
+            with pytest.raises(websockets.ConnectionClosed):
+                await send_and_read(bad, "x" * 100_000_000)
+        await good.send(do="command", line="/mode plan")
+        await good.wait_until(lambda tab: tab.regions.get("mode") == "plan")
 
 
 async def send_and_read(tab: TabClient, text: str) -> None:
@@ -87,40 +84,32 @@ async def send_and_read(tab: TabClient, text: str) -> None:
         await tab.receive()
 
 
-async def test_an_upload_that_is_too_large_is_refused_with_its_name(tmp_path: Path):
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        async with server.client() as client:
-            answer = await client.post("/upload?name=big.bin", content=b"\0" * (33 << 20))
-        assert answer.status_code == 400
-        assert "big.bin" in answer.json()["problem"]
+async def test_an_upload_that_is_too_large_is_refused_with_its_name(site: Site):
+    server = await site.start_server()
+    async with server.client() as client:
+        answer = await client.post("/upload?name=big.bin", content=b"\0" * (33 << 20))
+    assert answer.status_code == 400
+    assert "big.bin" in answer.json()["problem"]
 
 
-async def test_a_tab_that_never_reads_does_not_hold_up_the_others(tmp_path: Path):
+async def test_a_tab_that_never_reads_does_not_hold_up_the_others(site: Site, tmp_path: Path):
     text = "".join(f"line {number} of a long reply\n\n" for number in range(3_000))
-    async with (
-        ProviderServer(script(FakeReply(text=text))) as provider,
-        web_server(provider, tmp_path) as server,
-    ):
-        session = await server.find_session()
-        async with open_tab(server, session), open_tab(server, session) as reader:
-            await reader.receive()
-            await reader.send(do="send", text="write much", id="1")
-            await reader.wait_until(lambda tab: "line 2999" in tab.text and not tab.regions["now"])
+    session = await site.create(tmp_path, FakeReply(text=text))
+    async with site.open_tab(session), site.open_tab(session) as reader:
+        await reader.send(do="send", text="write much", id="1")
+        await reader.wait_until(lambda tab: "line 2999" in tab.text and not tab.regions["now"])
 
 
-async def test_twenty_tabs_show_the_same(tmp_path: Path):
-    async with (
-        ProviderServer(script(FakeReply(text="hello tabs"))) as provider,
-        web_server(provider, tmp_path) as server,
-    ):
-        session = await server.find_session()
-        async with open_many(server, session, 20) as tabs:
-            await tabs[0].send(do="send", text="greet", id="1")
-            for tab in tabs:
-                await tab.wait_until(lambda one: "hello tabs" in one.text)
-            for tab in tabs:
-                await tab.wait_until(lambda one: not one.regions["now"])
-            assert len({tab.text for tab in tabs}) == 1
+async def test_twenty_tabs_show_the_same(site: Site, tmp_path: Path):
+    session = await site.create(tmp_path, FakeReply(text="hello tabs"))
+    server = await site.start_server()
+    async with open_many(server, session, 20) as tabs:
+        await tabs[0].send(do="send", text="greet", id="1")
+        for tab in tabs:
+            await tab.wait_until(lambda one: "hello tabs" in one.text)
+        for tab in tabs:
+            await tab.wait_until(lambda one: not one.regions["now"])
+        assert len({tab.text for tab in tabs}) == 1
 
 
 class open_many:  # noqa: N801 - used as a function
@@ -136,28 +125,25 @@ class open_many:  # noqa: N801 - used as a function
         await asyncio.gather(*(one.__aexit__(None, None, None) for one in self._openings))
 
 
-async def test_hostile_text_stays_text(tmp_path: Path):
+async def test_hostile_text_stays_text(site: Site, tmp_path: Path):
     hostile = (
         '<img src=x onerror="alert(1)"><svg onload=alert(1)> [a](javascript:alert(1)) \u202eabc'
     )
     call = FakeCall("bash", {"command": "echo '<script>alert(2)</script>'"})
-    replies = script(FakeReply(text=hostile, calls=(call,)), FakeReply(text="`<b>`"))
-    async with ProviderServer(replies) as provider:
-        async with web_server(provider, tmp_path, "--permission-mode", "auto") as server:
-            session = await server.find_session()
-            async with open_tab(server, session) as tab:
-                await tab.receive()
-                await tab.send(do="send", text="<script>alert(0)</script>", id="1")
-                await tab.wait_until(lambda one: "&lt;b&gt;" in one.text)
-                html = tab.text + "".join(tab.regions.values())
+    replies = (FakeReply(text=hostile, calls=(call,)), FakeReply(text="`<b>`"))
+    session = await site.create(tmp_path, *replies, mode="auto")
+    async with site.open_tab(session) as tab:
+        await tab.send(do="send", text="<script>alert(0)</script>", id="1")
+        await tab.wait_until(lambda one: "&lt;b&gt;" in one.text)
+        html = tab.text + "".join(tab.regions.values())
     for dangerous in ("<script", "<img", 'onerror="', "<svg onload", 'href="java', "\u202e"):
         assert dangerous not in html, dangerous
 
 
-async def test_a_message_that_the_server_does_not_know_gets_an_answer(tmp_path: Path):
+async def test_a_message_that_the_server_does_not_know_gets_an_answer(site: Site, tmp_path: Path):
     messages = ("", "{", "[]", '{"do":"fly"}', '{"do":"send"}', '{"do":"answer","question":"x"}')
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        async with open_tab(server, await server.find_session()) as tab:
-            for message in (*messages, "\U0001f4a5"):
-                await tab.send_text(message)
-                assert "does not know" in (await tab.wait_for("problem"))["text"], message
+    session = await site.create(tmp_path)
+    async with site.open_tab(session) as tab:
+        for message in (*messages, "\U0001f4a5"):
+            await tab.send_text(message)
+            assert "does not know" in (await tab.wait_for("problem"))["text"], message

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tests.apps.web.conftest import Site
 from tests.apps.web.server import TabClient, open_tab, script, web_server
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
@@ -42,64 +43,58 @@ async def test_commands_are_completed_and_run(tmp_path: Path):
     assert "Greet Ada kindly." in (tmp_path / "out.html").read_text()
 
 
-async def test_files_of_the_folder_are_completed_after_an_at(tmp_path: Path):
+async def test_files_of_the_folder_are_completed_after_an_at(site: Site, tmp_path: Path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "my file.py").write_text("")
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        async with open_tab(server, await server.find_session()) as tab:
-            answer = await ask(tab, "completions", do="complete", line="look at @my")
-            assert answer["found"][0]["text"] == '@"src/my file.py" '
-            assert answer["found"][0]["start"] == len("look at ")
+    session = await site.create(tmp_path)
+    async with site.open_tab(session) as tab:
+        answer = await ask(tab, "completions", do="complete", line="look at @my")
+        assert answer["found"][0]["text"] == '@"src/my file.py" '
+        assert answer["found"][0]["start"] == len("look at ")
 
 
-async def test_a_text_is_found_in_the_calls_of_other_sessions(tmp_path: Path):
+async def test_a_text_is_found_in_the_calls_of_other_sessions(site: Site, tmp_path: Path):
     call = FakeCall("bash", {"command": "echo needle-in-a-call"})
-    replies = script(FakeReply(calls=(call,)), FakeReply(text="done"))
-    async with ProviderServer(replies) as provider:
-        async with web_server(provider, tmp_path, "--permission-mode", "auto") as server:
-            session = await server.find_session()
-            async with open_tab(server, session) as tab:
-                await tab.receive()
-                await tab.send(do="send", text="Search <me>", id="1")
-                await tab.wait_until(lambda one: "done" in one.text and not one.regions["now"])
-                found = (await ask(tab, "found", do="search", text="needle-in-a"))["html"]
-                assert f"/session/{session}" in found
-                assert "Search &lt;me&gt;" in found
-                nothing = (await ask(tab, "found", do="search", text="<b>nowhere"))["html"]
-                assert "No session has the text “&lt;b&gt;nowhere”" in nothing
+    replies = (FakeReply(calls=(call,)), FakeReply(text="done"))
+    session = await site.create(tmp_path, *replies, mode="auto")
+    async with site.open_tab(session) as tab:
+        await tab.send(do="send", text="Search <me>", id="1")
+        await tab.wait_until(lambda one: "done" in one.text and not one.regions["now"])
+        found = (await ask(tab, "found", do="search", text="needle-in-a"))["html"]
+        assert f"/session/{session}" in found
+        assert "Search &lt;me&gt;" in found
+        nothing = (await ask(tab, "found", do="search", text="<b>nowhere"))["html"]
+        assert "No session has the text “&lt;b&gt;nowhere”" in nothing
 
 
-async def test_a_background_task_can_be_stopped(tmp_path: Path):
+async def test_a_background_task_can_be_stopped(site: Site, tmp_path: Path):
     call = FakeCall("bash", {"command": "sleep 300", "run_in_background": True})
-    replies = script(FakeReply(calls=(call,)), FakeReply(text="it runs"), FakeReply(text="ended"))
-    async with ProviderServer(replies) as provider:
-        async with web_server(provider, tmp_path, "--permission-mode", "auto") as server:
-            async with open_tab(server, await server.find_session()) as tab:
-                await tab.receive()
-                await tab.send(do="send", text="run it", id="1")
-                await tab.wait_until(lambda one: "data-stop-task" in one.regions.get("panels", ""))
-                await tab.send(do="stop_task", task="t1")
-                await tab.wait_until(lambda one: "data-stop-task" not in one.regions["panels"])
+    replies = (FakeReply(calls=(call,)), FakeReply(text="it runs"), FakeReply(text="ended"))
+    session = await site.create(tmp_path, *replies, mode="auto")
+    async with site.open_tab(session) as tab:
+        await tab.send(do="send", text="run it", id="1")
+        await tab.wait_until(lambda one: "data-stop-task" in one.regions.get("panels", ""))
+        await tab.send(do="stop_task", task="t1")
+        await tab.wait_until(lambda one: "data-stop-task" not in one.regions["panels"])
 
 
-async def test_an_attached_picture_is_shown_and_an_svg_is_only_named(tmp_path: Path):
+async def test_an_attached_picture_is_shown_and_an_svg_is_only_named(site: Site, tmp_path: Path):
     png = b"\x89PNG\r\n\x1a\n" + b"\0" * 64
     svg = b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
-        session = await server.find_session()
-        async with server.client() as client, open_tab(server, session) as tab:
-            await tab.receive()
-            names = ("a.png", "x.svg")
-            uploads = [
-                (await client.post(f"/upload?name={name}", content=data)).json()
-                for name, data in zip(names, (png, svg), strict=True)
-            ]
-            ids = [one["id"] for one in uploads if "id" in one]
-            await tab.send(do="send", text="look", id="1", attachments=ids)
-            await tab.wait_until(lambda one: "<img" in one.text)
-            assert tab.text.count("<img") == 1
-            address = tab.text.partition('<img src="')[2].partition('"')[0]
-            shown = await client.get(address)
-            assert shown.content == png
-            assert shown.headers["content-type"] == "image/png"
-            assert (await client.get(address[:-1] + "x")).status_code == 404
+    session = await site.create(tmp_path)
+    server = await site.start_server()
+    async with server.client() as client, site.open_tab(session) as tab:
+        names = ("a.png", "x.svg")
+        uploads = [
+            (await client.post(f"/upload?name={name}", content=data)).json()
+            for name, data in zip(names, (png, svg), strict=True)
+        ]
+        ids = [one["id"] for one in uploads if "id" in one]
+        await tab.send(do="send", text="look", id="1", attachments=ids)
+        await tab.wait_until(lambda one: "<img" in one.text)
+        assert tab.text.count("<img") == 1
+        address = tab.text.partition('<img src="')[2].partition('"')[0]
+        shown = await client.get(address)
+        assert shown.content == png
+        assert shown.headers["content-type"] == "image/png"
+        assert (await client.get(address[:-1] + "x")).status_code == 404

@@ -35,13 +35,14 @@ from treadle.apps.conversation.host import ModelQuestion
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import Approval, Denial, PendingApproval
 
-ONCE, ALWAYS, DENY = "once", "always", "deny"
+ONCE, SESSION, ALWAYS, DENY = "once", "session", "always", "deny"
 _DENIED = "The user denied this call."
 _REJECTING = frozenset({"no", "never", "deny", "skip"})
 
 
 class EditorQuestions:
-    """`interrupt` stops the turn: the editor answers so when the user stops it."""
+    """`interrupt` stops the turn: the editor answers so when the user stops it. `allow_for_session`
+    gets the rules that the user allows until the session is closed."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class EditorQuestions:
         outbox: Outbox,
         updates: SessionUpdates,
         interrupt: Callable[[], None],
+        allow_for_session: Callable[[tuple[str, ...]], None],
     ) -> None:
         self._client = client
         elicitation = capabilities.elicitation
@@ -59,6 +61,7 @@ class EditorQuestions:
         self._outbox = outbox
         self._updates = updates
         self._interrupt = interrupt
+        self._allow_for_session = allow_for_session
         self._numbers = count(1)
 
     async def ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
@@ -67,6 +70,7 @@ class EditorQuestions:
         options = [_make_option(ONCE, "Allow", "allow_once")]
         if approval.rules and not is_child:
             rules = escape_invisible(", ".join(approval.rules))
+            options.append(_make_option(SESSION, f"Allow {rules} in this session", "allow_always"))
             options.append(_make_option(ALWAYS, f"Always allow {rules}", "allow_always"))
         options.append(_make_option(DENY, "Reject", "reject_once"))
         try:
@@ -78,8 +82,10 @@ class EditorQuestions:
             return Denial(_DENIED)
         if answer == ONCE:
             return Approval()
-        if answer == ALWAYS and approval.rules and not is_child:
-            return Approval(always=True)
+        if answer in (SESSION, ALWAYS) and approval.rules and not is_child:
+            if answer == SESSION:
+                self._allow_for_session(approval.rules)
+            return Approval(always=answer == ALWAYS)
         return Denial(_DENIED)
 
     def _describe_call(self, approval: PendingApproval, is_child: bool) -> ToolCallUpdate:

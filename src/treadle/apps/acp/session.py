@@ -101,6 +101,7 @@ class EditorSession:
         self._questions = EditorQuestions(
             *(self._client, self._capabilities, self.id, self._outbox, self._updates),
             interrupt=self.cancel,
+            allow_for_session=self.host.allow_for_session,
         )
         if not self.host.is_trusted and self.host.list_extension_files():
             self._notes.append(DECLINED_NOTE)

@@ -6,6 +6,7 @@ It chooses the model, opens the session and calls `coding_agent`, as a program d
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -117,9 +118,11 @@ async def build_agent(
     load_rules(folder, options.allow, options.deny)  # an invalid one raises before a session opens
     model, model_note = await choose_model(settings)
     _check_prompt_length(options.prompt_chars, model)
-    store, view, warnings = open_session(
-        options.resume, folder, find_environment_secrets(), options.session_id
-    )
+    opening = (options.resume, folder, find_environment_secrets(), options.session_id)
+    if options.resume is None:
+        store, view, warnings = open_session(*opening)
+    else:  # in a thread: a long log takes seconds, and a host has other sessions
+        store, view, warnings = await asyncio.to_thread(open_session, *opening)
     async with AsyncExitStack() as on_error:
         on_error.push_async_callback(store.aclose)
         agent = coding_agent(

@@ -479,7 +479,10 @@ def _assemble(
 
     head_log = None
     if store is not None:
-        head_log = make_head_log(store, view, is_unattended=not began_attended)
+        in_memory = sum(len(one.text) for one in prompt.sections if one.name == "memory")
+        head_log = make_head_log(
+            store, view, is_unattended=not began_attended, memory_chars=in_memory
+        )
     agent = CodingAgent(
         wrap_model(model, secrets, head_log, suspend=suspend),
         tools,

@@ -189,6 +189,7 @@ class LazyPolicy:
         self._added_folders = added_folders
         self._readable = readable
         self._save_rules = save_rules
+        self._session_rules: tuple[str, ...] = ()
         self._policy = Lazy(self._make_policy)
 
     @property
@@ -199,6 +200,12 @@ class LazyPolicy:
         self._mode = mode
         if self._policy.is_made:
             self._policy.get().change_mode(mode)
+
+    def allow_for_session(self, rules: tuple[str, ...]) -> None:
+        """Rules that the user accepted until this session is closed."""
+        self._session_rules += rules
+        if self._policy.is_made:
+            self._policy.get().allow_for_session(rules)
 
     async def decide(self, request: PermissionRequest) -> Verdict:
         return await (await self.get_policy()).decide(request)
@@ -232,13 +239,15 @@ class LazyPolicy:
             tools_skip_denied=True,
             sandbox_hides_denied=has_sandbox and not self._is_contained,
         )
-        return RulePolicy(
+        policy = RulePolicy(
             context,
             mode=self._mode,
             interactive=self._interactive,
             sandboxed=has_sandbox or self._is_contained,
             save_rules=save,
         )
+        policy.allow_for_session(self._session_rules)
+        return policy
 
 
 # ------------------------------------------------------------------ reminders

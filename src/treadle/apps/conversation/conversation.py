@@ -51,7 +51,8 @@ class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
 
 class Conversation:
     """`on_change` is called after every visible change; it must return quickly. `on_returned` gets
-    the queued messages that an interrupt gives back to the user."""
+    the queued messages that an interrupt gives back to the user. `allow_for_session` gets the rules
+    that the user allows until the session is closed."""
 
     def __init__(
         self,
@@ -59,8 +60,10 @@ class Conversation:
         on_change: Callable[[], None],
         on_returned: Callable[[list[UserItem]], None],
         view: ViewState | None = None,
+        allow_for_session: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         self.driver = driver
+        self._allow_for_session = allow_for_session
         view = view or build_view(driver.history)
         view = msgspec.structs.replace(view, usage=driver.usage, model="")
         self.view = set_queued_messages(view, _queued_items(driver))
@@ -151,6 +154,13 @@ class Conversation:
         elif question.approval is not None:
             self.driver.approve(question.approval.call.id, arguments=arguments, always=always)
             self._finish_decision(question)
+
+    def approve_for_session(self, question: PendingQuestion) -> None:
+        """Approve the call, and until the session is closed all that its rules allow."""
+        if question.approval is not None and question in self.questions:
+            if self._allow_for_session is not None and not question.is_child:
+                self._allow_for_session(question.approval.rules)
+            self.approve(question)
 
     def deny(self, question: PendingQuestion, reason: str) -> None:
         if question.answer is not None:

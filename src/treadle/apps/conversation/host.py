@@ -22,6 +22,8 @@ Ability = Literal[
     "sessions", "rewind", "files", "compact", "goal", "budget", "agents", "models", "remember"
 ]
 
+RestoreAction = Literal["undo", "redo"]
+
 
 class SessionLine(msgspec.Struct, frozen=True):
     """A session in a list."""
@@ -186,6 +188,9 @@ class Host(Protocol):
 
     def change_mode(self, mode: str) -> None: ...
 
+    def allow_for_session(self, rules: tuple[str, ...]) -> None:
+        """Allow what these rules say until another session is opened; nothing is saved."""
+
     @property
     def goal(self) -> str:
         """The command that must succeed before a turn ends; "" if there is none."""
@@ -250,6 +255,12 @@ class Host(Protocol):
 
     async def undo(self, include: Collection[str] = ()) -> str:
         """Undo the file changes of the last turn that is not undone; a message about it."""
+
+    async def preview_restore(self, action: RestoreAction) -> tuple[str, list[FileChange]]:
+        """What `undo` or `redo` would do: a title that names the turn, and the files."""
+
+    async def list_changed_files(self) -> dict[str, str]:
+        """The files that the agent added, removed or changed, without what is undone."""
 
     async def preview_redo(self, include: Collection[str] = ()) -> list[FileChange]:
         """What `redo` would do to files."""

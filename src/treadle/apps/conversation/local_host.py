@@ -23,6 +23,7 @@ from treadle.apps.conversation.host import (
     HostCallbacks,
     LimitLine,
     ModelQuestion,
+    RestoreAction,
     SessionLine,
     TurnLine,
 )
@@ -69,6 +70,8 @@ class LocalHost:
         self._driver: Driver | None = None
         self._callbacks: HostCallbacks | None = None
         self._mode: str | None = None
+        self._session_rules: tuple[str, ...] = ()
+        self._rules_session = ""  # the session that they are for
         self._goal = self._options.until
         self._changed_limits: set[str] = set()
         self._removed_limits: set[str] = set()
@@ -141,8 +144,14 @@ class LocalHost:
         self._session = self._add_ask_service(session, callbacks)
         if self._mode is not None:
             self.change_mode(self._mode)
+        if self._session.store.session_id != self._rules_session:  # another session
+            self._session_rules, self._rules_session = (), self._session.store.session_id
+        self._session.policy.allow_for_session(self._session_rules)
         self.notes = self._session.notes
-        self._driver = self._session.start()
+        # In a thread: the items of a long session are measured, and a host has other sessions.
+        is_resumed = self._session.view is not None
+        start = self._session.start
+        self._driver = await asyncio.to_thread(start) if is_resumed else start()
         for server in self._session.servers:
             await server.open()  # in the background: it may be up before the first message
         if self._session.view is not None and self._session.view.intents:
@@ -268,6 +277,10 @@ class LocalHost:
         self._mode = mode
         self._current_session.policy.change_mode(msgspec.convert(mode, PermissionMode))
 
+    def allow_for_session(self, rules: tuple[str, ...]) -> None:
+        self._session_rules = (*self._session_rules, *rules)
+        self._current_session.policy.allow_for_session(rules)
+
     @property
     def goal(self) -> str:
         return self._goal
@@ -319,7 +332,7 @@ class LocalHost:
         for one in self._library.list_summaries(folder=self.folder, limit=200):
             if one.turns:
                 state = self._library.describe_state(one)
-                title = one.title or (f"fork of {one.parent.session}" if one.parent else "")
+                title = self._library.get_title(one)
                 lines.append(SessionLine(one.id, title, one.updated, one.turns, state))
         return lines
 
@@ -419,6 +432,14 @@ class LocalHost:
         finally:
             await journal.aclose()
         return await self.open(callbacks, resume=session), restored
+
+    async def preview_restore(self, action: RestoreAction) -> tuple[str, list[FileChange]]:
+        planned = await (self._plan_redo(()) if action == "redo" else self._plan_undo(()))
+        return undo.describe_plan_title(planned), _list_file_changes(planned)
+
+    async def list_changed_files(self) -> dict[str, str]:
+        await self._current_session.store.flush()
+        return {**await undo.list_changed_files(self._require_checkpoints(), self._session_dir)}
 
     async def preview_undo(self, include: Collection[str] = ()) -> list[FileChange]:
         return _list_file_changes(await self._plan_undo(include))

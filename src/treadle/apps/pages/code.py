@@ -6,8 +6,10 @@ Pygments is imported at the first use; where it is not installed, code has no co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 MAX_HIGHLIGHTED_CHARS = 20_000
 MAX_DIFF_ROWS = 2_000
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
+_NEW_FILE = re.compile(r"^\+\+\+ (?:b/)?(.+?)(?:\t.*)?$", re.MULTILINE)
 _TOKEN_CLASSES = (
     ("Token.Comment", "cm"),
     ("Token.Keyword", "k"),
@@ -55,6 +58,24 @@ def highlight_code(source: str, language: str) -> str:
     return "".join(parts)
 
 
+def highlight_lines(lines: Sequence[str], language: str) -> list[str]:
+    """Lines of code as HTML, each for itself."""
+    source = "\n".join(lines)
+    lexer = find_lexer(language) if language and len(source) <= MAX_HIGHLIGHTED_CHARS else None
+    if lexer is None:
+        return [escape_html(line) for line in lines]
+    shown = [""]
+    for kind, value in lexer.get_tokens(source):
+        name = _find_class(str(kind))
+        for number, piece in enumerate(value.split("\n")):
+            if number:
+                shown.append("")
+            text = escape_html(piece)
+            shown[-1] += f'<span class="{name}">{text}</span>' if name and text else text
+    # A lexer takes other characters for the end of a line, too: then there are no colours.
+    return shown if len(shown) == len(lines) else [escape_html(line) for line in lines]
+
+
 def render_code(source: str, language: str) -> str:
     """A code block with a button that copies it."""
     head = f'<span class="path">{escape_html(language)}</span>'
@@ -76,7 +97,9 @@ def render_diff(diff: str, label: str) -> str:
     """A unified diff as a table; the script of the page can show it side by side."""
     rows = list(parse_diff(diff))
     left_out = len(rows) - MAX_DIFF_ROWS
-    body = "".join(map(_render_row, rows[:MAX_DIFF_ROWS]))
+    named = _NEW_FILE.search(diff)
+    shown = _highlight_rows(rows[:MAX_DIFF_ROWS], named[1] if named else "")
+    body = "".join(map(_render_row, rows, shown))
     if left_out > 0:
         body += f'<tr class="hunk"><td colspan="4">{left_out} more lines</td></tr>'
     caption = f'<caption class="hidden">{escape_html(label)}</caption>'
@@ -114,8 +137,24 @@ def parse_diff(diff: str) -> Iterator[DiffRow]:
             old, new = old + 1, new + 1
 
 
-def _render_row(row: DiffRow) -> str:
-    text = escape_html(row.text)
+def _highlight_rows(rows: Sequence[DiffRow], path: str) -> list[str]:
+    """The text of each row with colours; both sides of a hunk are read as code of their own."""
+    shown = [escape_html(row.text) for row in rows]
+    edges = [at for at, row in enumerate(rows) if row.kind in ("hunk", "file")]
+    for start, stop in pairwise([-1, *edges, len(rows)]):
+        if start >= 0 and rows[start].kind == "file":
+            path = rows[start].text
+        language = PurePath(path).suffix.removeprefix(".")
+        for side in ("del", "add"):  # the lines that both have are those of the new side
+            at = [n for n in range(start + 1, stop) if rows[n].kind in (side, " ")]
+            for n, html in zip(
+                at, highlight_lines([rows[n].text for n in at], language), strict=True
+            ):
+                shown[n] = html
+    return shown
+
+
+def _render_row(row: DiffRow, text: str) -> str:
     if row.kind in ("hunk", "file"):
         return f'<tr class="hunk"><td colspan="4">{text}</td></tr>'
     style = f' class="{row.kind}"' if row.kind != " " else ""

@@ -24,6 +24,13 @@ CALL_SIGNS: Mapping[str, tuple[str, str, str]] = {
     "interrupted": ("stopped", "dim", "interrupted"),
 }
 
+# status -> (icon, colour, what a screen reader says, style of the text)
+TODO_ICONS: Mapping[str, tuple[str, str, str, str]] = {
+    "completed": ("boxtick", "ok", "done", "done"),
+    "in_progress": ("run", "accent", "in work", "now-do"),
+    "pending": ("boxed", "dim", "open", ""),
+}
+
 
 def escape_html(text: str) -> str:
     """Text that the browser shows and never interprets."""

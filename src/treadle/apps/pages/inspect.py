@@ -104,13 +104,14 @@ def render_marks(steps: Sequence[TimelineStep], current: int) -> str:
         '<line class="rail-line" x1="1.5%" x2="98.5%" y1="32" y2="32"/>',
         f'<line class="gone" x1="1.5%" x2="{x(current):.2f}%" y1="32" y2="32"/>',
     ]
-    last_label = -10.0
+    last_label, last_turn = -10.0, 0
     for one in _choose_marks(steps, current):
         past = " past" if one.number <= current else ""
         position = x(one.number)
-        if one.kind == "message" and position - last_label > 6:
+        is_new = one.turn != last_turn  # a message that is sent meanwhile begins no turn
+        if one.kind == "message" and is_new and position - last_label > 6:
             parts.append(f'<text x="{position:.2f}%" y="12">Turn {one.turn}</text>')
-            last_label = position
+            last_label, last_turn = position, one.turn
         parts.append(_draw_mark(one, position, past))
     if steps:
         parts.append(f'<circle class="thumb" cx="{x(current):.2f}%" cy="32" r="9"/>')

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+import msgspec
+
 from treadle.apps.pages.charts import (
     BarPart,
     Column,
@@ -19,11 +21,14 @@ from treadle.sessions.timeline import RequestInfo, Timeline
 
 MAX_COLUMNS = 120  # requests that are drawn at once, around the chosen one
 ChartRange = Literal["all", "turn", "round"]
+# part of ContextSizes, its colour, its name; from top to bottom
 PARTS = (
     ("results", "d-results", "results"),
     ("assistant", "d-assistant", "assistant"),
     ("user", "d-user", "user"),
-    ("system", "d-system", "system and tools"),
+    ("memory", "d-memory", "memory"),
+    ("tools", "d-tools", "tools"),
+    ("system", "d-system", "system"),
 )
 
 
@@ -91,9 +96,15 @@ def render_request_plots(timeline: Timeline, chosen: RequestInfo | None) -> str:
 
 def split_request(request: RequestInfo) -> dict[str, int]:
     """Estimated tokens by part."""
-    sizes, head = request.sizes.fit(request.usage.total_input)
-    parts = {"results": sizes.results, "assistant": sizes.assistant, "user": sizes.user}
-    return {**parts, "system": head}
+    return msgspec.structs.asdict(request.sizes.fit(request.usage.total_input))
+
+
+def list_parts(request: RequestInfo) -> list[tuple[str, str, str]]:
+    """The parts of a request that are known. Earlier versions did not record the tools."""
+    if request.sizes.has_head:
+        return [part for part in PARTS if part[0] != "memory" or request.sizes.memory]
+    known = [part for part in PARTS if part[0] not in ("memory", "tools", "system")]
+    return [*known, ("system", "d-system", "system and tools")]
 
 
 def _render_context(shown: Sequence[RequestInfo], center: RequestInfo, at: int) -> str:
@@ -105,7 +116,8 @@ def _render_context(shown: Sequence[RequestInfo], center: RequestInfo, at: int) 
         title = f"request {request.number}: {format_count(usage.total_input)} tokens"
         columns.append(Column(stack, thin, title=title))
     sizes = split_request(center)
-    rows = [_render_key("", "10", style, label, sizes[name]) for name, style, label in PARTS]
+    parts = list_parts(center)
+    rows = [_render_key("", "10", style, label, sizes[name]) for name, style, label in parts]
     rows.append(_render_key("3", "4", "d-write", "written to cache", center.usage.cache_write))
     rows.append(_render_key("3", "4", "d-read", "read from cache", center.usage.cache_read))
     top = max(request.usage.total_input for request in shown)

@@ -13,7 +13,7 @@ import msgspec
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.elements import escape_html, render_icon
-from treadle.apps.pages.plots import PARTS, find_request, split_request
+from treadle.apps.pages.plots import PARTS, find_request, list_parts, split_request
 from treadle.core.text import format_count, format_dollars, plural
 from treadle.core.transcript.entry_encoding import to_json
 from treadle.core.transcript.items import (
@@ -30,6 +30,11 @@ MAX_SHOWN_CHARS = 20_000
 MAX_ITEMS = 400
 MAX_BLOCKS = 200
 ItemView = Literal["sent", "transcript", "raw"]
+_HEAD_PARTS = {
+    "system": "before the first message",
+    "tools": "their definitions",
+    "memory": "AGENTS.md and other memory files",
+}
 _VIEW_NAMES: dict[ItemView, str] = {"sent": "As sent", "transcript": "Transcript", "raw": "Raw"}
 
 
@@ -142,8 +147,12 @@ def _render_rewrites(timeline: Timeline, request: RequestInfo) -> str:
 
 
 def _render_items(view: SentView, request: RequestInfo) -> str:
-    _, head = request.sizes.fit(request.usage.total_input)
-    parts = [_wrap_item("system", "System and tools", "before the first message", head, "")]
+    sizes = split_request(request)
+    parts = [
+        _wrap_item(name, label.capitalize(), _HEAD_PARTS[name], sizes[name], "")
+        for name, _, label in reversed(list_parts(request))
+        if name in _HEAD_PARTS
+    ]
     hidden = max(0, len(view.items) - MAX_ITEMS)
     if hidden:
         parts.append(f'<p class="cache">{plural(hidden, "earlier item")} not shown</p>')

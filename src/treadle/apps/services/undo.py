@@ -7,6 +7,7 @@ The log of a session is in treadle.sessions, the files in treadle.workspace.chec
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         RestorePlan,
         RestoreResult,
     )
+    from treadle.workspace.checkpoints.restore import ChangeKind
     from treadle.workspace.checkpoints.restore_plan import Author, SpanAuthor
 
 _RESTORABLE: tuple[Author, ...] = ("agent", "both", "command", "unknown")
@@ -192,6 +194,24 @@ def _span_author(span: WorkSpan) -> SpanAuthor:
     return "unknown" if span.is_interrupted else "command"
 
 
+async def list_changed_files(checkpoints: Checkpoints, session_dir: Path) -> dict[str, ChangeKind]:
+    """The files that the turns added, removed or changed, without what is undone."""
+    history = await asyncio.to_thread(read_file_history, session_dir)
+    changed: dict[str, ChangeKind] = {}
+    for span in history.list_spans(0):
+        for one in await checkpoints.diff(span.before, span.after) if span.after else ():
+            match changed.pop(one.path, None), one.kind:
+                case "added", "removed":
+                    pass
+                case "added", _:
+                    changed[one.path] = "added"
+                case "removed", "added":
+                    changed[one.path] = "changed"
+                case _, kind:
+                    changed[one.path] = kind
+    return changed
+
+
 # --- run -----------------------------------------------------------------------------------
 
 
@@ -308,9 +328,22 @@ def describe_action(planned: PlannedRestore) -> str:
         return "took back the last redo"
     if planned.turn is None:
         return "redid what the last rewind changed"
-    words = " ".join(planned.turn.text.split())
+    return f"{verb[planned.action]} {_name_turn(planned.turn)}"
+
+
+def describe_plan_title(planned: PlannedRestore) -> str:
+    """`Undo the file changes of turn 3 (Add a test)`: before it happens."""
+    if planned.turn is None and planned.action == "rewind":
+        return "Take back the last redo"
+    if planned.turn is None:
+        return "Redo what the last rewind changed"
+    return f"{planned.action.capitalize()} the file changes of {_name_turn(planned.turn)}"
+
+
+def _name_turn(turn: TurnInfo) -> str:
+    words = " ".join(turn.text.split())
     text = f" ({words[:60]}{'…' if len(words) > 60 else ''})" if words else ""
-    return f"{verb[planned.action]} turn {planned.turn.number}{text}"
+    return f"turn {turn.number}{text}"
 
 
 def list_restored(restored: RestoreResult) -> str:

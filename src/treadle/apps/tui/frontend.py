@@ -228,7 +228,9 @@ class Frontend:
     ) -> None:
         """Show a session; `view` is what the user sees of it already."""
         self.custom_commands, problems = find_host_commands(self.host)
-        conversation = Conversation(driver, self._on_change, self.edit_messages, view)
+        conversation = Conversation(
+            driver, self._on_change, self.edit_messages, view, self.host.allow_for_session
+        )
         if "budget" in self.host.abilities:
             driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
         if has_notes and self.host.is_trust_declined and not self.host.is_trusted:

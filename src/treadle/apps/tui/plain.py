@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.conversation.approval_text import ApprovalAnswer
 from treadle.apps.conversation.block_text import (
     format_call_title,
     is_diff,
@@ -42,7 +43,6 @@ from treadle.apps.tui import commands
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.options import TerminalOptions
-from treadle.apps.tui.questions import ApprovalAnswer
 from treadle.apps.tui.render import plain_reply
 from treadle.apps.tui.render.word_wrap import WordWrap, wrap_words
 from treadle.core.sanitize import escape_invisible

@@ -7,16 +7,18 @@ The options and what each answer does are the same in both frontends; a Question
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
-from treadle.apps.conversation.approval_text import find_editable_argument, format_approval_title
+from treadle.apps.conversation.approval_text import (
+    ApprovalAnswer,
+    find_editable_argument,
+    format_approval_title,
+    list_approval_options,
+)
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
-from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
-
-ApprovalAnswer = Literal["once", "always", "edit", "deny", "stop"]
 
 
 class QuestionView(Protocol):
@@ -86,12 +88,15 @@ async def _ask_approval(
     question: PendingQuestion,
     approval: PendingApproval,
 ) -> None:
-    title, options = format_approval_title(approval), approval_options(question, approval)
+    title = format_approval_title(approval)
+    options = list_approval_options(approval, is_child=question.is_child)
     options = [option for option in options if option.value not in view.hidden_answers]
     while True:
         match await view.choose_approval(title, approval, options):
             case "once":
                 conversation.approve(question)
+            case "session":
+                conversation.approve_for_session(question)
             case "always":
                 conversation.approve(question, always=True)
             case "edit":
@@ -110,16 +115,3 @@ async def _ask_approval(
             case _:
                 conversation.interrupt()
         return
-
-
-def approval_options(question: PendingQuestion, approval: PendingApproval) -> list[ChoiceOption]:
-    """The answers to an approval: value (an ApprovalAnswer), label and key."""
-    rules = escape_invisible(", ".join(approval.rules))
-    options = [ChoiceOption("once", "Yes", key="y")]
-    if rules and not question.is_child:
-        options.append(ChoiceOption("always", f"Yes, and always allow: {rules}", key="a"))
-    if find_editable_argument(approval)[0] and not question.is_child:
-        options.append(ChoiceOption("edit", "Edit first", key="e"))
-    options.append(ChoiceOption("deny", "No, with a reason", key="n"))
-    options.append(ChoiceOption("stop", "Stop the turn", key="s"))
-    return options

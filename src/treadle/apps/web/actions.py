@@ -5,19 +5,17 @@ from __future__ import annotations
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.web import dialogs
 from treadle.apps.web.commands import list_summaries, run_command
+from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import (
     Answer,
     AnyRequest,
-    ChangeMode,
-    ChangeModel,
     Complete,
     Completions,
     Earlier,
     EarlierBlocks,
     FillPrompt,
-    Fork,
     GoTo,
     Interrupt,
     OpenDialog,
@@ -63,11 +61,6 @@ async def run_request(
             return _answer(request, session)
         case OpenDialog():
             return await dialogs.open_dialog(request.dialog, session, request.turn)
-        case ChangeMode(mode=mode):
-            host.change_mode(mode)
-            session.refresh_facts()
-        case ChangeModel(model=name):
-            await session.reopen_idle(lambda: host.change_model(name))
         case RunCommand(line=line):
             return await run_command(hub, session, line)
         case Complete(line=line):
@@ -78,11 +71,11 @@ async def run_request(
             await host.driver.tasks.cancel(task)
         case RestoreFiles(action=action, include=include):
             restore = host.redo if action == "redo" else host.undo
-            return ShowMessage(await restore(include))
+            message = await restore(include)
+            session.refresh_changed_files()
+            return ShowMessage(message)
         case Rewind():
             return await _rewind(request, session)
-        case Fork(before_turn=turn):
-            return GoTo((await hub.fork(session.session_id, turn)).session_id)
         case Trust():
             host.trust()
             host.approve_programs()
@@ -90,6 +83,18 @@ async def run_request(
         case Earlier(first=first):
             return EarlierBlocks(max(0, first), session.feed.make_earlier(first))
     return None
+
+
+async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) -> TabReply | None:
+    """The same for a session that another program has open: it can only be read."""
+    match request:
+        case Search(text=text):
+            return SearchResult(text, await hub.search(text))
+        case RunCommand(line="/fork"):
+            return GoTo((await hub.fork(session.session_id)).session_id)
+        case Earlier(first=first):
+            return EarlierBlocks(max(0, first), session.feed.make_earlier(first))
+    raise session.refuse()
 
 
 def _send(request: Send, session: LiveSession, uploads: dict[str, UserContent]) -> TabReply:
@@ -114,6 +119,8 @@ def _answer(request: Answer, session: LiveSession) -> TabReply | None:
     match request.answer:
         case "once":
             conversation.approve(question)
+        case "session":
+            conversation.approve_for_session(question)
         case "always":
             conversation.approve(question, always=True)
         case "edited" if approval is not None:

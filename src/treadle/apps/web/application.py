@@ -25,11 +25,13 @@ from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, m
 from treadle.apps.services.costs import load_cost_report
 from treadle.apps.web.access import AccessGuard
 from treadle.apps.web.feed import PREVIEW_FEED, Position
+from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.inspection import Inspections, StepRequest
-from treadle.apps.web.messages import GoTo
-from treadle.apps.web.tab import Problem, Tab
-from treadle.core.errors import SessionNotFound, TreadleError
+from treadle.apps.web.live_session import LiveSession
+from treadle.apps.web.messages import GoTo, Problem
+from treadle.apps.web.tab import Tab
+from treadle.core.errors import SessionBusy, SessionNotFound, TreadleError
 from treadle.core.transcript.content import UserContent
 
 MAX_UPLOADS = 50  # that wait for their message
@@ -43,11 +45,12 @@ def build_app(hub: Hub, token: str) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        reaper = asyncio.create_task(hub.run_reaper())
+        tasks = [asyncio.create_task(run()) for run in (hub.run_reaper, hub.run_list_watch)]
         try:
             yield
         finally:
-            reaper.cancel()
+            for task in tasks:
+                task.cancel()
             await hub.aclose()
 
     routes = [
@@ -207,10 +210,11 @@ class Pages:
             if preview is not None and have is None:
                 await socket.send_text(msgspec.json.encode(preview).decode())
                 await asyncio.sleep(0)  # it is on its way before the session is loaded
-            session = await self._hub.find(socket.path_params["session"])
-            if have is not None and have.feed != session.feed.id:
-                session.resume_if_asked()  # the server was restarted while the tab was open
-            await Tab(socket, self._hub, session, self._uploads, have).run()
+            while True:
+                session = await self._open(socket.path_params["session"], have)
+                if not await Tab(socket, self._hub, session, self._uploads, have).run():
+                    break
+                have = None  # the other program has closed it
         except SessionNotFound as error:
             if have is None:
                 await self._refuse(socket, str(error))
@@ -223,6 +227,15 @@ class Pages:
             await self._refuse(socket, str(error))
         finally:
             self._tabs -= 1
+
+    async def _open(self, session_id: str, have: Position | None) -> LiveSession | HeldSession:
+        try:
+            session = await self._hub.find(session_id)
+        except SessionBusy:
+            return await self._hub.find_held(session_id)
+        if have is not None and have.feed != session.feed.id:
+            session.resume_if_asked()  # the server was restarted while the tab was open
+        return session
 
     async def _refuse(self, socket: WebSocket, problem: str) -> None:
         await socket.send_text(msgspec.json.encode(Problem(problem, "open")).decode())

@@ -14,6 +14,7 @@ class CallIndex:
     def __init__(self) -> None:
         self.children: dict[int, ToolCallBlock] = {}
         self._changes: dict[int, tuple[str, int, int]] = {}
+        self._has_new_calls = False
         self._blocks: PersistentList[ViewBlock] = PersistentList()
 
     def update(self, blocks: PersistentList[ViewBlock]) -> None:
@@ -25,12 +26,18 @@ class CallIndex:
             block = blocks[index]
             if not isinstance(block, ToolCallBlock):
                 continue
+            self._has_new_calls = True
             if block.child is not None:
                 self.children[index] = block
             if block.state == "done" and is_diff(block.display):
                 path = format_call_title(block).partition(": ")[2] or block.name
                 self._changes[index] = (path, *count_changes(block.display))
         self._blocks = blocks
+
+    def has_new_calls(self) -> bool:
+        """Whether there were calls since this was asked last."""
+        has_new, self._has_new_calls = self._has_new_calls, False
+        return has_new
 
     def sum_changes(self) -> dict[str, tuple[int, int]]:
         """Added and removed lines by path."""

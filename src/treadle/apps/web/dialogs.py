@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import ShowDialog, ShowMessage, TabReply
 from treadle.apps.web.render.dialogs import (
+    REWIND_TITLE,
     render_budget_dialog,
     render_choices,
     render_files_dialog,
@@ -30,22 +28,17 @@ async def open_dialog(name: str, session: LiveSession, turn: str = "") -> TabRep
             return ShowDialog(render_choices("Model", "model", models, host.model.name))
         case "budget":
             return ShowDialog(render_budget_dialog(host.list_limits()))
-        case "undo":
-            return _show_files("undo", await host.preview_undo())
-        case "redo":
-            return _show_files("redo", await host.preview_redo())
+        case "undo" | "redo" as action:
+            title, changes = await host.preview_restore(action)
+            if not changes:
+                return ShowMessage(f"there is nothing to {action}")
+            return ShowDialog(render_files_dialog(action, title, changes))
         case "rewind" if not turn:
             return ShowDialog(render_rewind_dialog(host.list_turns()))
         case "rewind":
             changes = await host.preview_rewind(turn)
-            return ShowDialog(render_files_dialog("rewind", changes, turn))
+            return ShowDialog(render_files_dialog("rewind", REWIND_TITLE, changes, turn))
         case "trust":
             programs = host.list_unapproved_programs()
             return ShowDialog(render_trust_dialog(host.list_extension_files(), programs))
     raise ConfigError(f"unknown dialog {name!r}")
-
-
-def _show_files(action: str, changes: Sequence[FileChange]) -> TabReply:
-    if not changes:
-        return ShowMessage(f"there is nothing to {action}")
-    return ShowDialog(render_files_dialog(action, changes))

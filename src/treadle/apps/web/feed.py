@@ -121,6 +121,10 @@ class Feed:
             {name: html for name, html in new.regions.items() if name not in shared},
         )
 
+    def confirm(self, have: Position) -> Update:
+        """The update for a tab that has the newest state."""
+        return Update(self.session_id, have, len(self.state.blocks))
+
     def make_earlier(self, first: int) -> list[tuple[int, str]]:
         """The blocks before the first one that a tab has."""
         blocks = self.state.blocks

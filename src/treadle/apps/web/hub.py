@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation.local_host import LocalHost
@@ -17,6 +18,7 @@ from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.services import undo
 from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
+from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.render.session_list import (
     SessionRow,
@@ -24,7 +26,8 @@ from treadle.apps.web.render.session_list import (
     render_session_list,
 )
 from treadle.core.errors import ConfigError
-from treadle.sessions.library import Library
+from treadle.sessions.library import Library, describe_last_turn
+from treadle.sessions.log.reader import read_header
 from treadle.sessions.log_end import read_last_items
 from treadle.sessions.search import search
 
@@ -33,6 +36,7 @@ REAP_SECONDS = 60.0
 MAX_LISTED = 500
 MAX_HITS = 100
 LIST_SECONDS = 1.0  # the list is made at most once in this time
+WATCH_SECONDS = 3.0  # how often sessions of other programs are looked for
 
 
 class Hub:
@@ -51,29 +55,49 @@ class Hub:
         self._open: dict[str, LiveSession] = {}
         self._renamed: dict[str, str] = {}  # old id -> new id
         self._last_used: dict[str, float] = {}
-        self._opening = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
+        self._listing = asyncio.Lock()
         self._listed_at = float("-inf")
+        self._drawn_rows: list[SessionRow] = []
+        self._drawn_at = 0.0
+        self._drawn: dict[str, str] = {}  # the list as HTML, by the session that it marks
 
     # --- open sessions ---------------------------------------------------------------------
 
     async def create(self, folder: str = "") -> LiveSession:
         """A new session in a folder."""
         target = await asyncio.to_thread(_find_folder, folder) if folder else self.folder
-        async with self._opening:
-            return await self._open_session(target, None)
+        return await self._open_session(target, None)
 
     async def find(self, session_id: str) -> LiveSession:
-        """A session by its id: the open one, or it is opened."""
-        async with self._opening:
-            session_id = self._renamed.get(session_id, session_id)
-            session = self._open.get(session_id)
-            if session is None:
-                path = self.library.find(session_id)
-                session = await self._open_session(await self._find_folder_of(path), path.name)
-            self._last_used[session.session_id] = time.monotonic()
-            return session
+        """A session by its id: the open one, or it is opened, which others need not wait for."""
+        session = self._open.get(self._renamed.get(session_id, session_id))
+        if session is None:
+            path = self.library.find(session_id)
+            async with self._get_lock(path.name):
+                session = self._open.get(path.name)
+                if session is None:
+                    folder = await self._find_folder_of(path)
+                    session = await self._open_session(folder, path.name)
+        self._last_used[session.session_id] = time.monotonic()
+        return session
+
+    def _get_lock(self, session_id: str) -> asyncio.Lock:
+        """Of one session: it is opened and closed by one task at a time."""
+        lock = self._locks.get(session_id)
+        if lock is None:
+            self._locks[session_id] = lock = asyncio.Lock()
+        return lock
+
+    async def find_held(self, session_id: str) -> HeldSession:
+        """A session that another program has open."""
+        path = self.library.find(session_id)
+        summary = await asyncio.to_thread(self.library.get_summary, path)
+        session = HeldSession(path, summary)
+        await session.open()
+        return session
 
     async def find_name(self, session_id: str) -> str:
         """The id of a session that is open or can be opened."""
@@ -85,7 +109,8 @@ class Hub:
         return path.name
 
     async def _find_folder_of(self, session_dir: Path) -> Path:
-        folder = Path(self.library.get_summary(session_dir).folder)
+        header = await asyncio.to_thread(read_header, session_dir)
+        folder = Path(header.folder if header is not None else "")
         if not await asyncio.to_thread(folder.is_dir):
             raise ConfigError(f"the folder of this session is gone: {folder}")
         return folder
@@ -99,7 +124,7 @@ class Hub:
     async def fork(self, session_id: str, before_turn: str | None = None) -> LiveSession:
         """A new session with the history of this one, up to before a turn or to its end."""
         path = self.library.find(session_id)
-        folder = Path(self.library.get_summary(path).folder)
+        folder = await self._find_folder_of(path)
         new_id = await undo.fork_session(self.library, path, folder, before_turn)
         return await self.find(new_id)
 
@@ -130,11 +155,17 @@ class Hub:
                 await self._close(session_id)
 
     async def _close(self, session_id: str) -> None:
-        async with self._opening:
+        async with self._get_lock(session_id):
             session = self._open.pop(session_id, None)
             self._last_used.pop(session_id, None)
             if session is not None:
                 await session.aclose()
+
+    async def run_list_watch(self) -> None:
+        """Let the tabs ask for the list again: other programs change it, and ages grow."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            self.mark_changed()
 
     async def run_reaper(self) -> None:
         while True:
@@ -142,8 +173,7 @@ class Hub:
             await self.close_idle()
 
     async def aclose(self) -> None:
-        for session_id in list(self._open):
-            await self._close(session_id)
+        await asyncio.gather(*(self._close(session_id) for session_id in list(self._open)))
 
     # --- the list --------------------------------------------------------------------------
 
@@ -158,11 +188,17 @@ class Hub:
 
     async def render_list(self, current: str) -> str:
         """All sessions by folder, as HTML."""
-        if time.monotonic() - self._listed_at > LIST_SECONDS:
-            self._listed_at = time.monotonic()
-            self._rows = await asyncio.to_thread(self._read_rows)
+        async with self._listing:  # a tab that comes meanwhile waits for the same rows
+            if time.monotonic() - self._listed_at > LIST_SECONDS:
+                self._rows = await asyncio.to_thread(self._read_rows)
+                self._listed_at = time.monotonic()
         rows = [self._with_live_state(row) for row in self._rows]
-        return render_session_list(rows, current, time.time())
+        now = time.time()
+        if rows != self._drawn_rows or now - self._drawn_at > WATCH_SECONDS:
+            self._drawn_rows, self._drawn_at, self._drawn = rows, now, {}
+        if current not in self._drawn:  # tabs of the same session share it
+            self._drawn[current] = render_session_list(rows, current, now)
+        return self._drawn[current]
 
     async def search(self, text: str) -> str:
         """The sessions with this text in a message, a call or a result, as HTML."""
@@ -182,8 +218,9 @@ class Hub:
         for one in self.library.list_summaries(limit=MAX_LISTED):
             if one.turns or one.id in self._open:
                 parent = one.parent.session if one.parent else ""
-                state = self.library.describe_state(one)
-                title = one.title or (f"fork of {parent}" if parent else "New session")
+                is_own = one.id in self._open  # this server has locked it
+                state = describe_last_turn(one) if is_own else self.library.describe_state(one)
+                title = self.library.get_title(one) or "New session"
                 cost = one.usage.cost or 0.0
                 rows.append(SessionRow(one.id, title, one.folder, one.updated, cost, state, parent))
         return rows
@@ -193,8 +230,7 @@ class Hub:
         if session is None:
             return row
         state = "waiting" if session.is_waiting else "running" if session.is_busy else row.state
-        idle = state == "running" and not session.is_busy  # locked by this server
-        return row.with_state("done" if idle else state, session.cost)
+        return row.with_state(state, session.cost)
 
 
 def _read_preview(session_dir: Path) -> Update | None:

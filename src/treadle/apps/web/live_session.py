@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -20,10 +20,13 @@ from treadle.apps.conversation.host import Host, HostCallbacks, ModelQuestion
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock
+from treadle.apps.conversation.state.from_transcript import build_view
+from treadle.apps.conversation.state.view_state import ViewState, add_block
 from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.call_times import CallTimes
 from treadle.apps.web.feed import Feed, PageState
 from treadle.apps.web.render.regions import SessionFacts, render_regions
+from treadle.apps.web.session_origin import SessionOrigin, read_origin
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Approval, Denial, PendingApproval
@@ -62,15 +65,21 @@ class LiveSession:
         self.custom_commands: Sequence[CustomCommand] = ()
         self._files: Sequence[str] = ()
         self._files_listed_at = float("-inf")
-        self._title = ""
         self._facts = SessionFacts()
+        self._origin = SessionOrigin()
+        self._changed_files: Mapping[str, str] = {}
+        self._refreshing: set[asyncio.Task[None]] = set()
+        self._was_idle = True
+        self._listed_as: tuple[bool, bool, float] | None = None
 
     async def open(self, resume: str | None) -> None:
         """Open a new session, or continue one."""
         driver = await self.host.open(self._callbacks, resume=resume)
         if resume is not None:
-            self._call_times.load(await self.host.flush())
-        self._attach(driver)
+            session_dir = await self.host.flush()
+            await asyncio.to_thread(self._call_times.load, session_dir)
+            self._origin = await asyncio.to_thread(read_origin, session_dir, driver.history)
+        await self._attach(driver)
 
     @property
     def _callbacks(self) -> HostCallbacks:
@@ -106,21 +115,30 @@ class LiveSession:
         usage = self._conversation.view.usage if self._conversation is not None else NO_USAGE
         return usage.cost or 0.0
 
-    @property
-    def title(self) -> str:
-        return self._title
-
     # --- the page --------------------------------------------------------------------------
 
-    def _attach(self, driver: Driver) -> None:
+    async def _attach(self, driver: Driver) -> None:
         driver.watch(self._call_times)  # before the conversation, which shows them
-        conversation = Conversation(driver, self._mark_changed, self._return_messages)
         self.custom_commands, problems = find_host_commands(self.host)
-        for note in (*self.host.notes, *problems):
+        about_model, *notes = self.host.notes or ("",)
+        first = add_block(ViewState(), NoteBlock(about_model)) if about_model else ViewState()
+        calls = CallIndex()
+
+        def read_history() -> ViewState:
+            view = build_view(driver.history, first)
+            calls.update(view.blocks)
+            return view
+
+        # In a thread: a long session takes seconds, and other tabs continue.
+        view = await asyncio.to_thread(read_history)
+        conversation = Conversation(
+            driver, self._mark_changed, self._return_messages, view, self.host.allow_for_session
+        )
+        conversation.view = self._origin.without_inherited(conversation.view)
+        for note in (*notes, *problems):
             conversation.show_block(NoteBlock(note))
         driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
-        self._conversation = conversation
-        self._calls = CallIndex()
+        self._conversation, self._calls = conversation, calls
         self.refresh_facts()
         if self._feed is None:
             self._feed = Feed(driver.session_id, self._build_state, self._find_seconds)
@@ -129,6 +147,7 @@ class LiveSession:
             self._feed.restart(driver.session_id)
             self._on_rename(old_id, driver.session_id)
         conversation.start()
+        self.refresh_changed_files()
         self._mark_changed()
 
     def _find_seconds(self, call_id: str) -> float | None:
@@ -138,11 +157,10 @@ class LiveSession:
         conversation = self.conversation
         view = conversation.view
         self._calls.update(view.blocks)
-        if not self._title:
-            self._title = _find_title(conversation)
         facts = msgspec.structs.replace(
             self._facts,
-            title=self._title,
+            title=self._origin.find_title(conversation.driver.history),
+            changed_files=self._changed_files,
             banner=self.host.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
         )
@@ -164,6 +182,19 @@ class LiveSession:
         )
         self._mark_changed()
 
+    def refresh_changed_files(self) -> None:
+        """After a turn, and after undo, redo and rewind: read which files the agent changed."""
+        task = asyncio.get_running_loop().create_task(self._read_changed_files())
+        self._refreshing.add(task)
+        task.add_done_callback(self._refreshing.discard)
+
+    async def _read_changed_files(self) -> None:
+        try:
+            self._changed_files = await self.host.list_changed_files()
+        except (TreadleError, OSError):
+            return  # an empty session, or one that is closed meanwhile
+        self._mark_changed()
+
     def _number_questions(self) -> list[tuple[int, PendingQuestion]]:
         """The open questions, each with a number that no other one ever had."""
         known = {id(question): number for number, question in self._numbered}
@@ -179,7 +210,16 @@ class LiveSession:
     def _mark_changed(self) -> None:
         if self._feed is not None and self._conversation is not None:
             self._feed.mark_changed()
-        self._on_change()
+            is_idle = self._conversation.is_idle
+            if is_idle and not self._was_idle:  # a turn has ended
+                self._calls.update(self._conversation.view.blocks)
+                if self._calls.has_new_calls():
+                    self.refresh_changed_files()
+            self._was_idle = is_idle
+        row = (self.is_busy, self.is_waiting, self.cost)
+        if row != self._listed_as:
+            self._listed_as = row
+            self._on_change()
 
     def show_note(self, text: str) -> None:
         if self._conversation is not None:
@@ -223,9 +263,9 @@ class LiveSession:
             try:
                 driver = await open_driver()
             except (TreadleError, OSError):
-                self._attach(await self.host.open(self._callbacks, resume=session_id))
+                await self._attach(await self.host.open(self._callbacks, resume=session_id))
                 raise
-            self._attach(driver)
+            await self._attach(driver)
 
     def require_idle(self) -> None:
         if self.is_busy:
@@ -251,6 +291,8 @@ class LiveSession:
             conversation.resume()
 
     async def aclose(self) -> None:
+        for task in self._refreshing:
+            task.cancel()
         conversation, self._conversation = self._conversation, None
         if conversation is not None:
             await conversation.aclose()
@@ -263,11 +305,3 @@ class LiveSession:
 
     async def _ask_user(self, question: ModelQuestion) -> str | None:
         return await self.conversation.ask_user(question)
-
-
-def _find_title(conversation: Conversation) -> str:
-    """The first line of the first message."""
-    for item in conversation.driver.history:
-        if isinstance(item, UserItem):
-            return item.text.strip().partition("\n")[0][:80]
-    return ""

@@ -40,8 +40,8 @@ class Withdraw(Request, frozen=True, tag="withdraw"):
 
 
 class Answer(Request, frozen=True, tag="answer"):
-    """The answer to a question: once, always, edited (with `arguments`), deny (with `text` as the
-    reason), answer (with `text`), none."""
+    """The answer to a question: once, session, always, edited (with `arguments`), deny (with `text`
+    as the reason), answer (with `text`), none."""
 
     question: int
     answer: str
@@ -54,14 +54,6 @@ class OpenDialog(Request, frozen=True, tag="ask"):
 
     dialog: str
     turn: str = ""
-
-
-class ChangeMode(Request, frozen=True, tag="mode"):
-    mode: str
-
-
-class ChangeModel(Request, frozen=True, tag="model"):
-    model: str
 
 
 class RunCommand(Request, frozen=True, tag="command"):
@@ -101,10 +93,6 @@ class Rewind(Request, frozen=True, tag="rewind"):
     include: tuple[str, ...] = ()
 
 
-class Fork(Request, frozen=True, tag="fork"):
-    before_turn: str | None = None
-
-
 class Trust(Request, frozen=True, tag="trust"):
     """Trust the folder, and approve the programs that the dialog listed."""
 
@@ -122,22 +110,19 @@ AnyRequest = (
     | Withdraw
     | Answer
     | OpenDialog
-    | ChangeMode
-    | ChangeModel
     | RunCommand
     | Complete
     | Search
     | StopTask
     | RestoreFiles
     | Rewind
-    | Fork
     | Trust
     | Earlier
 )
 
 
-class TabReply(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
-    """The base of what a tab gets as the answer to its request."""
+class TabReply(msgspec.Struct, frozen=True, tag_field="kind"):
+    """The base of what a tab gets beside the changes of its session."""
 
 
 class ShowDialog(TabReply, frozen=True, tag="dialog"):
@@ -189,3 +174,17 @@ class Received(TabReply, frozen=True, tag="received"):
     """The message with this id has arrived and will not be lost."""
 
     id: str
+
+
+class ListUpdate(TabReply, frozen=True, tag="list"):
+    """The list of sessions, and how many of them wait for the user. Sent whenever it changes."""
+
+    html: str
+    waiting: int
+
+
+class Problem(TabReply, frozen=True, tag="problem"):
+    """What the tab asked for could not be done. `request` is what it was; "open": the session."""
+
+    text: str
+    request: str = ""

@@ -7,31 +7,18 @@ import asyncio
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from treadle.apps.web.actions import run_request
+from treadle.apps.web.actions import run_held_request, run_request
 from treadle.apps.web.feed import Position
+from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.live_session import LiveSession
-from treadle.apps.web.messages import AnyRequest, TabReply
+from treadle.apps.web.messages import AnyRequest, ListUpdate, Problem, TabReply
 from treadle.core.errors import TreadleError
 from treadle.core.transcript.content import UserContent
 
 FRAME_SECONDS = 0.033  # between two updates: a screen shows no more
-LIST_FRAME_SECONDS = 1.0
+LIST_FRAME_SECONDS = 0.3
 SEND_SECONDS = 30.0  # a tab that does not read for so long is closed
-
-
-class ListUpdate(msgspec.Struct, frozen=True, tag="list", tag_field="kind"):
-    """The list of sessions, and how many of them wait for the user."""
-
-    html: str
-    waiting: int
-
-
-class Problem(msgspec.Struct, frozen=True, tag="problem", tag_field="kind"):
-    """What the tab asked for could not be done. `request` is what it was."""
-
-    text: str
-    request: str = ""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -45,7 +32,7 @@ class Tab:
         self,
         socket: WebSocket,
         hub: Hub,
-        session: LiveSession,
+        session: LiveSession | HeldSession,
         uploads: dict[str, UserContent],
         have: Position | None,
     ) -> None:
@@ -58,21 +45,23 @@ class Tab:
         self._list_changed = asyncio.Event()
         self._sending = asyncio.Lock()
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
+        """Whether the session is free now: the tab shows one that another program has closed."""
         stop_session = self._session.feed.listen(self._changed.set)
         stop_list = self._hub.listen(self._list_changed.set)
         self._changed.set()
         self._list_changed.set()
         tasks = [
             asyncio.create_task(work)
-            for work in (self._send_changes(), self._send_list(), self._receive())
+            for work in (self._send_changes(), self._send_list(), self._receive(), self._wait())
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+            return True
         except (WebSocketDisconnect, TimeoutError, RuntimeError):
-            pass  # the tab is gone, or does not read
+            return False  # the tab is gone, or does not read
         finally:
             stop_session()
             stop_list()
@@ -80,14 +69,26 @@ class Tab:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _wait(self) -> None:
+        """Until a session that another program has open is free; for others until the end."""
+        if isinstance(self._session, HeldSession):
+            await self._session.wait_until_free()
+        else:
+            await asyncio.Event().wait()
+
     async def _send_changes(self) -> None:
+        is_first = True  # a tab that has the newest state already is told so
         while True:
             await self._changed.wait()
             self._changed.clear()
-            update = self._session.feed.make_update(self._have)
+            feed = self._session.feed
+            update = feed.make_update(self._have)
+            if update is None and is_first and self._have is not None:
+                update = feed.confirm(self._have)
             if update is not None:
                 await self._send(update)
                 self._have = update.position
+            is_first = False
             await asyncio.sleep(FRAME_SECONDS)
 
     async def _send_list(self) -> None:
@@ -109,13 +110,15 @@ class Tab:
             if reply is not None:
                 await self._send(reply)
 
-    async def _answer(self, text: str) -> TabReply | Problem | None:
+    async def _answer(self, text: str) -> TabReply | None:
         try:
             request = _decode(text)
         except msgspec.DecodeError as error:
             return Problem(f"the page sent a message that the server does not know: {error}")
         name: str = request.__struct_config__.tag
         try:
+            if isinstance(self._session, HeldSession):
+                return await run_held_request(request, self._hub, self._session)
             return await run_request(request, self._hub, self._session, self._uploads)
         except (TreadleError, OSError, ValueError) as error:
             return Problem(str(error), name)

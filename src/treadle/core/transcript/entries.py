@@ -178,7 +178,8 @@ class ChildUsageRecorded(msgspec.Struct, frozen=True, tag="child_usage", tag_fie
 class HeadRecorded(msgspec.Struct, frozen=True, tag="head", tag_field="kind", omit_defaults=True):
     """What the last request began with, before its items: a later process keeps to it, or says what
     a change costs. `system` and `definitions` (of the tools) are checksums. `is_unattended`: the
-    instructions say that the user cannot answer."""
+    instructions say that the user cannot answer. The last three are sizes in characters: the
+    instructions without the memory files, the memory files, the definitions of the tools."""
 
     model: str
     system: int
@@ -186,6 +187,9 @@ class HeadRecorded(msgspec.Struct, frozen=True, tag="head", tag_field="kind", om
     definitions: int
     thinking: int | str | None = None
     is_unattended: bool = False
+    system_chars: int = 0
+    memory_chars: int = 0
+    tools_chars: int = 0
 
 
 class WakeCondition(msgspec.Struct, frozen=True, omit_defaults=True):

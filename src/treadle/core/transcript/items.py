@@ -78,6 +78,11 @@ class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict
     def text(self) -> str:
         return _join_text(self.content)
 
+    @property
+    def first_text(self) -> str:
+        """What the user wrote; the texts after it are attachments."""
+        return next((part.text for part in self.content if isinstance(part, Text)), "")
+
 
 class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=True, dict=True):
     """One complete reply of a model. `stop` is the reason for its end, `model` its name."""

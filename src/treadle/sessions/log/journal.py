@@ -17,7 +17,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -394,10 +394,15 @@ def read_entries(session_dir: Path, *, last_seq: int | None = None) -> list[Entr
     return [entry for _, entry in read_records(session_dir, last_seq=last_seq)]
 
 
-def read_records(session_dir: Path, *, last_seq: int | None = None) -> list[tuple[Record, Entry]]:
-    """The same, each with its record (number, time; without the raw line)."""
+def read_records(
+    session_dir: Path, *, last_seq: int | None = None, kinds: Collection[str] = ()
+) -> list[tuple[Record, Entry]]:
+    """The same, each with its record (number, time; without the raw line); with `kinds` only
+    entries of these."""
     pairs: list[tuple[Record, Entry]] = []
     for record, blob_dir in JournalReader(session_dir, last_seq=last_seq).records():
+        if kinds and record.kind not in kinds:
+            continue
         try:
             entry = decode_entry(record.raw)
         except msgspec.DecodeError:

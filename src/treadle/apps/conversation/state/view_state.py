@@ -94,6 +94,9 @@ def close_stream(view: ViewState) -> ViewState:
     blocks = view.blocks
     if isinstance(last, MarkdownBlock | CodeBlock) and markdown_stream.is_empty(last):
         blocks = blocks.truncate(view.stream_index)
+    elif isinstance(last, CodeBlock) and not last.text.endswith("\n"):
+        # The text may end with the closing fence, without the end of its line.
+        blocks = blocks.set(view.stream_index, markdown_stream.append_text(last, "\n")[0])
     return _replace(view, blocks=blocks, stream_index=None)
 
 

@@ -1,35 +1,111 @@
-// Messages that the server has not confirmed. They wait here, also over a reload, and are sent
-// again under the same id, which the server counts once.
+// Messages that the server has not confirmed. Those that wait are shown, also after a reload, and
+// can be taken back. One that was sent is sent again under its id, which the server counts once.
+// One that was written without a connection is sent when it is back, unless the session has moved
+// on: then the user decides.
 export class Outbox {
-  constructor(session, send) {
+  constructor(session, { list, send, describeEnd, isBusy, giveBack }) {
+    Object.assign(this, { list, send, describeEnd, isBusy, giveBack });
     this.key = `outbox-${session}`;
-    this.send = send;
+    this.feed = ""; // what the tab is connected to; "" without a connection
     this.waiting = JSON.parse(sessionStorage.getItem(this.key) ?? "[]");
+    this.list.addEventListener("click", (event) => this.click(event));
+    this.draw();
   }
 
   add(text, attachments) {
     const id = crypto.randomUUID();
-    this.waiting.push({ do: "send", id, text, attachments });
-    this.save();
-    this.flush();
+    const message = { do: "send", id, text, attachments };
+    const one = { message, feed: "", end: this.describeEnd(), whyHeld: "" };
+    this.waiting.push(one);
+    if (this.feed) this.deliver(one);
+    this.changed();
   }
 
-  flush() {
-    for (const message of this.waiting) this.send(message);
+  // The tab shows the newest state of the session.
+  connect(feed) {
+    if (this.feed) return;
+    this.feed = feed;
+    const isSame = (one) => one.end === this.describeEnd() && !this.isBusy();
+    for (const one of this.waiting) {
+      if (one.feed === feed || isSame(one)) this.deliver(one);
+      else one.whyHeld = `${one.feed ? "Perhaps sent" : "Not sent"}: the session has moved on`;
+    }
+    this.changed();
+  }
+
+  disconnect() {
+    this.feed = "";
+    this.draw();
+  }
+
+  deliver(one) {
+    one.whyHeld = "";
+    if (this.send(one.message)) one.feed = this.feed;
   }
 
   confirm(id) {
-    this.waiting = this.waiting.filter((message) => message.id !== id);
-    this.save();
+    this.waiting = this.waiting.filter((one) => one.message.id !== id);
+    this.changed();
+  }
+
+  // The server refused what was sent.
+  hold() {
+    for (const one of this.waiting) one.whyHeld = "Not sent";
+    this.changed();
+  }
+
+  click(event) {
+    const button = event.target.closest("button");
+    const one = this.waiting.find(({ message }) => message.id === button?.dataset.message);
+    if (!one) return;
+    if (button.dataset.outbox === "send") {
+      if (this.feed) this.deliver(one);
+    } else {
+      this.waiting = this.waiting.filter((other) => other !== one);
+      this.giveBack(one.message.text);
+    }
+    this.changed();
   }
 
   rename(session) {
     sessionStorage.removeItem(this.key);
     this.key = `outbox-${session}`;
-    this.save();
+    this.changed();
   }
 
-  save() {
+  changed() {
     sessionStorage.setItem(this.key, JSON.stringify(this.waiting));
+    this.draw();
+  }
+
+  draw() {
+    const shown = this.waiting.filter((one) => one.whyHeld || !this.feed);
+    this.list.replaceChildren(...shown.map((one) => this.makeRow(one)));
+  }
+
+  makeRow(one) {
+    const row = document.createElement("li");
+    const text = document.createElement("span");
+    text.className = "t";
+    text.textContent = one.message.text;
+    const end = document.createElement("span");
+    end.className = "end";
+    const why = document.createElement("span");
+    why.textContent = one.whyHeld || "Waits for the connection";
+    end.append(why);
+    if (one.whyHeld && this.feed) end.append(this.makeButton(one, "send", "Send"));
+    end.append(this.makeButton(one, "back", "Take back"));
+    row.append(text, end);
+    return row;
+  }
+
+  makeButton(one, action, label) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "btn bare";
+    button.dataset.outbox = action;
+    button.dataset.message = one.message.id;
+    button.textContent = label;
+    return button;
   }
 }

@@ -71,6 +71,8 @@ export class Prompt {
     this.resize();
     const line = this.lineBeforeCursor();
     const isCommand = line === this.textBeforeCursor() && /^\/\S*$/.test(line);
+    // Until the answer is there, only what still fits is listed: Enter takes the first one.
+    if (isCommand) this.showCompletions(this.found.filter((one) => one.text.startsWith(line)));
     if (isCommand || /(^|\s)@[^\s@]*$/.test(line)) this.send({ do: "complete", line });
     else this.showCompletions([]);
   }

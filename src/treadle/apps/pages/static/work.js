@@ -12,6 +12,7 @@ const $ = (id) => document.getElementById(id);
 const READ_MS = 500; // a question has to be in view for so long before a key answers it
 const TYPING_MS = 350; // a key that another one follows within this time begins a word
 const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
+const PREVIEW = "preview"; // the feed of what is shown while the session is loaded
 const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
 let position = null;
 let questionsShownAt = 0;
@@ -25,11 +26,17 @@ function start() {
     onMessage: (message) => receive(message),
     onState: (state, left) => {
       showConnection(state, left);
-      if (state === "connected") outbox.flush();
+      if (state !== "connected") outbox.disconnect();
     },
     getPosition: () => position,
   });
-  const outbox = new Outbox(session, (message) => connection.send(message));
+  const outbox = new Outbox(session, {
+    list: $("outbox"),
+    send: (message) => connection.send(message),
+    describeEnd,
+    isBusy: () => Boolean($("now").textContent),
+    giveBack: (text) => prompt.giveBack(text),
+  });
   const send = (message) => {
     const isSent = connection.send(message);
     if (!isSent) showToast("Not connected; try again in a moment.");
@@ -54,12 +61,17 @@ function start() {
       update: () => {
         if (message.session !== session) rename(message.session);
         applyUpdate(message, blocks);
+        const [feed] = message.position;
+        if (feed !== PREVIEW && !$("access").textContent) outbox.connect(feed);
       },
       list: () => list.show(message),
       found: () => list.showFound(message),
       dialog: () => showDialog(message.html),
       message: () => showToast(message.text),
-      problem: () => (message.request === "open" ? showRefusal : showToast)(message.text),
+      problem: () => {
+        if (message.request === "send") outbox.hold();
+        (message.request === "open" ? showRefusal : showToast)(message.text);
+      },
       prompt: () => prompt.giveBack(message.text),
       completions: () => prompt.receiveCompletions(message),
       received: () => outbox.confirm(message.id),
@@ -109,12 +121,12 @@ function start() {
     const files = [...(button.closest("dialog")?.querySelectorAll("[data-include]:checked") ?? [])];
     const include = files.map((box) => box.dataset.include);
     const messages = {
-      mode: () => ({ do: "mode", mode: data.value }),
-      model: () => ({ do: "model", model: data.value }),
+      mode: () => ({ do: "command", line: `/mode ${data.value}` }),
+      model: () => ({ do: "command", line: `/model ${data.value}` }),
       budget: () => ({ do: "command", line: `/budget ${data.kind} ${findLimit(data)}` }),
+      fork: () => ({ do: "command", line: "/fork" }),
       restore: () => ({ do: "restore", action: data.action, include }),
       rewind: () => ({ do: "rewind", turn: data.turn, files: data.files === "yes", include }),
-      fork: () => ({ do: "fork" }),
       trust: () => ({ do: "trust" }),
       resume: () => ({ do: "resume" }),
       ask_trust: () => ({ do: "ask", dialog: "trust" }),
@@ -170,7 +182,7 @@ function start() {
   }
 
   // --- keys
-  const ANSWER_KEYS = { y: "once", a: "always", e: "edit", n: "deny" };
+  const ANSWER_KEYS = { y: "once", s: "session", a: "always", e: "edit", n: "deny" };
   let held = null; // a key that answers, unless more is typed
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -254,6 +266,12 @@ function applyUpdate(update, blocks) {
   showEndButton();
 }
 
+// What a user who writes a message has read last.
+function describeEnd() {
+  const last = (selector) => [...$("blocks").querySelectorAll(selector)].pop()?.textContent ?? "";
+  return `${last(".you .said")}\n${last(".prose")}`;
+}
+
 function isScrolledUp() {
   return $("scroll").scrollTop < AT_END;
 }
@@ -270,9 +288,15 @@ function setRegion(name, html) {
   if (!element) return;
   if (name === "questions") return setQuestions(element, html);
   replaceContent(element, html);
+  if (name === "access") setReadOnly(Boolean(html));
   if (name === "now") $("stop-button").hidden = !html;
   if (name === "pocket") element.hidden = !html;
   if (name === "head") document.title = `${element.querySelector("h1").textContent} · Treadle`;
+}
+
+function setReadOnly(isReadOnly) {
+  document.body.classList.toggle("read-only", isReadOnly);
+  for (const one of $("form").querySelectorAll("textarea, button, input")) one.disabled = isReadOnly;
 }
 
 // A card that is shown already stays as it is, with what the user typed into it.
@@ -333,7 +357,7 @@ function showDialog(html) {
 function showKeys() {
   const keys = [
     ["Enter", "send"], ["Shift+Enter", "new line"], ["Esc", "stop the turn"],
-    ["Shift+Tab", "change the mode"], ["Y A E N", "answer a question, with an empty prompt"],
+    ["Shift+Tab", "change the mode"], ["Y S A E N", "answer a question, with an empty prompt"],
     ["/", "search; Enter searches the text of all sessions"], ["N", "new session"], ["J K", "next and previous item"],
     ["[ ]", "hide the columns"], ["?", "this list"],
   ];

@@ -109,8 +109,8 @@ class Choices(Widget, can_focus=True):
         if len(body) <= room:
             self._offset = 0
             return body
-        if room < 2:
-            return []
+        if room < 2:  # its first line, without a line that counts the others
+            return [Text.assemble(line, (" …", self._palette.faint)) for line in body[:room]]
         self._offset = max(0, min(self._offset, len(body) - room + 1))
         part = body[self._offset : self._offset + room - 1]
         rest = len(body) - self._offset - len(part)

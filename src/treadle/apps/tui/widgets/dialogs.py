@@ -15,10 +15,10 @@ import msgspec
 from rich.text import Text
 from textual.widget import Widget
 
+from treadle.apps.conversation.approval_text import ApprovalAnswer
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import FileChange, Host
 from treadle.apps.tui.dialog_lock import DialogLock
-from treadle.apps.tui.questions import ApprovalAnswer
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.markdown import highlight_code, styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette

@@ -10,11 +10,7 @@ from treadle.apps.pages.elements import escape_html
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_age
 
-_ACTION_TITLES = {
-    "undo": "Undo the file changes of the last turn",
-    "redo": "Bring back what undo or rewind changed",
-    "rewind": "Rewind to before this message",
-}
+REWIND_TITLE = "Rewind to before this message"
 
 
 def render_choices(
@@ -30,7 +26,9 @@ def render_choices(
     return _render_dialog(title, f'<ul class="options">{"".join(rows)}</ul>')
 
 
-def render_files_dialog(action: str, changes: Sequence[FileChange], turn: str = "") -> str:
+def render_files_dialog(
+    action: str, title: str, changes: Sequence[FileChange], turn: str = ""
+) -> str:
     """What would happen to which file. What the user changed, too, is included only if chosen."""
     rows = [_render_file(change) for change in changes]
     listed = f'<ul class="files">{"".join(rows)}</ul>' if rows else "<p>No file would change.</p>"
@@ -43,7 +41,7 @@ def render_files_dialog(action: str, changes: Sequence[FileChange], turn: str = 
         kind = "rewind" if action == "rewind" else "restore"
         data = f'{target} data-files="yes" data-action="{action}"'
         buttons += _button(kind, label, data, "first")
-    return _render_dialog(_ACTION_TITLES[action], f'{listed}<div class="row">{buttons}</div>')
+    return _render_dialog(title, f'{listed}<div class="row">{buttons}</div>')
 
 
 def _render_file(change: FileChange) -> str:
@@ -68,7 +66,7 @@ def render_rewind_dialog(turns: Sequence[TurnLine]) -> str:
         for turn in reversed(turns)
     ]
     body = f'<ul class="options">{"".join(rows)}</ul>' if rows else "<p>There is no turn yet.</p>"
-    return _render_dialog(_ACTION_TITLES["rewind"], body)
+    return _render_dialog(REWIND_TITLE, body)
 
 
 def render_trust_dialog(files: Sequence[str], programs: Sequence[str]) -> str:

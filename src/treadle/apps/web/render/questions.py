@@ -102,6 +102,7 @@ def _render_answers(approval: PendingApproval, *, is_child: bool) -> str:
     first = [_render_button("once", "Allow once <kbd>Y</kbd>", "first")]
     rules = escape_html(escape_invisible(", ".join(approval.rules)))
     if rules and not is_child:
+        first.append(_render_button("session", "This session <kbd>S</kbd>"))
         scope = '<span class="dim not-small">for you, in this folder</span>'
         label = f"Always <code>{rules}</code>{scope}<kbd>A</kbd>"
         first.append(_render_button("always", label, "always"))

@@ -5,7 +5,7 @@ Each is a piece of HTML by the name of its element; a tab gets those that change
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -18,17 +18,13 @@ from treadle.apps.conversation.state.blocks import (
     ToolCallBlock,
 )
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
+from treadle.apps.pages.elements import CALL_SIGNS, TODO_ICONS, escape_html, render_icon
 from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.render.questions import render_question
 from treadle.core.text import format_count, format_dollars, plural
 
-_TODO_SIGNS = {
-    "completed": ("boxtick", "ok", "done", "done"),
-    "in_progress": ("run", "accent", "in work", "now-do"),
-    "pending": ("boxed", "dim", "open", ""),
-}
 _CHEVRON = render_icon("chev", style="chev sm")
+_FILE_KINDS = {"added": "new", "removed": "deleted"}
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
@@ -44,6 +40,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     banner: str = ""  # why it cannot be continued, or what is unfinished
     is_trusted: bool = True
     is_unfinished: bool = False
+    is_read_only: bool = False  # another program has it open
+    changed_files: Mapping[str, str] = {}  # what the turns did to them: added, removed, changed
 
 
 def render_regions(
@@ -56,13 +54,14 @@ def render_regions(
     return {
         "head": _render_head(facts),
         "banner": _render_banner(facts),
+        "access": "read-only" if facts.is_read_only else "",
         "questions": "".join(render_question(number, one) for number, one in questions),
         "now": _render_now(view, bool(questions)),
         "queue": "".join(map(_render_queued, enumerate(view.queued_messages))),
         "meters": _render_meters(view, facts),
         "mode": escape_html(facts.mode),
         "model": escape_html(facts.model),
-        "panels": _render_panels(view, calls),
+        "panels": _render_panels(view, facts, calls),
         "pocket": _render_pocket(view, calls),
     }
 
@@ -76,7 +75,9 @@ def _render_head(facts: SessionFacts) -> str:
 def _render_banner(facts: SessionFacts) -> str:
     parts: list[str] = []
     if facts.banner:
-        parts.append(f"<p>{escape_html(facts.banner)}</p>")
+        look = f'<a class="btn" href="/inspect/{escape_html(facts.session_id)}">Inspect</a>'
+        link = look if facts.is_read_only else ""
+        parts.append(f"<p>{escape_html(facts.banner)}{link}</p>")
     if not facts.is_trusted:
         parts.append(
             "<p>This folder is not trusted: its instructions, settings, agents, hooks and servers "
@@ -146,7 +147,7 @@ def _render_meter(share: float, text: str, style: str, label: str) -> str:
 # --- panels --------------------------------------------------------------------------------
 
 
-def _render_panels(view: ViewState, calls: CallIndex) -> str:
+def _render_panels(view: ViewState, facts: SessionFacts, calls: CallIndex) -> str:
     parts: list[str] = []
     if view.todos:
         done = sum(todo.status == "completed" for todo in view.todos)
@@ -162,16 +163,28 @@ def _render_panels(view: ViewState, calls: CallIndex) -> str:
         working = sum(not call.is_finished for call in children)
         count = f"{working} of {len(children)} at work"
         parts.append(_render_panel("Agents", count, f'<ul class="tree">{"".join(rows)}</ul>'))
-    changed = calls.sum_changes()
-    if changed:
-        rows = [
-            f'<li class="changed"><code>{escape_html(path)}</code><span class="ok num">+{added}'
-            f'</span><span class="error num">−{removed}</span></li>'
-            for path, (added, removed) in changed.items()
-        ]
+    rows = _render_changed_files(view, facts, calls)
+    if rows:
         count = plural(len(rows), "file")
         parts.append(_render_panel("Changed files", count, f"<ul>{''.join(rows)}</ul>"))
     return "".join(parts)
+
+
+def _render_changed_files(view: ViewState, facts: SessionFacts, calls: CallIndex) -> list[str]:
+    """The files that the turns changed; of the turn that runs, those with a diff."""
+    lines = calls.sum_changes()
+    listed = dict(facts.changed_files)
+    if view.is_busy or facts.is_read_only:
+        listed |= {path: "changed" for path in lines if path not in listed}
+    rows = []
+    for path, kind in listed.items():
+        detail = f'<span class="dim">{_FILE_KINDS[kind]}</span>' if kind in _FILE_KINDS else ""
+        if path in lines:
+            added, removed = lines[path]
+            detail += f'<span class="ok num">+{added}</span>'
+            detail += f'<span class="error num">−{removed}</span>'
+        rows.append(f'<li class="changed"><code>{escape_html(path)}</code>{detail}</li>')
+    return rows
 
 
 def _render_pocket(view: ViewState, calls: CallIndex) -> str:
@@ -197,7 +210,7 @@ def _render_panel(title: str, count: str, body: str) -> str:
 
 
 def _render_todo(text: str, status: str) -> str:
-    icon, colour, label, style = _TODO_SIGNS[status]
+    icon, colour, label, style = TODO_ICONS[status]
     sign = render_icon(icon, label=label, style=colour)
     return f'<li class="todo {style}">{sign}<span>{escape_html(text)}</span></li>'
 

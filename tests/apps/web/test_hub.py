@@ -1,0 +1,81 @@
+"""The sessions of the server, in the process of the test."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps.web.server import MODEL
+from treadle.agents.agent import Agent
+from treadle.apps.web import live_session
+from treadle.apps.web.hub import Hub
+from treadle.core.transcript import AssistantItem, Text, UserItem
+from treadle.core.transcript.entries import ItemAdded, TurnBegan, TurnEnded
+from treadle.sessions import Library
+from treadle.sessions.log.view_loader import ViewLoader
+
+
+async def test_what_grows_with_a_session_is_loaded_in_threads_so_that_other_tabs_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    journal = Library().create(tmp_path)
+    journal.append(TurnBegan("turn-1"))
+    journal.append(ItemAdded(UserItem((Text("question"),))))
+    journal.append(ItemAdded(AssistantItem((Text("answer"),))))
+    journal.append(TurnEnded("turn-1", "end_turn"))
+    await journal.aclose()
+    threads: dict[str, threading.Thread] = {}
+
+    def watch(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def run(*args: Any, **options: Any) -> Any:
+            threads[name] = threading.current_thread()
+            return real(*args, **options)
+
+        monkeypatch.setattr(owner, name, run)
+
+    watch(ViewLoader, "load")
+    watch(Agent, "start")
+    watch(live_session, "build_view")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    hub = Hub(tmp_path, {"model": MODEL})
+    try:
+        session = await hub.find(journal.session_id)
+        assert len(session.conversation.view.blocks) >= 2
+    finally:
+        await hub.aclose()
+    assert set(threads) == {"load", "start", "build_view"}
+    assert threading.current_thread() not in threads.values()
+
+
+async def test_a_session_that_is_being_opened_holds_up_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    journal = Library().create(tmp_path)
+    journal.append(TurnBegan("turn-1"))
+    journal.append(ItemAdded(UserItem((Text("question"),))))
+    await journal.aclose()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    hub = Hub(tmp_path, {"model": MODEL})
+    may_open, real = threading.Event(), ViewLoader.load
+
+    def load(loader: ViewLoader) -> Any:
+        may_open.wait(30)
+        return real(loader)
+
+    monkeypatch.setattr(ViewLoader, "load", load)
+    try:
+        first = await hub.create()
+        opening = asyncio.create_task(hub.find(journal.session_id))
+        second = await hub.create()
+        assert await hub.find(first.session_id) is first
+        assert second.session_id != first.session_id
+        assert not opening.done()
+        may_open.set()
+        assert await hub.find(journal.session_id) is await opening
+    finally:
+        may_open.set()
+        await hub.aclose()
