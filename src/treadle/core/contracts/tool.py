@@ -38,6 +38,8 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     asks_host   the call may need decisions of the host while it runs: `context.ask_host()`
     needs_approval  the user decides on every call, even if the policy allows it
     needs_policy    an agent without a policy runs it only if its approver agrees
+    aliases         other names that models use for it; they are not told to the model
+    text_argument   the argument that is meant if a model writes a plain text in place of JSON
     """
 
     name: str
@@ -54,6 +56,8 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     asks_host: bool = False
     needs_approval: bool = False
     needs_policy: bool = False
+    aliases: tuple[str, ...] = ()
+    text_argument: str = ""
 
 
 class FileAccess(msgspec.Struct, frozen=True):
@@ -217,3 +221,21 @@ class ForwardingTool(Protocol):
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
         """The target tool and its arguments; or what is wrong, as a text for the model."""
+
+
+class RepairedArguments(msgspec.Struct, frozen=True):
+    """Arguments as a tool knows them. `notes` say what was changed, in a few words for the model.
+    `tool`, `tool_arguments`: another tool that is meant, if the agent has it."""
+
+    arguments: Arguments
+    notes: tuple[str, ...] = ()
+    tool: str = ""
+    tool_arguments: Arguments = {}
+
+
+@runtime_checkable
+class RepairingTool(Protocol):
+    """A tool that knows how models misspell its arguments."""
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        """The arguments that are meant, before they are checked and decided on. Runs nothing."""

@@ -19,6 +19,7 @@ from treadle.core.contracts.tool import (
     Access,
     Preview,
     ProbeResult,
+    RepairedArguments,
     Tool,
     ToolContext,
     ToolOutput,
@@ -66,6 +67,10 @@ class WrappedTool:
     @property
     def spec(self) -> ToolSpec:
         return self._tool.spec
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        repair = getattr(self._tool, "repair", None)
+        return RepairedArguments(arguments) if repair is None else repair(arguments)
 
     def check(self, arguments: Arguments) -> str | None:
         return self._tool.check(arguments)

@@ -16,7 +16,7 @@ from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.media_types import MAX_IMAGE_BYTES, detect_media_type
 from treadle.core.text import plural
 from treadle.core.transcript.content import Document, Image, Text
-from treadle.tools.builtin.base import BuiltinTool, describe
+from treadle.tools.builtin.base import FILE_ALIASES, BuiltinTool, describe
 from treadle.tools.builtin.files.notebook import render_notebook
 from treadle.tools.builtin.session import CallSite, SeenFile, ToolSessions
 from treadle.tools.builtin.text import decode_text, format_numbered_line, split_lines
@@ -41,7 +41,11 @@ class ReadTool(BuiltinTool[ReadArguments]):
 
     name = "read"
     arguments_type = ReadArguments
-    argument_aliases: ClassVar = {"path": "file_path", "file": "file_path"}
+    aliases = ("read_file", "view", "cat", "open_file", "view_file", "file_read")
+    argument_aliases: ClassVar = {
+        **FILE_ALIASES, "start_line": "offset", "line_offset": "offset", "max_lines": "limit",
+        "num_lines": "limit",
+    }  # fmt: skip
 
     def __init__(self, sessions: ToolSessions, *, native_pdf: bool = True) -> None:
         super().__init__(sessions)

@@ -13,12 +13,20 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from treadle.core.contracts.tool import Access, Preview, ToolContext, ToolOutput
+from treadle.core.contracts.tool import (
+    Access,
+    Preview,
+    RepairedArguments,
+    ToolContext,
+    ToolOutput,
+)
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
+from treadle.core.json_types.fit_names import Report
 from treadle.core.transcript import Arguments, Item, ToolResultItem
 from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
+from treadle.tools.builtin.shell.command_forms import read_command, read_patch
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
@@ -56,7 +64,16 @@ class BashTool(BuiltinTool[BashArguments]):
     concurrent = False  # what a command reads and writes is not known: it runs alone
     detachable = True
     timeout = 30 * 24 * 3600.0  # `run` has its own limit; a background command may have none
-    argument_aliases: ClassVar = {"workdir": "cwd"}
+    aliases = (
+        "shell", "shell_command", "local_shell", "exec", "exec_command", "execute_command",
+        "run_command", "run_shell_command", "run_terminal_cmd", "terminal", "execute_bash", "sh",
+    )  # fmt: skip
+    argument_aliases: ClassVar = {
+        "cmd": "command", "script": "command", "code": "command", "commands": "command",
+        "workdir": "cwd", "working_directory": "cwd", "dir_path": "cwd", "directory": "cwd",
+        "timeout_ms": "timeout", "background": "run_in_background",
+        "is_background": "run_in_background",
+    }  # fmt: skip
 
     def __init__(self, sessions: ToolSessions, *, detach_after: float | None = None) -> None:
         super().__init__(sessions)
@@ -67,6 +84,25 @@ class BashTool(BuiltinTool[BashArguments]):
         if not args.command.strip():
             return "the command is empty"
         return "the timeout is negative" if args.timeout < 0 else None
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        repaired = super().repair(arguments)
+        given = arguments.get("command", arguments.get("cmd"))
+        patch = read_patch(given) or read_patch(repaired.arguments.get("command"))
+        if patch is None or "cwd" in repaired.arguments:
+            return repaired
+        return msgspec.structs.replace(
+            repaired, tool="apply_patch", tool_arguments={"patch": patch}
+        )
+
+    @classmethod
+    def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
+        command = arguments.get("command")
+        plain = read_command(command)
+        if plain == command:
+            return arguments
+        report("`command` is one command line")
+        return {**arguments, "command": plain}
 
     @classmethod
     def describe_access(cls, arguments: Arguments, cwd: str) -> Access:
