@@ -19,6 +19,7 @@ from treadle.policy.ruleset.rules import normalize_tool_name
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
 _FETCH_TOOLS = ("webfetch", "websearch")
+_COMMAND_TOOLS = ("bash", "taskinput")
 
 
 _WIDTHS: dict[str, int] = {"plan": 0, "ask": 1, "accept-edits": 2, "auto": 3, "bypass": 4}
@@ -49,7 +50,9 @@ def apply_mode(
         return ruling
     if mode == "bypass":
         return replace(ruling, outcome="allow", reason="permissions are bypassed")
-    if mode != "auto" or tool != "bash" or not call.is_sandboxed or ruling.must_ask:
+    if mode != "auto" or tool not in _COMMAND_TOOLS or ruling.must_ask:
+        return ruling
+    if not call.stays_sandboxed:
         return ruling
     if has_command_rules and not ruling.is_static:
         return ruling  # a program name that is not static could be one that a rule denies

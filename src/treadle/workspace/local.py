@@ -26,7 +26,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.private_folder import find_state_dir, make_private_folder
 from treadle.core.protected_paths import find_aliased_part
 from treadle.workspace import environment, files
-from treadle.workspace.background_command import BackgroundCommand
+from treadle.workspace.background_command import BackgroundCommand, InputPipe
 from treadle.workspace.output import decode_output, join_head_tail
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
@@ -260,6 +260,7 @@ class LocalWorkspace:
         env: Env = None,
         sandboxed: bool | None = None,
         network: bool | None = None,
+        stdin: bool = False,
     ) -> BackgroundCommand:
         """Start a command line in the background. Outside the sandbox it ends with its last
         process, daemons included; inside, daemons are killed with the shell."""
@@ -267,12 +268,20 @@ class LocalWorkspace:
         spec = self._make_command(self._shell_argv(command), cwd, env, inside, None)
         spec = msgspec.structs.replace(spec, always_output_file=True, wait_for_tree=True)
         with ExitStack() as stack:
+            given = InputPipe() if stdin else None
+            if given is not None:
+                stack.callback(given.close)
+                spec = msgspec.structs.replace(spec, descriptors={0: given.read_fd})
             wrapped = stack.enter_context(self._wrap_in_sandbox(spec, inside, network))
             process = await self._fork_server.start(wrapped)
-            sandbox = stack.pop_all()
-        process.exited.add_done_callback(lambda _: sandbox.close())
+            if given is not None:
+                given.close_read_end()
+            ending = stack.pop_all()
+        process.exited.add_done_callback(lambda _: ending.close())
         output_file = Path(spec.output_file)
-        return BackgroundCommand(process, output_file, lambda end: self._make_completed(end, None))
+        return BackgroundCommand(
+            process, output_file, lambda end: self._make_completed(end, None), given
+        )
 
     async def execute(
         self,

@@ -45,7 +45,9 @@ async def test_every_tool_is_described_and_says_what_it_does_to_the_world(folder
         assert all("description" in about for about in spec.schema["properties"].values())
         assert "$ref" not in str(spec.schema)
     effects = {name: spec.effect for name, spec in specs.items()}
-    assert {name for name, effect in effects.items() if effect == "irreversible"} == {"bash"}
+    assert {name for name, effect in effects.items() if effect == "irreversible"} == {
+        "bash", "task_input",
+    }  # fmt: skip
     assert {name for name, effect in effects.items() if effect == "verifiable"} == {
         "write", "edit", "apply_patch", "task_stop",
     }  # fmt: skip

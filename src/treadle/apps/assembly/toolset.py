@@ -67,7 +67,7 @@ def make_builtin_tools(
     if not can_ask and "ask" in names:
         names.remove("ask")
     if "patch" in model.card.abilities:
-        names.insert(names.index("edit"), "apply_patch")
+        names[names.index("edit")] = "apply_patch"
     return builtin_tools(
         workspace,
         names,

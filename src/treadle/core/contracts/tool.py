@@ -68,6 +68,10 @@ class FileAccess(msgspec.Struct, frozen=True):
     recursive: bool = False  # the call reads everything beneath it
 
 
+# What a command asks of its sandbox: nothing, the network, or to run outside of it.
+SandboxRequest = Literal["", "network", "off"]
+
+
 class Access(msgspec.Struct, frozen=True):
     """What a call touches.
 
@@ -76,6 +80,7 @@ class Access(msgspec.Struct, frozen=True):
     command        the shell command line that it runs
     url            the address that it fetches
     cwd            where the command and relative paths start; "" is the root of the workspace
+    sandbox        what the command asks of the sandbox, for this call only
     """
 
     reads: frozenset[str] = frozenset()
@@ -84,6 +89,7 @@ class Access(msgspec.Struct, frozen=True):
     command: str | None = None
     url: str | None = None
     cwd: str = ""
+    sandbox: SandboxRequest = ""
 
 
 NO_ACCESS = Access()

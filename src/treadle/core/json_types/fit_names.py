@@ -117,7 +117,7 @@ def _fit_value(value: Any, schema: JSONSchema, table: NameTable, name: str, repo
 def _fit_enum(value: str, allowed: list[Any], table: NameTable, name: str, report: Report) -> Any:
     words = table.values.get(name, {})
     texts = [one for one in allowed if isinstance(one, str)]
-    meant = words.get(find_folded(value, words) or "") or find_folded(value, texts)
+    meant = words.get(find_folded(value, words) or value, find_folded(value, texts))
     if meant is None:
         return value
     report(f"{name} `{value}` is `{meant}`")

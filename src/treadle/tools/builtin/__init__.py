@@ -5,7 +5,7 @@
 
     session        what the tools remember of a session      base   what they have in common
     files/         read write edit apply_patch               search/  glob grep ls
-    shell/         bash task_output task_stop                web/     web_fetch
+    shell/         bash task_output task_input task_stop     web/     web_fetch
     conversation/  todo ask recall
 
 Each tool is described to the model by the `.md` beside its code.
@@ -37,6 +37,7 @@ from treadle.tools.builtin.search.grep import GrepTool
 from treadle.tools.builtin.search.ls import LsTool
 from treadle.tools.builtin.session import GetFindDenied, ToolSessions
 from treadle.tools.builtin.shell.bash import BashTool, find_last_cwd
+from treadle.tools.builtin.shell.task_input import TaskInputTool
 from treadle.tools.builtin.shell.task_output import TaskOutputTool
 from treadle.tools.builtin.shell.task_stop import TaskStopTool
 from treadle.tools.builtin.web.http_fetch import FetchedPage, FetchPage, HttpFetcher
@@ -50,15 +51,14 @@ __all__ = [
 
 _TOOL_CLASSES: tuple[type[BuiltinTool[Any]], ...] = (
     ReadTool, WriteTool, EditTool, ApplyPatchTool, GlobTool, GrepTool, LsTool, BashTool,
-    TaskOutputTool, TaskStopTool, TodoTool, WebFetchTool, AskTool, RecallTool,
+    TaskOutputTool, TaskInputTool, TaskStopTool, TodoTool, WebFetchTool, AskTool, RecallTool,
 )  # fmt: skip
 
 STANDARD_TOOLS: tuple[str, ...] = (
-    "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_stop",
-    "todo", "web_fetch", "ask", "recall",
+    "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_input",
+    "task_stop", "todo", "web_fetch", "ask", "recall",
 )  # fmt: skip
-"""All but apply_patch, which is for models that were trained on it: name it, too, or instead of
-edit."""
+"""All but apply_patch, which is for models that were trained on it: name it in place of edit."""
 
 ALL_TOOLS: frozenset[str] = frozenset(tool.name for tool in _TOOL_CLASSES)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from os.path import normpath
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from treadle.core.contracts.tool import (
     Access,
     Preview,
     RepairedArguments,
+    SandboxRequest,
     ToolContext,
     ToolOutput,
 )
@@ -24,13 +25,16 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.core.json_types.fit_names import Report
 from treadle.core.transcript import Arguments, Item, ToolResultItem
-from treadle.tools.builtin.base import BuiltinTool, describe
+from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
 from treadle.tools.builtin.shell.command_forms import read_command, read_patch
+from treadle.tools.function import summarize_call
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
+REQUEST_TEXTS = {"": "", "network": " with network", "off": " outside the sandbox"}
 CWD_NOTE = "[working directory is now {}]"
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # what a REPL prints is seen at once
 INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
 MAX_INTERRUPTED_CHARS = 30_000
 # One search, and what it prints about a path that it could not open: only its output tells that.
@@ -52,6 +56,13 @@ class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, describe("Do not wait for it; for servers, watchers, long builds")
     ] = False
     cwd: Annotated[str, describe("Another folder to run in, for this command only")] = ""
+    stdin: Annotated[
+        bool, describe("With run_in_background: keep its input open, for task_input")
+    ] = False
+    sandbox: Annotated[
+        SandboxRequest,
+        describe("If the sandbox stops it: `network`, or `off` to run outside; the user is asked"),
+    ] = ""
 
 
 class BashTool(BuiltinTool[BashArguments]):
@@ -72,8 +83,13 @@ class BashTool(BuiltinTool[BashArguments]):
         "cmd": "command", "script": "command", "code": "command", "commands": "command",
         "workdir": "cwd", "working_directory": "cwd", "dir_path": "cwd", "directory": "cwd",
         "timeout_ms": "timeout", "background": "run_in_background",
-        "is_background": "run_in_background",
+        "is_background": "run_in_background", "sandbox_permissions": "sandbox",
+        "with_escalated_permissions": "sandbox", "dangerously_disable_sandbox": "sandbox",
+        "justification": "description",
     }  # fmt: skip
+    value_aliases: ClassVar = {
+        "sandbox": {"require_escalated": "off", "use_default": "", "none": "off", "on": ""}
+    }
 
     def __init__(self, sessions: ToolSessions, *, detach_after: float | None = None) -> None:
         super().__init__(sessions)
@@ -83,6 +99,8 @@ class BashTool(BuiltinTool[BashArguments]):
     def validate(self, args: BashArguments) -> str | None:
         if not args.command.strip():
             return "the command is empty"
+        if args.stdin and not args.run_in_background:
+            return "stdin is for a command with run_in_background"
         return "the timeout is negative" if args.timeout < 0 else None
 
     def repair(self, arguments: Arguments) -> RepairedArguments:
@@ -97,6 +115,9 @@ class BashTool(BuiltinTool[BashArguments]):
 
     @classmethod
     def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
+        if isinstance(request := arguments.get("sandbox"), bool):
+            report(f"`sandbox` is `{'off' if request else ''}`")
+            arguments = {**arguments, "sandbox": "off" if request else ""}
         command = arguments.get("command")
         plain = read_command(command)
         if plain == command:
@@ -110,10 +131,17 @@ class BashTool(BuiltinTool[BashArguments]):
         if args.cwd:
             cwd = str(Path(cwd, Path(args.cwd).expanduser()))
         # No files: what a command touches is not known here, so it runs alone.
-        return Access(command=args.command, cwd=cwd)
+        return Access(command=args.command, cwd=cwd, sandbox=args.sandbox)
+
+    def summary(self, arguments: Arguments) -> str:
+        request = REQUEST_TEXTS.get(str(arguments.get("sandbox", "")), "")
+        return escape_multiline(summarize_call(f"{self.name}{request}", arguments))
 
     async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
-        return Preview("command", self.parse_arguments(arguments).command)
+        args = self.parse_arguments(arguments)
+        request = REQUEST_TEXTS[args.sandbox]
+        note = f"# runs{request}, for this command only\n" if request else ""
+        return Preview("command", f"{note}{args.command}")
 
     async def run(self, args: BashArguments, site: CallSite) -> ToolOutput:
         cwd = str(site.resolve(".")) if args.cwd else site.cwd
@@ -128,7 +156,9 @@ class BashTool(BuiltinTool[BashArguments]):
 
         try:
             limit = parse_timeout(args.timeout)
-            done = await site.workspace.run(args.command, cwd=cwd, timeout=limit, on_output=report)
+            done = await site.workspace.run(
+                args.command, cwd=cwd, timeout=limit, on_output=report, **_sandbox_options(args)
+            )
         except asyncio.CancelledError:
             if not shown.strip() or _is_task(site):
                 raise
@@ -165,15 +195,29 @@ class BashTool(BuiltinTool[BashArguments]):
 
     async def _run_in_background(self, args: BashArguments, site: CallSite, cwd: str) -> ToolOutput:
         """Start a command and detach: the rest of the call is a task of the loop."""
-        running = await site.workspace.start(args.command, cwd=cwd)
+        options = _sandbox_options(args)
+        if args.stdin:
+            options |= {"stdin": True, "env": UNBUFFERED}
+        running = await site.workspace.start(args.command, cwd=cwd, **options)
         call_id = site.context.call_id
         site.session.running_commands[call_id] = running
+        site.session.record_started(call_id, args.command, args.sandbox, site.context.tasks)
         try:
             site.context.detach()
             return _make_output(await running.wait(), site.cwd)
         finally:
             site.session.running_commands.pop(call_id, None)
             await kill_shielded(running)
+
+
+def _sandbox_options(args: BashArguments) -> dict[str, Any]:
+    """How the workspace is asked for what the command needs; nothing for most commands."""
+    match args.sandbox:
+        case "network":
+            return {"network": True}
+        case "off":
+            return {"sandboxed": False}
+    return {}
 
 
 def _is_task(site: CallSite) -> bool:
