@@ -95,6 +95,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("idle_timeout", "seconds", "longest silence inside a reply (default: 2m or 10m)"),
     Setting("total_timeout", "seconds", "longest time of one reply (default: 1h)"),
+    Setting(
+        "web_search",
+        "text",
+        "web search: `provider` for the provider's own, or the address of a SearXNG server",
+    ),
     Setting("telemetry", "boolean", "send spans to an OpenTelemetry collector", (), "off"),
     Setting("server_wait", "seconds", "how long -p waits for MCP servers to start"),
     Setting("append_system_prompt", "text", "text added to the system prompt"),
@@ -130,6 +135,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     first_content_timeout: float | None = None
     idle_timeout: float | None = None
     total_timeout: float | None = None
+    web_search: str = ""  # empty: none
     telemetry: bool = False
     server_wait: float = 10.0
     append_system_prompt: str = ""

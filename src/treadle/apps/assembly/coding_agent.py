@@ -83,7 +83,9 @@ from treadle.apps.assembly.sessions import (
     make_output_saver,
 )
 from treadle.apps.assembly.toolset import (
+    PROVIDER_SEARCH,
     WorkspacePreloader,
+    describe_search_problem,
     make_builtin_tools,
     make_mcp_servers,
     make_workspace_options,
@@ -282,10 +284,17 @@ def _assemble(
     # Limits
     gates, shared_budget = make_gates(settings, model, host, notes)
     effort = settings.thinking
-    model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
+    model_options = ModelOptions(
+        thinking=int(effort) if effort.isdigit() else effort or None,
+        web_search=settings.web_search == PROVIDER_SEARCH,
+    )
 
     # Tools: built-in and given ones, then MCP servers and skills
-    builtin = make_builtin_tools(model, tool_workspace, policy, can_ask=began_attended)
+    builtin = make_builtin_tools(
+        model, tool_workspace, policy, can_ask=began_attended, web_search=settings.web_search
+    )
+    if problem := describe_search_problem(model, settings.web_search):
+        notes.append(problem)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
     mutators: list[Mutator] = [Compactor(small_model or model)]
     if settings.tool_summaries and small_model is None:
@@ -432,7 +441,7 @@ def _assemble(
                 settings, folder, outputs_dir, secrets, moved
             ),
             make_builtin=lambda workspace, policy: make_builtin_tools(
-                model, workspace, policy, can_ask=began_attended
+                model, workspace, policy, can_ask=began_attended, web_search=settings.web_search
             ),
             make_model=lambda name: wrap_model(
                 create_model(name, settings), secrets, None, suspend=False

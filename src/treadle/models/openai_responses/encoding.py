@@ -155,8 +155,10 @@ def encode_responses_body(
         tail += b',"previous_response_id":' + encode_json_string(previous_response_id)
     if request.system:
         tail += b',"instructions":' + encode_json_string(request.system)
-    if request.tools:
-        specs = [encode_tool(spec, False, True) for spec in request.tools]
+    specs = [encode_tool(spec, False, True) for spec in request.tools]
+    if request.options.web_search and "search" in card.abilities:
+        specs.append(b'{"type":"web_search"}')
+    if specs:
         tail += b',"tools":[' + b",".join(specs) + b"]"
     return [head, *items, tail + encode_fields(_build_options(card, quirks, request)) + b"}"]
 

@@ -56,6 +56,9 @@ class PermissionEvaluator:
             return self._evaluate_sandbox_request(call, ruling)
         if access.files:
             return PolicyRuling.from_findings([*self._evaluate_files(key, access.files, cwd)])
+        if access.url is not None and key == "websearch":
+            # The words of a query leave the machine: that needs a rule or an approval.
+            return self._evaluate_tool(key, replace(call, is_pure=False))
         if access.url is not None:
             return PolicyRuling.from_finding(evaluate_url(access.url, self.context.rules))
         if key in ACCESS_TOOLS:

@@ -5,7 +5,7 @@
 
     session        what the tools remember of a session      base   what they have in common
     files/         read write edit apply_patch               search/  glob grep ls
-    shell/         bash task_output task_input task_stop     web/     web_fetch
+    shell/         bash task_output task_input task_stop     web/     web_fetch web_search
     conversation/  todo ask recall
 
 Each tool is described to the model by the `.md` beside its code.
@@ -42,6 +42,7 @@ from treadle.tools.builtin.shell.task_output import TaskOutputTool
 from treadle.tools.builtin.shell.task_stop import TaskStopTool
 from treadle.tools.builtin.web.http_fetch import FetchedPage, FetchPage, HttpFetcher
 from treadle.tools.builtin.web.web_fetch import WebFetchTool
+from treadle.tools.builtin.web.web_search import WebSearchTool
 from treadle.tools.federation import StaticSource
 
 __all__ = [
@@ -51,14 +52,16 @@ __all__ = [
 
 _TOOL_CLASSES: tuple[type[BuiltinTool[Any]], ...] = (
     ReadTool, WriteTool, EditTool, ApplyPatchTool, GlobTool, GrepTool, LsTool, BashTool,
-    TaskOutputTool, TaskInputTool, TaskStopTool, TodoTool, WebFetchTool, AskTool, RecallTool,
+    TaskOutputTool, TaskInputTool, TaskStopTool, TodoTool, WebFetchTool, WebSearchTool, AskTool,
+    RecallTool,
 )  # fmt: skip
 
 STANDARD_TOOLS: tuple[str, ...] = (
     "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_input",
     "task_stop", "todo", "web_fetch", "ask", "recall",
 )  # fmt: skip
-"""All but apply_patch, which is for models that were trained on it: name it in place of edit."""
+"""All but apply_patch, which is for models that were trained on it (name it in place of edit), and
+web_search, which needs a `search_address`."""
 
 ALL_TOOLS: frozenset[str] = frozenset(tool.name for tool in _TOOL_CLASSES)
 
@@ -93,13 +96,15 @@ def builtin_tools(
     names: Sequence[str] = STANDARD_TOOLS,
     *,
     fetch: FetchPage | None = None,
+    search_address: str = "",
     native_pdf: bool = True,
     detach_after: float | None = None,
     get_find_denied: GetFindDenied | None = None,
 ) -> BuiltinSource:
     """The named tools on a workspace.
 
-    `fetch` fetches a page for web_fetch. `native_pdf`: the model reads PDFs itself.
+    `fetch` fetches a page for web_fetch. `search_address`: of the SearXNG server of web_search.
+    `native_pdf`: the model reads PDFs itself.
     `detach_after`: seconds after which a command continues in the background.
     `get_find_denied` tells which files grep leaves out, because a rule denies reading them.
     """
@@ -108,6 +113,7 @@ def builtin_tools(
         "read": {"native_pdf": native_pdf},
         "bash": {"detach_after": detach_after},
         "web_fetch": {"fetch": fetch},
+        "web_search": {"address": search_address},
     }
     classes = {tool.name: tool for tool in _TOOL_CLASSES}
     unknown = [name for name in names if name not in classes]
