@@ -49,7 +49,7 @@ async def test_every_tool_is_described_and_says_what_it_does_to_the_world(folder
         "bash", "task_input",
     }  # fmt: skip
     assert {name for name, effect in effects.items() if effect == "verifiable"} == {
-        "write", "edit", "apply_patch", "task_stop",
+        "write", "edit", "apply_patch", "notebook_edit", "task_stop",
     }  # fmt: skip
     assert source.instructions()
 

@@ -4,7 +4,7 @@
     agent = Agent(model, tools=[builtin_tools(workspace)], workspace=workspace)
 
     session        what the tools remember of a session      base   what they have in common
-    files/         read write edit apply_patch               search/  glob grep ls
+    files/         read write edit apply_patch notebook_edit search/  glob grep ls
     shell/         bash task_output task_input task_stop     web/     web_fetch web_search
     conversation/  todo ask recall
 
@@ -30,6 +30,7 @@ from treadle.tools.builtin.conversation.recall import RecallTool
 from treadle.tools.builtin.conversation.todo import TodoTool
 from treadle.tools.builtin.files.apply_patch import ApplyPatchTool
 from treadle.tools.builtin.files.edit import EditTool
+from treadle.tools.builtin.files.notebook_edit import NotebookEditTool
 from treadle.tools.builtin.files.read import ReadTool
 from treadle.tools.builtin.files.write import WriteTool
 from treadle.tools.builtin.search.glob import GlobTool
@@ -51,14 +52,14 @@ __all__ = [
 ]  # fmt: skip
 
 _TOOL_CLASSES: tuple[type[BuiltinTool[Any]], ...] = (
-    ReadTool, WriteTool, EditTool, ApplyPatchTool, GlobTool, GrepTool, LsTool, BashTool,
-    TaskOutputTool, TaskInputTool, TaskStopTool, TodoTool, WebFetchTool, WebSearchTool, AskTool,
-    RecallTool,
+    ReadTool, WriteTool, EditTool, ApplyPatchTool, NotebookEditTool, GlobTool, GrepTool, LsTool,
+    BashTool, TaskOutputTool, TaskInputTool, TaskStopTool, TodoTool, WebFetchTool, WebSearchTool,
+    AskTool, RecallTool,
 )  # fmt: skip
 
 STANDARD_TOOLS: tuple[str, ...] = (
-    "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_input",
-    "task_stop", "todo", "web_fetch", "ask", "recall",
+    "read", "write", "edit", "notebook_edit", "glob", "grep", "ls", "bash", "task_output",
+    "task_input", "task_stop", "todo", "web_fetch", "ask", "recall",
 )  # fmt: skip
 """All but apply_patch, which is for models that were trained on it (name it in place of edit), and
 web_search, which needs a `search_address`."""

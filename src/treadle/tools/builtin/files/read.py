@@ -12,8 +12,9 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import FileContent
-from treadle.core.errors import ToolError, WorkspaceError
-from treadle.core.media_types import MAX_IMAGE_BYTES, detect_media_type
+from treadle.core.errors import MissingExtra, ToolError, WorkspaceError
+from treadle.core.media_types import detect_media_type
+from treadle.core.shrink_image import UnreadableImage, shrink_image
 from treadle.core.text import plural
 from treadle.core.transcript.content import Document, Image, Text
 from treadle.tools.builtin.base import FILE_ALIASES, BuiltinTool, describe
@@ -28,6 +29,8 @@ MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_CHARS = 80_000
 MAX_PDF_BYTES = 20 << 20
+MAX_PICTURE_BYTES = 64 << 20
+_BY_HAND = "Make it smaller with bash, such as `convert in.png -resize 50% out.png`"
 
 
 class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +44,10 @@ class ReadTool(BuiltinTool[ReadArguments]):
 
     name = "read"
     arguments_type = ReadArguments
-    aliases = ("read_file", "view", "cat", "open_file", "view_file", "file_read")
+    aliases = (
+        "read_file", "view", "cat", "open_file", "view_file", "file_read", "view_image",
+        "read_image", "notebook_read",
+    )  # fmt: skip
     argument_aliases: ClassVar = {
         **FILE_ALIASES, "start_line": "offset", "line_offset": "offset", "max_lines": "limit",
         "num_lines": "limit",
@@ -76,7 +82,7 @@ class ReadTool(BuiltinTool[ReadArguments]):
         if kind == "application/pdf":
             return await self._read_pdf(content, site, path)
         if kind:
-            return _make_image_output(content, kind, shown)
+            return await _make_image_output(content, kind, site, path)
         if path.suffix == ".ipynb" and not content.is_truncated:
             cells = await asyncio.to_thread(render_notebook, content.data, MAX_CHARS)
             if cells is not None:
@@ -205,15 +211,22 @@ async def _run_script(site: CallSite, script: str, path: Path, *arguments: str) 
     return done.stdout
 
 
-def _make_image_output(content: FileContent, kind: str, display_path: str) -> ToolOutput:
-    if content.size > MAX_IMAGE_BYTES:
-        raise ToolError(
-            f"{display_path} has {content.size:,} bytes; images up to {MAX_IMAGE_BYTES:,} bytes "
-            "can be shown. Make it smaller first, such as with "
-            "`convert in.png -resize 50% out.png`"
-        )
-    text = Text(f"{display_path}: {kind}, {content.size:,} bytes")
-    return ToolOutput((text, Image(kind, content.data)), display=f"Read {display_path} ({kind})")
+async def _make_image_output(
+    content: FileContent, kind: str, site: CallSite, path: Path
+) -> ToolOutput:
+    """The picture, made smaller if no provider takes it as it is."""
+    shown = site.display_path(path)
+    if content.size > MAX_PICTURE_BYTES:
+        raise ToolError(f"{shown} has {content.size:,} bytes, too many for a picture; {_BY_HAND}")
+    if content.is_truncated:
+        content = await site.workspace.read(str(path))
+    try:
+        small = await asyncio.to_thread(shrink_image, kind, content.data)
+    except (MissingExtra, UnreadableImage) as error:
+        raise ToolError(f"{shown} cannot be shown: {error}. {_BY_HAND}") from error
+    note = f" ({small.note})" if small.note else ""
+    text = Text(f"{shown}: {kind}, {content.size:,} bytes{note}")
+    return ToolOutput((text, Image(small.media_type, small.data)), f"Read {shown} ({kind})")
 
 
 async def _extract_pdf_text(site: CallSite, path: Path, display_path: str) -> ToolOutput:
