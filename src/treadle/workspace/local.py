@@ -196,6 +196,23 @@ class LocalWorkspace:
         root, rest = files.locate(self._readable, self._root, path)
         return await asyncio.to_thread(files.read, root, rest, limit)
 
+    async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent:
+        """A file anywhere, which a policy has allowed to read."""
+        real = self._locate_outside(path)
+        return await asyncio.to_thread(files.read, Path("/"), str(real.relative_to("/")), limit)
+
+    def _locate_outside(self, path: str) -> Path:
+        """The real path. Not through the folders that commands can write, where a symlink may have
+        changed since the approval; not what differs by process."""
+        given = self._root / Path(path).expanduser()
+        named, real = os.path.normpath(given), Path(os.path.realpath(given))
+        is_plain = os.path.realpath(named) == str(real)
+        if not is_plain or any(Path(named).is_relative_to(root) for root in self._roots):
+            raise WorkspaceError(f"{path} resolves to {real}, outside of the folder; use that path")
+        if any(real.is_relative_to(top) for top in ("/proc", "/sys", "/dev", "/run")):
+            raise WorkspaceError(f"{path} is not a file on disk; read it with bash")
+        return real
+
     async def write(
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
     ) -> FileContent:

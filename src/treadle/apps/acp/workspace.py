@@ -149,6 +149,9 @@ class EditorWorkspace(WrappedWorkspace):
             )
         return await self._local.write(path, data, expected=_digest(on_disk))
 
+    async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent:
+        return await self._local.read_outside(path, limit=limit)
+
     async def remove(self, path: str, *, expected: str | None = None) -> None:
         if expected is None:
             await self._local.remove(path)

@@ -89,6 +89,7 @@ def make_builtin_tools(
         names,
         search_address=search_address,
         native_pdf="documents" in model.card.abilities,
+        read_outside=True,
         get_find_denied=policy.get_find_denied,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -66,6 +66,13 @@ class RunningCommand(Protocol):
     async def wait(self) -> CommandResult: ...
 
     async def kill(self) -> CommandResult: ...
+
+
+@runtime_checkable
+class OutsideReader(Protocol):
+    """A workspace that can also read files outside of itself, if a policy has allowed it."""
+
+    async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent: ...
 
 
 class Workspace(Protocol):

@@ -15,7 +15,8 @@ from treadle.policy.ruleset.rules import Outcome, Rule
 _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
 
 # unruled_workspace_write: asked only because no rule allows this write inside the folder.
-FindingKind = Literal["other", "unruled_workspace_write"]
+# outside_read: asked only because the path is outside of the folder.
+FindingKind = Literal["other", "unruled_workspace_write", "outside_read"]
 
 
 class PolicyCall(msgspec.Struct, frozen=True):

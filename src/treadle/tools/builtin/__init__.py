@@ -99,19 +99,21 @@ def builtin_tools(
     fetch: FetchPage | None = None,
     search_address: str = "",
     native_pdf: bool = True,
+    read_outside: bool = False,
     detach_after: float | None = None,
     get_find_denied: GetFindDenied | None = None,
 ) -> BuiltinSource:
     """The named tools on a workspace.
 
     `fetch` fetches a page for web_fetch. `search_address`: of the SearXNG server of web_search.
-    `native_pdf`: the model reads PDFs itself.
+    `native_pdf`: the model reads PDFs itself. `read_outside`: read also shows files outside of the
+    workspace; only for an agent whose policy decides on them.
     `detach_after`: seconds after which a command continues in the background.
     `get_find_denied` tells which files grep leaves out, because a rule denies reading them.
     """
     sessions = ToolSessions(workspace, get_find_denied)
     options: dict[str, dict[str, Any]] = {
-        "read": {"native_pdf": native_pdf},
+        "read": {"native_pdf": native_pdf, "outside": read_outside},
         "bash": {"detach_after": detach_after},
         "web_fetch": {"fetch": fetch},
         "web_search": {"address": search_address},

@@ -95,8 +95,11 @@ class CallSite:
 
     def resolve(self, path: str, *, for_write: bool = False) -> Path:
         """The real path; relative ones start from the working directory."""
-        whole = str(Path(self.cwd, Path(path).expanduser()))
-        return self.workspace.resolve(whole, for_write=for_write)
+        return self.workspace.resolve(str(self.join(path)), for_write=for_write)
+
+    def join(self, path: str) -> Path:
+        """The path from the working directory on, as it is written."""
+        return Path(self.cwd, Path(path).expanduser())
 
     def display_path(self, path: Path) -> str:
         """A path as the model would write it: relative to the working directory if inside."""

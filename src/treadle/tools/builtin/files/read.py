@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
-from treadle.core.contracts.workspace import FileContent
+from treadle.core.contracts.workspace import FileContent, OutsideReader
 from treadle.core.errors import MissingExtra, ToolError, WorkspaceError
 from treadle.core.media_types import detect_media_type
 from treadle.core.shrink_image import UnreadableImage, shrink_image
@@ -40,7 +40,8 @@ class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadTool(BuiltinTool[ReadArguments]):
-    """`native_pdf`: the model reads PDFs itself; otherwise their text is extracted."""
+    """`native_pdf`: the model reads PDFs itself; otherwise their text is extracted.
+    `outside`: files outside of the workspace may be read, because a policy decides on them."""
 
     name = "read"
     arguments_type = ReadArguments
@@ -53,9 +54,12 @@ class ReadTool(BuiltinTool[ReadArguments]):
         "num_lines": "limit",
     }  # fmt: skip
 
-    def __init__(self, sessions: ToolSessions, *, native_pdf: bool = True) -> None:
+    def __init__(
+        self, sessions: ToolSessions, *, native_pdf: bool = True, outside: bool = False
+    ) -> None:
         super().__init__(sessions)
         self._native_pdf = native_pdf
+        self._outside = outside
 
     def validate(self, args: ReadArguments) -> str | None:
         if not args.file_path:
@@ -69,7 +73,12 @@ class ReadTool(BuiltinTool[ReadArguments]):
         return (args.file_path,)
 
     async def run(self, args: ReadArguments, site: CallSite) -> ToolOutput:
-        path = site.resolve(args.file_path)
+        try:
+            path = site.resolve(args.file_path)
+        except WorkspaceError:
+            if not self._outside or not isinstance(site.workspace, OutsideReader):
+                raise
+            return await _read_outside(args, site, site.workspace)
         try:
             content = await site.read_if_exists(path, MAX_IN_MEMORY_BYTES)
         except WorkspaceError as error:
@@ -105,6 +114,27 @@ class ReadTool(BuiltinTool[ReadArguments]):
         document = Document("application/pdf", content.data, title=path.name)
         text = Text(f"{shown}: PDF, {content.size:,} bytes")
         return ToolOutput((text, document), display=f"Read {shown} (PDF)")
+
+
+async def _read_outside(
+    args: ReadArguments, site: CallSite, workspace: OutsideReader
+) -> ToolOutput:
+    """A file outside of the workspace: text and pictures, up to a size. It is never edited."""
+    whole = site.join(args.file_path)
+    try:
+        content = await workspace.read_outside(str(whole), limit=MAX_IN_MEMORY_BYTES)
+    except WorkspaceError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise ToolError(f"{args.file_path} does not exist") from error
+        raise
+    if content.is_truncated:
+        raise ToolError(f"{args.file_path} has {content.size:,} bytes; read parts of it with bash")
+    kind = detect_media_type(content.data)
+    if kind == "application/pdf":
+        raise ToolError(f"{args.file_path} is a PDF outside of the folder; copy it into the folder")
+    if kind:
+        return await _make_image_output(content, kind, site, whole)
+    return await _read_text(content, args, site, whole)
 
 
 async def _read_text(
