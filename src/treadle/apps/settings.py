@@ -106,6 +106,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("add_dir", "list", "more folders the agent may work in"),
     Setting("theme", "choice", "colours of the terminal UI", ("dark", "light", "none")),
     Setting("aliases", "table", "your own names for models"),
+    Setting("checkers", "table", "commands that check changed files, by file name"),
 )
 SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
 # Dangerous: only for one run, never from a file or a variable.
@@ -142,6 +143,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     add_dir: tuple[str, ...] = ()
     theme: Literal["", "dark", "light", "none"] = ""  # empty: detect from the terminal
     aliases: dict[str, Any] = {}
+    checkers: dict[str, Any] = {}
     origins: dict[str, str] = {}
     notes: tuple[str, ...] = ()
 

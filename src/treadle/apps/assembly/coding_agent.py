@@ -386,6 +386,10 @@ def _assemble(
             sandboxed=False if trust.is_trusted and settings.sandbox != "required" else None,
             open_store=trust.open_store,
         )
+    if settings.checkers:
+        from treadle.policy.hooks.checkers import Checkers, read_checkers
+
+        hooks.append(Checkers(workspace, read_checkers(settings.checkers)))
     if not is_small:
         reminders = LazyReminders(
             builtin,
