@@ -12,7 +12,17 @@ import pytest
 from tests.tools.builtin.helpers import hands
 from treadle import Agent
 from treadle.core.contracts.policy import Deny, PermissionRequest, Verdict
-from treadle.core.transcript.content import ToolCall
+from treadle.core.contracts.tool import (
+    BaseTool,
+    RepairedArguments,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
+from treadle.core.loop.call_repair import CallRepairer
+from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.prepare import Toolbox
+from treadle.core.transcript.content import ToolCall, parse_arguments
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.tools import tool
@@ -82,6 +92,37 @@ def format_table(table: Counter[tuple[str, str]]) -> str:
     totals = [sum(n for (_, one), n in table.items() if one == outcome) for outcome in outcomes]
     rows.append(f"| all | {sum(totals)} | {' | '.join(map(str, totals))} |")
     return "\n".join(rows)
+
+
+async def test_a_call_that_was_cut_off_anywhere_is_never_repaired(folder: Path) -> None:
+    async with hands(folder) as place:
+        toolbox = Toolbox(place.tools, Emitter((), "s"))
+        toolbox.refresh()
+        repairer = CallRepairer(toolbox)
+        for expected in CALLS:
+            raw = expected["raw"]
+            if not isinstance(parse_arguments(raw), dict) or len(raw) > 500:
+                continue
+            for end in range(1, len(raw)):
+                call = repairer.repair(ToolCall("c", expected["name"], raw[:end]))
+                assert call.arguments is None, f"{raw[:end]!r} became {call.raw!r}"
+
+
+async def test_a_tool_whose_repair_fails_gets_the_call_as_it_is() -> None:
+    class Broken(BaseTool):
+        spec = ToolSpec("look", "", {"properties": {"any": True}}, effect="pure")
+
+        def repair(self, arguments: Any) -> RepairedArguments:
+            raise RuntimeError("broken")
+
+        async def call(self, arguments: Any, context: ToolContext) -> ToolOutput:
+            return ToolOutput(str(arguments))
+
+    result = await Agent(Scripted([Say(calls=[("look", {"Any": 1})]), "done"]), [Broken()]).run(
+        "go"
+    )
+    (answer,) = (one for one in result.transcript if isinstance(one, ToolResultItem))
+    assert answer.text == "{'Any': 1}"
 
 
 async def test_a_tool_of_a_program_is_found_whatever_the_case_of_its_name() -> None:

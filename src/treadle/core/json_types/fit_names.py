@@ -83,6 +83,9 @@ def _fit_object(
         if name != given:
             report(f"`{given}` is `{name}`")
         is_optional = name not in schema.get("required", ())
+        if not isinstance(properties[name], dict):  # `true`: any value
+            fitted[name] = inner
+            continue
         if inner is None and is_optional and not allows_type(None, properties[name]):
             report(f"`{name}` is left out, because it was null")
             continue

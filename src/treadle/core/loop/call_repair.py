@@ -15,10 +15,12 @@ import re
 import msgspec
 
 from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
+from treadle.core.errors import error_text
 from treadle.core.json_types.fit_names import NameTable, find_folded, fit_arguments, fold_name
 from treadle.core.json_types.loose_json import read_loosely
 from treadle.core.json_types.schema import JSONSchema, allows_type
 from treadle.core.lazy_regex import compile_lazily
+from treadle.core.logger import logger
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.items import AssistantItem
@@ -47,6 +49,13 @@ class CallRepairer:
 
     def repair(self, call: ToolCall) -> ToolCall:
         """The call under the name and with the arguments that it means."""
+        try:
+            return self._repair(call)
+        except Exception as error:  # noqa: BLE001 - the code of a tool may raise anything
+            logger.warning("a call of %s could not be repaired: %s", call.name, error_text(error))
+            return call
+
+    def _repair(self, call: ToolCall) -> ToolCall:
         notes: list[str] = []
         tool = self._toolbox.find(call.name) or self._find_meant(call.name)
         if tool is None:
