@@ -236,12 +236,26 @@ async def test_a_patch_that_comes_as_a_command_is_a_call_of_apply_patch(
     assert "`apply_patch` is a tool of its own" in answer.text
 
 
+async def test_a_patch_for_another_folder_keeps_its_folder(folder: Path) -> None:
+    (folder / "src/sub").mkdir(parents=True)
+    (folder / "src/old.py").write_text("x\n")
+    patch = (
+        "*** Begin Patch\n*** Update File: ../old.py\n*** Move to: new.py\n-x\n+y\n*** End Patch"
+    )
+    command = f"cd sub && {_heredoc(patch)['command']}"
+    async with hands(folder) as place:
+        answer = await place.one("bash", command=command, workdir="src")
+    assert answer.name == "apply_patch"
+    assert (folder / "src/sub/new.py").read_text() == "y\n", answer.text
+    assert not (folder / "src/old.py").exists()
+
+
 @pytest.mark.parametrize(
     "command",
     [
         _heredoc(PATCH)["command"] + "\nrm -rf src",
         _heredoc(PATCH.replace("hi", "$HOME"), "")["command"],
-        f"cd src && {_heredoc(PATCH)['command']}",
+        f"cd $HOME && {_heredoc(PATCH)['command']}",
         f"echo apply_patch '{PATCH}'",
     ],
 )

@@ -106,8 +106,9 @@ class BashTool(BuiltinTool[BashArguments]):
     def repair(self, arguments: Arguments) -> RepairedArguments:
         repaired = super().repair(arguments)
         given = arguments.get("command", arguments.get("cmd"))
-        patch = read_patch(given) or read_patch(repaired.arguments.get("command"))
-        if patch is None or "cwd" in repaired.arguments:
+        folder = str(repaired.arguments.get("cwd") or "")
+        patch = read_patch(given, folder) or read_patch(repaired.arguments.get("command"), folder)
+        if patch is None:
             return repaired
         return msgspec.structs.replace(
             repaired, tool="apply_patch", tool_arguments={"patch": patch}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import PurePath
+from posixpath import join
 from typing import Any
 
 from treadle.core.lazy_regex import compile_lazily
@@ -18,6 +19,10 @@ from treadle.core.lazy_regex import compile_lazily
 _SHELLS = ("bash", "sh", "zsh")
 _SHELL_OPTIONS = ("-c", "-lc", "-ic", "-lic", "-cl")
 _FENCE = compile_lazily(r"\s*```(?:bash|sh|shell|console|zsh)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
+_CHANGE_FOLDER = compile_lazily(r"\s*cd\s+(?P<folder>[\w./-]+)\s*&&\s*")
+_PATCH_PATH = compile_lazily(
+    r"^(\*\*\* (?:(?:Add|Update|Delete) File|Move to): )(.+)$", re.MULTILINE
+)
 _HERE_DOCUMENT = compile_lazily(
     r"""\s*(?:applypatch|apply_patch)\s*<<-?\s*(?P<quote>['"]?)(?P<end>\w+)(?P=quote)[ \t]*\n"""
     r"(?P<patch>.*?\n)(?P=end)\s*",
@@ -54,14 +59,32 @@ def _read_list(command: str) -> str:
     return read if isinstance(read, str) else command
 
 
-def read_patch(command: Any) -> str | None:
-    """The patch of `apply_patch <<'EOF' ... EOF` or `apply_patch '...'`, and of nothing else."""
+def read_patch(command: Any, folder: str = "") -> str | None:
+    """The patch of `apply_patch <<'EOF' ... EOF` or `apply_patch '...'`, and of nothing else. Its
+    paths start from `folder`, and from that of a `cd` before it."""
     if isinstance(command, list) and len(command) == 2:
         name, patch = command
         is_patch = name in ("apply_patch", "applypatch") and isinstance(patch, str)
-        return patch if is_patch else None
+        return _move_paths(patch, folder) if is_patch else None
     line = read_command(command)
-    if not isinstance(line, str) or not line.lstrip().startswith(("apply_patch", "applypatch")):
+    if not isinstance(line, str):
+        return None
+    change = _CHANGE_FOLDER.match(line)
+    if change is not None:
+        line, folder = line[change.end() :], join(folder, change["folder"])
+    found = _find_patch(line)
+    return _move_paths(found, folder) if found is not None else None
+
+
+def _move_paths(patch: str, folder: str) -> str:
+    """The patch with paths that start from `folder`."""
+    if not folder:
+        return patch
+    return _PATCH_PATH.sub(lambda m: m.group(1) + join(folder, m.group(2).strip()), patch)
+
+
+def _find_patch(line: str) -> str | None:
+    if not line.lstrip().startswith(("apply_patch", "applypatch")):
         return None
     document = _HERE_DOCUMENT.fullmatch(line if line.endswith("\n") else f"{line}\n")
     if document is not None:
