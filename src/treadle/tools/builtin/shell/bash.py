@@ -23,7 +23,7 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.core.json_types.fit_names import Report
+from treadle.core.json_types.fit_names import Report, fold_name
 from treadle.core.transcript import Arguments, Item, ToolResultItem
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
@@ -33,6 +33,8 @@ from treadle.tools.function import summarize_call
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
 REQUEST_TEXTS = {"": "", "network": " with network", "off": " outside the sandbox"}
+# Arguments of other programs that ask to run a command outside of the sandbox.
+_OUTSIDE_FLAGS = ("withescalatedpermissions", "dangerouslydisablesandbox")
 CWD_NOTE = "[working directory is now {}]"
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # what a REPL prints is seen at once
 INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
@@ -84,12 +86,9 @@ class BashTool(BuiltinTool[BashArguments]):
         "workdir": "cwd", "working_directory": "cwd", "dir_path": "cwd", "directory": "cwd",
         "timeout_ms": "timeout", "background": "run_in_background",
         "is_background": "run_in_background", "sandbox_permissions": "sandbox",
-        "with_escalated_permissions": "sandbox", "dangerously_disable_sandbox": "sandbox",
         "justification": "description",
     }  # fmt: skip
-    value_aliases: ClassVar = {
-        "sandbox": {"require_escalated": "off", "use_default": "", "none": "off", "on": ""}
-    }
+    value_aliases: ClassVar = {"sandbox": {"require_escalated": "off", "use_default": ""}}
 
     def __init__(self, sessions: ToolSessions, *, detach_after: float | None = None) -> None:
         super().__init__(sessions)
@@ -104,6 +103,13 @@ class BashTool(BuiltinTool[BashArguments]):
         return "the timeout is negative" if args.timeout < 0 else None
 
     def repair(self, arguments: Arguments) -> RepairedArguments:
+        flag = next((name for name in arguments if fold_name(name) in _OUTSIDE_FLAGS), "")
+        if flag and isinstance(arguments[flag], bool) and "sandbox" not in arguments:
+            request = "off" if arguments[flag] else ""
+            rest = {name: value for name, value in arguments.items() if name != flag}
+            meant = self.repair({**rest, "sandbox": request})
+            notes = (f"`{flag}` is sandbox `{request}`", *meant.notes)
+            return msgspec.structs.replace(meant, notes=notes)
         repaired = super().repair(arguments)
         given = arguments.get("command", arguments.get("cmd"))
         folder = str(repaired.arguments.get("cwd") or "")
@@ -116,9 +122,6 @@ class BashTool(BuiltinTool[BashArguments]):
 
     @classmethod
     def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
-        if isinstance(request := arguments.get("sandbox"), bool):
-            report(f"`sandbox` is `{'off' if request else ''}`")
-            arguments = {**arguments, "sandbox": "off" if request else ""}
         command = arguments.get("command")
         plain = read_command(command)
         if plain == command:
