@@ -19,12 +19,14 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
+from treadle.core.events import ToolCallRequested, ToolStarted
 from treadle.core.loop.call_repair import CallRepairer
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.transcript.content import ToolCall, parse_arguments
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.models import Say, Scripted
+from treadle.testing import RecordingObserver
 from treadle.tools import tool
 from treadle.tools.builtin import ALL_TOOLS
 
@@ -267,3 +269,15 @@ async def test_a_command_that_does_more_than_patch_stays_a_command(
         answer = await place.one("bash", command=command)
     (request,) = judge.asked.values()
     assert (request.tool.name, request.access.command, answer.name) == ("bash", command, "bash")
+
+
+async def test_what_is_shown_is_the_call_that_is_meant_and_it_runs_once(folder: Path) -> None:
+    (folder / "a.txt").write_text("one\n")
+    witness = RecordingObserver()
+    async with hands(folder, agent={"observers": [witness]}) as place:
+        answer = await place.one("Read", path="a.txt")
+    assert answer.text.startswith("1\tone")
+    requested = [event.call for event in witness.events if isinstance(event, ToolCallRequested)]
+    assert [(call.name, call.arguments) for call in requested] == [("read", {"file_path": "a.txt"})]
+    started = [event for event in witness.events if isinstance(event, ToolStarted)]
+    assert [(event.name, event.summary) for event in started] == [("read", "[read: a.txt]")]
