@@ -31,7 +31,7 @@ class NotebookEditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     file_path: Annotated[str, describe("The notebook")]
     cell: Annotated[int, describe("Which one, from 1; `insert` puts the new one after it")]
     source: Annotated[str, describe("The new text of the cell")] = ""
-    mode: Literal["replace", "insert", "delete"] = "replace"
+    mode: Annotated[Literal["replace", "insert", "delete"], describe("What to do")] = "replace"
     cell_type: Annotated[CellType | Literal[""], describe("Kept, or code for a new one")] = ""
 
 
