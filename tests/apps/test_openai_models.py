@@ -28,7 +28,8 @@ async def test_apply_patch_is_offered_to_models_of_openai_and_to_no_others():
         async with ProviderServer([LAST]) as server:
             assert (await ask(server, model)).code == 0
         assert ("apply_patch" in tool_names(server)) is is_offered
-        assert "edit" in tool_names(server)
+        assert ("edit" in tool_names(server)) is not is_offered
+        assert "write" in tool_names(server)
 
 
 async def test_a_patch_changes_files_and_can_be_undone():

@@ -698,3 +698,16 @@ def test_a_table_is_sent_as_text():
     (block,) = body(asked(Transcript([to_user_item(table)])))["messages"][0]["content"]
     text = "name,n\nbolt,3\n"
     assert block["source"] == {"type": "text", "media_type": "text/plain", "data": text}
+
+
+def test_the_providers_own_search_is_offered_before_the_tools_and_priced():
+    options = ModelOptions(web_search=True)
+    tools = body(asked(tools=(ADD, OTHER), options=options))["tools"]
+    assert [tool["name"] for tool in tools] == ["web_search", "add", "other"]
+    assert tools[0]["type"].startswith("web_search_")
+    assert "cache_control" in tools[-1], "the mark of the cache stays on the last tool"
+    assert "tools" not in body(asked())
+    used = {"input_tokens": 1, "output_tokens": 1, "server_tool_use": {"web_search_requests": 3}}
+    start = {"type": "message_start", "message": {"usage": used}}
+    item, _ = decode(start, *SERVER_TOOL, *end("end_turn"))
+    assert item.usage.cost == pytest.approx((1 * 3 + 2 * 15) / 1e6 + 0.03)

@@ -538,3 +538,24 @@ def test_metadata_is_sent_as_short_texts():
     values = sent(to_user_item("hi"), metadata={"user": "u7", "dry": True, **many})["metadata"]
     assert len(values) == 16
     assert (values["user"], values["dry"], values["key0"]) == ("u7", "true", "0")
+
+
+def test_the_providers_own_search_is_offered_and_its_calls_are_priced_and_kept() -> None:
+    card = ModelCard("openai/m", input_price=1.0, output_price=1.0, abilities=frozenset({"search"}))
+    options = ModelOptions(web_search=True)
+    tools = sent(to_user_item("q"), card=card, tools=(ADD,), options=options)["tools"]
+    assert [tool["type"] for tool in tools] == ["function", "web_search"]
+    assert [
+        tool["type"] for tool in sent(to_user_item("q"), tools=(ADD,), options=options)["tools"]
+    ] == ["function"], "a model without the ability is not offered it"
+    call = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    decoder = ResponsesDecoder(ModelRequest(Transcript()), card, WHO, "openai", None)
+    usage = {"input_tokens": 1_000_000, "output_tokens": 0}
+    events = [
+        {"type": "response.output_item.done", "output_index": 0, "item": call},
+        {"type": "response.completed", "response": {"status": "completed", "usage": usage}},
+    ]
+    decoder.feed((event["type"].encode(), json.dumps(event).encode()) for event in events)
+    item = decoder.finish()
+    assert item.usage.cost == pytest.approx(1.01)
+    assert [part.label for part in item.content if isinstance(part, Opaque)] == ["web_search_call"]

@@ -289,7 +289,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
     done = run([base.program, "doctor"], **provider)
     assert done.returncode == 0, done.stdout
     assert "tui (the full screen), web (the page in a browser), mcp (MCP servers)" in done.stdout
-    assert "pip install 'treadle[tui,web,mcp,acp,embedded,otel,fleet]'" in done.stdout
+    assert "pip install 'treadle[tui,web,mcp,acp,embedded,otel,fleet,images]'" in done.stdout
 
 
 # ------------------------------------------------------------------ the extras
@@ -308,6 +308,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
             "from treadle.observe.telemetry import Telemetry; Telemetry(TracerProvider())",
         ),
         ("fleet", "import treadle.sessions.postgres_store"),
+        ("images", "import PIL.Image"),
     ],
 )
 def test_an_extra_brings_what_its_feature_needs(

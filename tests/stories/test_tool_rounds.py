@@ -71,7 +71,6 @@ def calling(*calls: tuple[str, dict[str, Any] | str]) -> Scripted:
         ('{"a": 1', "not valid JSON"),
         ('{"a": 1} and more', "not valid JSON"),
         ("[1, 2]", "must be a JSON object"),
-        ('"{\\"a\\": 1}"', "encoded twice"),
         ('{"a": NaN}', "NaN"),
         ('{"a": 1, "a": 2}', "given twice"),
         ('{"a": "one"}', "invalid arguments"),
@@ -116,9 +115,22 @@ async def test_a_server_that_wants_a_login_is_a_failed_call_not_an_interruption(
     assert result.reason == "end_turn"
 
 
-async def test_fault_46_another_case_of_a_known_name_is_unknown_with_a_hint():
-    result = await Agent(calling(("Record", {})), [RecordingTool()]).run("x")
-    assert answers(result.transcript) == ["error: unknown tool `Record`; did you mean `record`?"]
+async def test_fault_46_another_case_of_a_known_name_is_that_tool_and_another_name_gets_a_hint():
+    model = calling(("Record", {}), ("recrod", {}))
+    result = await Agent(model, [RecordingTool()]).run("x")
+    assert answers(result.transcript) == [
+        "ok\n[corrected: the tool is named `record`]",
+        "error: unknown tool `recrod`; did you mean `record`? The tools are record.",
+    ]
+
+
+async def test_fault_44_arguments_that_were_encoded_twice_have_one_meaning():
+    @tool(effect="pure")
+    async def square(a: int) -> int:
+        return a * a
+
+    result = await Agent(calling(("square", '"{\\"a\\": 3}"')), [square]).run("x")
+    assert answers(result.transcript) == ["9\n[corrected: the arguments were JSON encoded twice]"]
 
 
 async def test_a_failed_check_skips_the_execution_and_goes_on_with_the_next_call():

@@ -95,6 +95,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("idle_timeout", "seconds", "longest silence inside a reply (default: 2m or 10m)"),
     Setting("total_timeout", "seconds", "longest time of one reply (default: 1h)"),
+    Setting(
+        "web_search",
+        "text",
+        "web search: `provider` for the provider's own, or the address of a SearXNG server",
+    ),
     Setting("telemetry", "boolean", "send spans to an OpenTelemetry collector", (), "off"),
     Setting("server_wait", "seconds", "how long -p waits for MCP servers to start"),
     Setting("background_wait", "seconds", "how long -p waits for background agents at its end"),
@@ -102,6 +107,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("add_dir", "list", "more folders the agent may work in"),
     Setting("theme", "choice", "colours of the terminal UI", ("dark", "light", "none")),
     Setting("aliases", "table", "your own names for models"),
+    Setting("checkers", "table", "commands that check changed files, by file name"),
 )
 SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
 # Dangerous: only for one run, never from a file or a variable.
@@ -131,6 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     first_content_timeout: float | None = None
     idle_timeout: float | None = None
     total_timeout: float | None = None
+    web_search: str = ""  # empty: none
     telemetry: bool = False
     server_wait: float = 10.0
     background_wait: float = 600.0
@@ -138,6 +145,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     add_dir: tuple[str, ...] = ()
     theme: Literal["", "dark", "light", "none"] = ""  # empty: detect from the terminal
     aliases: dict[str, Any] = {}
+    checkers: dict[str, Any] = {}
     origins: dict[str, str] = {}
     notes: tuple[str, ...] = ()
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet"]
+Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
@@ -23,6 +23,7 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "embedded": "embedded models",
     "otel": "telemetry",
     "fleet": "PostgreSQL",
+    "images": "smaller pictures",
 }
 _TOOL_INSTALLERS = {
     "pipx_metadata.json": "pipx install --force",
@@ -37,6 +38,7 @@ _MODULES: Mapping[Extra, str] = {
     "embedded": "xllamacpp",
     "otel": "opentelemetry",
     "fleet": "psycopg_pool",
+    "images": "PIL",
 }
 
 

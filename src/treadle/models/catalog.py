@@ -30,21 +30,22 @@ from treadle.core.transcript.usage import Usage
 # Local servers, where a token has no price.
 LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "embedded"})
 
+SEARCH_PRICE = 0.01  # USD for one web search, of Anthropic and of OpenAI
 DEFAULT_WINDOW = 128_000
 DEFAULT_MAX_OUTPUT = 8_192
 LOCAL_WINDOW = 32_768
 LOCAL_MAX_OUTPUT = 4_096
 
 _BASE_ABILITIES = frozenset({"tools", "sampling"})
-_CLAUDE = frozenset({"tools", "images", "documents", "schema", "cache", "thinking"})
+_CLAUDE = frozenset({"tools", "images", "documents", "schema", "cache", "thinking", "search"})
 _CLAUDE_BUDGET = _CLAUDE | {"budget", "sampling"}
 _CLAUDE_BOTH = _CLAUDE_BUDGET | {"effort"}
 _CLAUDE_EFFORT = _CLAUDE | {"effort"}
 _CLAUDE_TASKS = _CLAUDE_EFFORT | {"task_budget"}
-_GPT = frozenset({"tools", "images", "documents", "schema", "cache", "thinking", "effort", "patch"})
+_GPT = _CLAUDE | {"effort", "patch"}
 _GPT_PLAIN = (_GPT - {"thinking", "effort"}) | {"sampling"}
 _GPT_OLD = _BASE_ABILITIES
-_GEMINI = (_GPT - {"patch"}) | {"sampling"}
+_GEMINI = (_GPT - {"patch", "search"}) | {"sampling"}
 _OPEN = frozenset({"tools", "schema", "sampling"})
 _OPEN_REASONING = _OPEN | {"thinking", "effort"}
 

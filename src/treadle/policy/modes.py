@@ -19,6 +19,8 @@ from treadle.policy.ruleset.rules import normalize_tool_name
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
 _FETCH_TOOLS = ("webfetch", "websearch")
+_SYSTEM_FOLDERS = ("/usr/", "/etc/", "/opt/", "/lib/", "/lib64/", "/bin/", "/sbin/")
+_COMMAND_TOOLS = ("bash", "taskinput")
 
 
 _WIDTHS: dict[str, int] = {"plan": 0, "ask": 1, "accept-edits": 2, "auto": 3, "bypass": 4}
@@ -29,6 +31,16 @@ def choose_narrower(mode: PermissionMode, other: str) -> PermissionMode:
     if other not in _WIDTHS or _WIDTHS[mode] <= _WIDTHS[other]:
         return mode
     return cast(PermissionMode, other)
+
+
+def _reads_system_files(ruling: PolicyRuling) -> bool:
+    """Whether it is asked about only because it reads files of the system: the sandbox shows these
+    to every command, and hides homes."""
+    asked = [finding for finding in ruling.findings if finding.outcome != "allow"]
+    return all(
+        finding.kind == "outside_read" and finding.path.startswith(_SYSTEM_FOLDERS)
+        for finding in asked
+    )
 
 
 def apply_mode(
@@ -49,7 +61,14 @@ def apply_mode(
         return ruling
     if mode == "bypass":
         return replace(ruling, outcome="allow", reason="permissions are bypassed")
-    if mode != "auto" or tool != "bash" or not call.is_sandboxed or ruling.must_ask:
+    if mode != "auto" or ruling.must_ask:
+        return ruling
+    if tool == "read" and call.is_sandboxed and _reads_system_files(ruling):
+        reason = "a command inside the sandbox may read it, too"
+        return replace(ruling, outcome="allow", reason=reason)
+    if tool not in _COMMAND_TOOLS:
+        return ruling
+    if not call.stays_sandboxed:
         return ruling
     if has_command_rules and not ruling.is_static:
         return ruling  # a program name that is not static could be one that a rule denies

@@ -5,21 +5,66 @@ Its whole output is in a file, which is read on request. Used by `local.py`; use
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from treadle.core.contracts.workspace import CommandResult
+from treadle.core.errors import WorkspaceError
 from treadle.workspace.output import join_head_tail
 from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, Process, ProcessExit
 
+WRITE_TIMEOUT = 5.0  # seconds in which a command has to read what is written to it
 MakeResult = Callable[[ProcessExit], CommandResult]
 
 
-class BackgroundCommand:
-    """`make_result` makes the contract's result when it has ended."""
+class InputPipe:
+    """The input of a command that can be written to while it runs."""
 
-    def __init__(self, process: Process, output_file: Path, make_result: MakeResult) -> None:
+    def __init__(self) -> None:
+        self.read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._write_fd, False)
+
+    def close_read_end(self) -> None:
+        if self.read_fd >= 0:
+            os.close(self.read_fd)
+            self.read_fd = -1
+
+    def close(self) -> None:
+        self.close_read_end()
+        if self._write_fd >= 0:
+            os.close(self._write_fd)
+            self._write_fd = -1
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it; WorkspaceError if the command has ended or does not read."""
+        deadline = asyncio.get_running_loop().time() + WRITE_TIMEOUT
+        while data:
+            if self._write_fd < 0:
+                raise WorkspaceError("the command has ended; it takes no input")
+            try:
+                data = data[os.write(self._write_fd, data) :]
+            except BlockingIOError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise WorkspaceError("the command does not read its input") from None
+                await asyncio.sleep(0.02)
+            except BrokenPipeError:
+                raise WorkspaceError("the command has closed its input") from None
+
+
+class BackgroundCommand:
+    """`make_result` makes the contract's result when it has ended. `given`: its input."""
+
+    def __init__(
+        self,
+        process: Process,
+        output_file: Path,
+        make_result: MakeResult,
+        given: InputPipe | None = None,
+    ) -> None:
         self._process, self._output_file, self._make_result = process, output_file, make_result
+        self._input = given
 
     @property
     def pid(self) -> int:
@@ -36,6 +81,11 @@ class BackgroundCommand:
             return join_head_tail(head, tail, total, str(self._output_file), total)
         except FileNotFoundError:
             return ""
+
+    async def write(self, text: str) -> None:
+        if self._input is None:
+            raise WorkspaceError("this command was started without an input")
+        await self._input.write(text.encode(errors="replace"))
 
     async def wait(self) -> CommandResult:
         return self._make_result(await self._process.wait())

@@ -114,7 +114,10 @@ class ContainerWorkspace(WrappedWorkspace):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        sandboxed: bool | None = None,
+        network: bool | None = None,
     ) -> CommandResult:
+        _refuse_sandbox_request(sandboxed, network)
         async with self._open_container() as container:
             argv = self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
             async with container.limit_time(timeout):
@@ -122,8 +125,18 @@ class ContainerWorkspace(WrappedWorkspace):
             return container.make_result(done)
 
     async def start(
-        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        sandboxed: bool | None = None,
+        network: bool | None = None,
+        stdin: bool = False,
     ) -> RunningCommand:
+        _refuse_sandbox_request(sandboxed, network)
+        if stdin:
+            raise WorkspaceError("a command in a container has no input; run it with its input")
         container = _Container(self._program)
         try:
             argv = self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
@@ -213,6 +226,11 @@ class ContainerWorkspace(WrappedWorkspace):
             problem = f"the working directory {path} does not exist; use another one"
             raise WorkspaceError(problem, kind="bad_cwd")
         return path
+
+
+def _refuse_sandbox_request(sandboxed: bool | None, network: bool | None) -> None:
+    if sandboxed is False or network:
+        raise WorkspaceError("the container cannot be left, and its network is that of the task")
 
 
 class _Container:
@@ -323,6 +341,9 @@ class _ContainerCommand:
 
     def output(self) -> str:
         return self._running.output()
+
+    async def write(self, text: str) -> None:
+        await self._running.write(text)
 
     async def wait(self) -> CommandResult:
         if self._ended is None:

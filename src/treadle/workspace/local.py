@@ -26,7 +26,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.private_folder import find_state_dir, make_private_folder
 from treadle.core.protected_paths import find_aliased_part
 from treadle.workspace import environment, files
-from treadle.workspace.background_command import BackgroundCommand
+from treadle.workspace.background_command import BackgroundCommand, InputPipe
 from treadle.workspace.output import decode_output, join_head_tail
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
@@ -197,6 +197,23 @@ class LocalWorkspace:
         root, rest = files.locate(self._readable, self._root, path)
         return await asyncio.to_thread(files.read, root, rest, limit)
 
+    async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent:
+        """A file anywhere, which a policy has allowed to read."""
+        real = self._locate_outside(path)
+        return await asyncio.to_thread(files.read, Path("/"), str(real.relative_to("/")), limit)
+
+    def _locate_outside(self, path: str) -> Path:
+        """The real path. Not through the folders that commands can write, where a symlink may have
+        changed since the approval; not what differs by process."""
+        given = self._root / Path(path).expanduser()
+        named, real = os.path.normpath(given), Path(os.path.realpath(given))
+        is_plain = os.path.realpath(named) == str(real)
+        if not is_plain or any(Path(named).is_relative_to(root) for root in self._roots):
+            raise WorkspaceError(f"{path} resolves to {real}, outside of the folder; use that path")
+        if any(real.is_relative_to(top) for top in ("/proc", "/sys", "/dev", "/run")):
+            raise WorkspaceError(f"{path} is not a file on disk; read it with bash")
+        return real
+
     async def write(
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
     ) -> FileContent:
@@ -263,6 +280,7 @@ class LocalWorkspace:
         env: Env = None,
         sandboxed: bool | None = None,
         network: bool | None = None,
+        stdin: bool = False,
     ) -> BackgroundCommand:
         """Start a command line in the background. Outside the sandbox it ends with its last
         process, daemons included; inside, daemons are killed with the shell."""
@@ -270,12 +288,20 @@ class LocalWorkspace:
         spec = self._make_command(self._shell_argv(command), cwd, env, inside, None)
         spec = msgspec.structs.replace(spec, always_output_file=True, wait_for_tree=True)
         with ExitStack() as stack:
+            given = InputPipe() if stdin else None
+            if given is not None:
+                stack.callback(given.close)
+                spec = msgspec.structs.replace(spec, descriptors={0: given.read_fd})
             wrapped = stack.enter_context(self._wrap_in_sandbox(spec, inside, network))
             process = await self._fork_server.start(wrapped)
-            sandbox = stack.pop_all()
-        process.exited.add_done_callback(lambda _: sandbox.close())
+            if given is not None:
+                given.close_read_end()
+            ending = stack.pop_all()
+        process.exited.add_done_callback(lambda _: ending.close())
         output_file = Path(spec.output_file)
-        return BackgroundCommand(process, output_file, lambda end: self._make_completed(end, None))
+        return BackgroundCommand(
+            process, output_file, lambda end: self._make_completed(end, None), given
+        )
 
     async def execute(
         self,

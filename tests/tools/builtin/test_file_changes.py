@@ -129,9 +129,7 @@ async def test_an_edit_answers_with_the_lines_and_shows_a_diff(folder: Path) -> 
         item = await agent.one(
             "edit", file_path="a.py", old_string="return 1", new_string="return 10"
         )
-    assert plain(item) == (
-        "Edited a.py. It now reads:\n     1\tdef one():\n     2\t    return 10\n     3\t\n     4\t"
-    )
+    assert plain(item) == ("Edited a.py. It now reads:\n1\tdef one():\n2\t    return 10\n3\t\n4\t")
     assert "-    return 1\n+    return 10" in item.display
 
 
@@ -153,13 +151,9 @@ async def test_several_edits_are_all_made_or_none(folder: Path) -> None:
     [
         ({"old_string": "return", "new_string": "yield"}, "is in a.py 2 times, in lines 2, 6"),
         ({"old_string": "  return 1\n", "new_string": "x"}, None),
-        (
-            {"old_string": "\treturn 1\n", "new_string": "x"},
-            "indentation only; the file uses spaces",
-        ),
-        ({"old_string": "    return 1  \n", "new_string": "x"}, "spaces at the end of lines"),
+        ({"old_string": "   pass\n", "new_string": "x"}, "read the file again"),
         ({"old_string": "def one()\n    return 1", "new_string": "x"}, "the file:   def one():"),
-        ({"old_string": "     2\t    return 1", "new_string": "x"}, "leave out what `read` puts"),
+        ({"old_string": "2\t    return 1", "new_string": "x"}, "leave out what `read` puts"),
         ({"old_string": "utterly elsewhere", "new_string": "x"}, "read the file again"),
         ({"old_string": "return 5", "new_string": "def two():\n    return 2"}, "is there already"),
         ({"old_string": "", "new_string": "x"}, "name the text to replace"),
@@ -241,7 +235,7 @@ async def test_many_equal_lines_are_searched_in_little_time(folder: Path, line_e
         )
         spent = time.process_time() - began
     assert "The nearest lines are these; the first difference:\n  old_string: b" in failed(missed)
-    assert "The nearest lines are these:\n     1\t" in failed(unfit)
+    assert "The nearest lines are these:\n1\t" in failed(unfit)
     assert "is in big 20 times, in lines 1, 3001, 6001," in failed(often)
     assert spent < 3, "three calls, each of about half a second; it had been minutes"
 

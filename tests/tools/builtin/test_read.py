@@ -21,13 +21,12 @@ async def test_lines_have_numbers_and_the_rest_is_offered(folder: Path) -> None:
             ("read", {"file_path": "a.txt", "offset": 2001, "limit": 2}),
             ("read", {"file_path": str(folder / "a.txt"), "offset": 2999}),
         )
-    assert plain(first).startswith("     1\tline 1\n     2\tline 2\n")
+    assert plain(first).startswith("1\tline 1\n2\tline 2\n")
     assert first.text.endswith("(lines 1 to 2000 of 3000; read on with offset=2001)")
     assert first.display == "Read a.txt, lines 1 to 2000"
-    assert middle.text.startswith("  2001\tline 2001\n  2002\tline 2002\n\n(lines 2001 to 2002")
+    assert middle.text.startswith("2001\tline 2001\n2002\tline 2002\n\n(lines 2001 to 2002")
     assert (
-        end.text
-        == "  2999\tline 2999\n  3000\tline 3000\n\n(lines 2999 to 3000, the end of the file)"
+        end.text == "2999\tline 2999\n3000\tline 3000\n\n(lines 2999 to 3000, the end of the file)"
     )
 
 
@@ -53,8 +52,8 @@ async def test_other_names_of_the_path_are_understood_but_not_two_at_once(
         ("plain words in sixteen bits\n".encode("utf-16-le"), "plain words"),
         ("grüße\n".encode("cp1252"), "grüße\n\n(encoded as cp1252"),
         (b"", "empty"),
-        (b"one\r\ntwo\r\n", "     1\tone\n     2\ttwo"),
-        ("a\u2028b\x0cc\n".encode(), "     1\ta\u2028b\x0cc"),
+        (b"one\r\ntwo\r\n", "1\tone\n2\ttwo"),
+        ("a\u2028b\x0cc\n".encode(), "1\ta\u2028b\x0cc"),
     ],
 )
 async def test_encodings_are_known(folder: Path, data: bytes, shown: str) -> None:
@@ -102,10 +101,10 @@ async def test_a_notebook_is_read_as_its_cells(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("notebook", "shown"),
     [
-        ('{"x": %s, "cells": []}' % ("[" * 99_999 + "]" * 99_999), "     1\t{"),
-        ('{"cells": [{"outputs": [{"data": {"text/plain": %s}}]}]}' % ("[" * 9_999), "     1\t{"),
-        ('{"cells": [{"outputs": [{"data": {"text/plain": 5}}]}]}', "     1\t{"),
-        ('{"cells": [{"source": null}]}', "     1\t{"),
+        ('{"x": %s, "cells": []}' % ("[" * 99_999 + "]" * 99_999), "1\t{"),
+        ('{"cells": [{"outputs": [{"data": {"text/plain": %s}}]}]}' % ("[" * 9_999), "1\t{"),
+        ('{"cells": [{"outputs": [{"data": {"text/plain": 5}}]}]}', "1\t{"),
+        ('{"cells": [{"source": null}]}', "1\t{"),
         ('{"cells": [%s{}]}' % ("{}," * 500_000), "(cut in cell 4056 of 500001; look at the rest"),
         ('{"cells": [{"source": "%s"}]}' % ("x" * 7_000_000), "(cut in cell 1 of 1; look at"),
         ('{"cells": []}', "The notebook has no cells."),
@@ -135,7 +134,7 @@ async def test_a_huge_file_is_read_anywhere_in_it(folder: Path) -> None:
             ("read", {"file_path": "huge.log", "offset": 590_000, "limit": 1}),
             ("read", {"file_path": "huge.log", "offset": 700_000}),
         )
-    assert plain(begin).startswith("     1\tentry 0 ")
+    assert plain(begin).startswith("1\tentry 0 ")
     assert plain(far).startswith("590000\tentry 589999 ")
     assert "read on with offset=590001" in far.text
     assert "has only 600,000 lines; offset 700000 is past the end" in failed(beyond)

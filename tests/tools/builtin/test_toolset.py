@@ -45,9 +45,11 @@ async def test_every_tool_is_described_and_says_what_it_does_to_the_world(folder
         assert all("description" in about for about in spec.schema["properties"].values())
         assert "$ref" not in str(spec.schema)
     effects = {name: spec.effect for name, spec in specs.items()}
-    assert {name for name, effect in effects.items() if effect == "irreversible"} == {"bash"}
+    assert {name for name, effect in effects.items() if effect == "irreversible"} == {
+        "bash", "task_input",
+    }  # fmt: skip
     assert {name for name, effect in effects.items() if effect == "verifiable"} == {
-        "write", "edit", "apply_patch", "task_stop",
+        "write", "edit", "apply_patch", "notebook_edit", "task_stop",
     }  # fmt: skip
     assert source.instructions()
 
@@ -125,8 +127,10 @@ async def test_a_wrong_argument_of_a_built_in_tool_is_named_in_plain_words(folde
     async with hands(folder) as place:
         wrong = await place.one("read", file_path="a.txt", limit="many")
         missing = await place.one("read")
-    assert failed(wrong).endswith(': limit: expected an integer, got "many"')
-    assert failed(missing).endswith(": file_path: missing, expected text")
+    assert failed(wrong).endswith(
+        ': limit: expected an integer, got "many". read takes file_path (required), offset, limit.'
+    )
+    assert ": file_path: missing, expected text. read takes" in failed(missing)
 
 
 def test_nothing_heavy_is_loaded_with_the_tools() -> None:

@@ -149,6 +149,9 @@ class EditorWorkspace(WrappedWorkspace):
             )
         return await self._local.write(path, data, expected=_digest(on_disk))
 
+    async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent:
+        return await self._local.read_outside(path, limit=limit)
+
     async def remove(self, path: str, *, expected: str | None = None) -> None:
         if expected is None:
             await self._local.remove(path)
@@ -170,6 +173,8 @@ class EditorWorkspace(WrappedWorkspace):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        sandboxed: bool | None = None,
+        network: bool | None = None,
     ) -> CommandResult:
         token = object()
         self._running.add(token)
@@ -183,7 +188,13 @@ class EditorWorkspace(WrappedWorkspace):
                         on_output(done.output)
                     return done
             return await self._local.run(
-                command, cwd=cwd, env=env, timeout=timeout, on_output=on_output
+                command,
+                cwd=cwd,
+                env=env,
+                timeout=timeout,
+                on_output=on_output,
+                sandboxed=sandboxed,
+                network=network,
             )
         finally:
             self._running.discard(token)
@@ -194,9 +205,18 @@ class EditorWorkspace(WrappedWorkspace):
         return sorted({*os.environ} - {*local.command_environment(sandboxed=False)})
 
     async def start(
-        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        sandboxed: bool | None = None,
+        network: bool | None = None,
+        stdin: bool = False,
     ) -> RunningCommand:
-        running = await self._local.start(command, cwd=cwd, env=env)
+        running = await self._local.start(
+            command, cwd=cwd, env=env, sandboxed=sandboxed, network=network, stdin=stdin
+        )
         return WatchedCommand(running, self._running)
 
 
@@ -214,6 +234,9 @@ class WatchedCommand:
 
     def output(self) -> str:
         return self._command.output()
+
+    async def write(self, text: str) -> None:
+        await self._command.write(text)
 
     async def wait(self) -> CommandResult:
         result = await self._command.wait()

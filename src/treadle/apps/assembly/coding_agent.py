@@ -86,7 +86,9 @@ from treadle.apps.assembly.sessions import (
     make_output_saver,
 )
 from treadle.apps.assembly.toolset import (
+    PROVIDER_SEARCH,
     WorkspacePreloader,
+    describe_search_problem,
     make_builtin_tools,
     make_mcp_servers,
     make_workspace_options,
@@ -298,10 +300,17 @@ def _assemble(
     # Limits
     gates, shared_budget = make_gates(settings, model, host, notes)
     effort = settings.thinking
-    model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
+    model_options = ModelOptions(
+        thinking=int(effort) if effort.isdigit() else effort or None,
+        web_search=settings.web_search == PROVIDER_SEARCH,
+    )
 
     # Tools: built-in and given ones, then MCP servers and skills
-    builtin = make_builtin_tools(model, tool_workspace, policy, can_ask=began_attended)
+    builtin = make_builtin_tools(
+        model, tool_workspace, policy, can_ask=began_attended, web_search=settings.web_search
+    )
+    if problem := describe_search_problem(model, settings.web_search):
+        notes.append(problem)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
     mutators: list[Mutator] = [Compactor(small_model or model)]
     if settings.tool_summaries and small_model is None:
@@ -394,6 +403,10 @@ def _assemble(
             sandboxed=False if trust.is_trusted and settings.sandbox != "required" else None,
             open_store=trust.open_store,
         )
+    if settings.checkers:
+        from treadle.policy.hooks.checkers import Checkers, read_checkers
+
+        hooks.append(Checkers(workspace, read_checkers(settings.checkers)))
     if not is_small:
         reminders = LazyReminders(
             builtin,
@@ -457,6 +470,7 @@ def _assemble(
                 containers.make_workspace(workspace) if containers is not None else workspace,
                 policy,
                 can_ask=began_attended,
+                web_search=settings.web_search,
             ),
             make_model=lambda name: wrap_model(
                 create_model(name, settings), secrets, None, suspend=False

@@ -134,6 +134,7 @@ class LazyWorkspace:
         return self.get_local().resolve(path, for_write=for_write)
 
     read = _forward(lambda local: local.read)
+    read_outside = _forward(lambda local: local.read_outside)
     write = _forward(lambda local: local.write)
     remove = _forward(lambda local: local.remove)
     run = _forward(lambda local: local.run, lambda options: True)

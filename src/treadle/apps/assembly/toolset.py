@@ -28,6 +28,19 @@ if TYPE_CHECKING:
     from treadle.workspace.local import WorkspaceOptions
 
 
+PROVIDER_SEARCH = "provider"  # the value of the setting web_search for the provider's own
+
+
+def describe_search_problem(model: Model, web_search: str) -> str:
+    """Why the setting web_search has no effect, for the user; "" if it has."""
+    if web_search != PROVIDER_SEARCH or "search" in model.card.abilities:
+        return ""
+    return (
+        f"web_search has no effect: {model.name} has no search of its own; "
+        "set the address of a SearXNG server"
+    )
+
+
 def make_workspace_options(
     settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...], rules: RuleSet
 ) -> WorkspaceOptions:
@@ -58,7 +71,7 @@ class WorkspacePreloader(BaseObserver):
 
 
 def make_builtin_tools(
-    model: Model, workspace: Workspace, policy: LazyPolicy, *, can_ask: bool
+    model: Model, workspace: Workspace, policy: LazyPolicy, *, can_ask: bool, web_search: str = ""
 ) -> BuiltinSource:
     """The built-in tools that this model can use; `ask` only if the user can answer."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
@@ -67,11 +80,16 @@ def make_builtin_tools(
     if not can_ask and "ask" in names:
         names.remove("ask")
     if "patch" in model.card.abilities:
-        names.insert(names.index("edit"), "apply_patch")
+        names[names.index("edit")] = "apply_patch"
+    search_address = "" if web_search == PROVIDER_SEARCH else web_search
+    if search_address:
+        names.append("web_search")
     return builtin_tools(
         workspace,
         names,
+        search_address=search_address,
         native_pdf="documents" in model.card.abilities,
+        read_outside=True,
         get_find_denied=policy.get_find_denied,
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, MissingExtra
 from treadle.core.media_types import detect_media_type
 from treadle.core.transcript.content import Document, Image, Text, UserContent
 from treadle.core.untrusted_files import read_prefix
@@ -85,7 +85,7 @@ def make_attachment(name: str, data: bytes) -> UserContent:
     if media_type == "application/pdf":
         return Document(media_type, data, title=Path(name).name)
     if media_type:
-        return Image(media_type, data)
+        return _attach_picture(name, media_type, data)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -94,6 +94,16 @@ def make_attachment(name: str, data: bytes) -> UserContent:
     if len(text) > MAX_TEXT_CHARS:
         return Text(f"[{name} is not attached: {len(text):,} characters; read the parts you need]")
     return Text(f'<file path="{name}">\n{redact(find_environment_secrets(), text)}\n</file>')
+
+
+def _attach_picture(name: str, media_type: str, data: bytes) -> Image:
+    from treadle.core.shrink_image import UnreadableImage, shrink_image
+
+    try:
+        small = shrink_image(media_type, data)
+    except (MissingExtra, UnreadableImage) as error:
+        raise AttachmentError(f"{name} is not attached: {error}") from error
+    return Image(small.media_type, small.data)
 
 
 def find_outside_target(

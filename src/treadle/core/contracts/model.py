@@ -54,6 +54,7 @@ _MODEL_OPTIONS: Mapping[str, Expected] = {
     "output_schema": optional(DICT),
     "extra": DICT,
     "task_budget": optional(_COUNT),
+    "web_search": FLAG,
 }
 
 
@@ -88,6 +89,7 @@ class ModelOptions(msgspec.Struct, frozen=True):
     output_schema: dict[str, Any] | None = None
     extra: dict[str, Any] = {}  # merged into the provider's request as it is
     task_budget: int | None = None  # tokens for the whole task, which the model sees and plans with
+    web_search: bool = False  # the provider may search the web, for models with the ability search
 
     def __post_init__(self) -> None:
         check_fields(self, _MODEL_OPTIONS)

@@ -40,6 +40,8 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     needs_policy    an agent without a policy runs it only if its approver agrees
     deferred        the model finds it with the provider's own tool search; a model without the
                     ability `tool_search` does not see it
+    aliases         other names that models use for it; they are not told to the model
+    text_argument   the argument that is meant if a model writes a plain text in place of JSON
     """
 
     name: str
@@ -57,6 +59,8 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     needs_approval: bool = False
     needs_policy: bool = False
     deferred: bool = False
+    aliases: tuple[str, ...] = ()
+    text_argument: str = ""
 
 
 class FileAccess(msgspec.Struct, frozen=True):
@@ -67,6 +71,10 @@ class FileAccess(msgspec.Struct, frozen=True):
     recursive: bool = False  # the call reads everything beneath it
 
 
+# What a command asks of its sandbox: nothing, the network, or to run outside of it.
+SandboxRequest = Literal["", "network", "off"]
+
+
 class Access(msgspec.Struct, frozen=True):
     """What a call touches.
 
@@ -75,6 +83,7 @@ class Access(msgspec.Struct, frozen=True):
     command        the shell command line that it runs
     url            the address that it fetches
     cwd            where the command and relative paths start; "" is the root of the workspace
+    sandbox        what the command asks of the sandbox, for this call only
     """
 
     reads: frozenset[str] = frozenset()
@@ -83,6 +92,7 @@ class Access(msgspec.Struct, frozen=True):
     command: str | None = None
     url: str | None = None
     cwd: str = ""
+    sandbox: SandboxRequest = ""
 
 
 NO_ACCESS = Access()
@@ -224,3 +234,21 @@ class ForwardingTool(Protocol):
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
         """The target tool and its arguments; or what is wrong, as a text for the model."""
+
+
+class RepairedArguments(msgspec.Struct, frozen=True):
+    """Arguments as a tool knows them. `notes` say what was changed, in a few words for the model.
+    `tool`, `tool_arguments`: another tool that is meant, if the agent has it."""
+
+    arguments: Arguments
+    notes: tuple[str, ...] = ()
+    tool: str = ""
+    tool_arguments: Arguments = {}
+
+
+@runtime_checkable
+class RepairingTool(Protocol):
+    """A tool that knows how models misspell its arguments."""
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        """The arguments that are meant, before they are checked and decided on. Runs nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -60,9 +60,19 @@ class RunningCommand(Protocol):
 
     def output(self) -> str: ...
 
+    async def write(self, text: str) -> None:
+        """Send input to a command that was started with `stdin`; WorkspaceError if it cannot."""
+
     async def wait(self) -> CommandResult: ...
 
     async def kill(self) -> CommandResult: ...
+
+
+@runtime_checkable
+class OutsideReader(Protocol):
+    """A workspace that can also read files outside of itself, if a policy has allowed it."""
+
+    async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent: ...
 
 
 class Workspace(Protocol):
@@ -70,9 +80,10 @@ class Workspace(Protocol):
 
     Promises: writes are atomic and durable, and fail if the digest of the file is not `expected`.
     Paths never leave the root and the added folders, also not by a symlink. A command has no
-    terminal and no input; when it ends, is cancelled or times out, none of its processes is left.
-    Memory stays bounded whatever a command prints. Problems are WorkspaceErrors that say what to
-    do. File operations do not wait for the setup that only commands need, such as the sandbox.
+    terminal, and no input unless it was started with one; when it ends, is cancelled or times out,
+    none of its processes is left. Memory stays bounded whatever a command prints. Problems are
+    WorkspaceErrors that say what to do. File operations do not wait for the setup that only
+    commands need, such as the sandbox.
     """
 
     @property
@@ -100,12 +111,25 @@ class Workspace(Protocol):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        sandboxed: bool | None = None,
+        network: bool | None = None,
     ) -> CommandResult:
-        """`on_output` gets the output while it runs, and on cancellation what is left of it."""
+        """`on_output` gets the output while it runs, and on cancellation what is left of it.
+
+        `sandboxed=False`: outside of the sandbox, which the user has approved; it raises if a
+        sandbox is required. `network=True`: with the network, also if the sandbox has none."""
 
     async def start(
-        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> RunningCommand: ...
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        sandboxed: bool | None = None,
+        network: bool | None = None,
+        stdin: bool = False,
+    ) -> RunningCommand:
+        """Start it in the background; with `stdin` its input stays open for `write`."""
 
     async def execute(
         self,

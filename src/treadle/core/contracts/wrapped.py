@@ -19,6 +19,7 @@ from treadle.core.contracts.tool import (
     Access,
     Preview,
     ProbeResult,
+    RepairedArguments,
     Tool,
     ToolContext,
     ToolOutput,
@@ -66,6 +67,10 @@ class WrappedTool:
     @property
     def spec(self) -> ToolSpec:
         return self._tool.spec
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        repair = getattr(self._tool, "repair", None)
+        return RepairedArguments(arguments) if repair is None else repair(arguments)
 
     def check(self, arguments: Arguments) -> str | None:
         return self._tool.check(arguments)
@@ -188,15 +193,32 @@ class WrappedWorkspace:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        sandboxed: bool | None = None,
+        network: bool | None = None,
     ) -> CommandResult:
         return await self._workspace.run(
-            command, cwd=cwd, env=env, timeout=timeout, on_output=on_output
+            command,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            on_output=on_output,
+            sandboxed=sandboxed,
+            network=network,
         )
 
     async def start(
-        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        sandboxed: bool | None = None,
+        network: bool | None = None,
+        stdin: bool = False,
     ) -> RunningCommand:
-        return await self._workspace.start(command, cwd=cwd, env=env)
+        return await self._workspace.start(
+            command, cwd=cwd, env=env, sandboxed=sandboxed, network=network, stdin=stdin
+        )
 
     async def execute(
         self,

@@ -166,6 +166,16 @@ def _describe_count(schema: JSONSchema, least_key: str, most_key: str, noun: str
     return f" of {count} {noun}{'' if limit == 1 else 's'}"
 
 
+def list_arguments(name: str, schema: JSONSchema) -> str:
+    """Which arguments a tool takes, in words for the model."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not properties:
+        return f"{name} takes no arguments."
+    required = schema.get("required", ())
+    names = [f"{one} (required)" if one in required else one for one in properties]
+    return f"{name} takes {', '.join(names)}."
+
+
 # ------------------------------------------------------------------ what does not fit
 
 

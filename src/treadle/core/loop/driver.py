@@ -22,6 +22,7 @@ from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
 from treadle.core.loop.background import BackgroundTasks, TaskReports
+from treadle.core.loop.call_repair import CallRepairer
 from treadle.core.loop.child_approvals import OpenRound
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.gates import GateRunner
@@ -80,6 +81,7 @@ class Driver(HostControls):
             self._child_approvals.ask,
             self._interruption.is_stopping,
         )
+        self._repairer = CallRepairer(toolbox)
         self._model_caller = ModelCaller(
             config.model,
             emitter,
@@ -87,6 +89,7 @@ class Driver(HostControls):
             config.retry,
             is_taken_id=session.has_call_id,
             on_call=self._tool_round.eager.schedule,
+            repair=self._repairer.repair,
             on_quarantine=session.quarantine_part,
             is_interrupted=self._interruption.is_requested,
         )
@@ -197,6 +200,7 @@ class Driver(HostControls):
             self._gates.settle(reply.usage)
             self._session.add_reply_usage(reply)
             self._next_cache = None
+            reply = self._repairer.repair_reply(reply)
             most = self._config.max_continuations
             end = handle_reply(reply, self._session, most, self._gates.call_stop)
             if not reply.calls:  # no call of this reply will use what a failed attempt started

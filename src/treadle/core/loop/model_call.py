@@ -78,6 +78,7 @@ class ModelCaller:
         *,
         is_taken_id: Callable[[str], bool],
         on_call: Callable[[ToolCall], None],
+        repair: Callable[[ToolCall], ToolCall],
         on_quarantine: Callable[[PartQuarantined], None],
         is_interrupted: Callable[[], bool],
     ) -> None:
@@ -90,6 +91,7 @@ class ModelCaller:
         self._retry = retry
         self._is_taken_id = is_taken_id
         self._on_call = on_call
+        self._repair = repair
         self._on_quarantine = on_quarantine
         self._is_interrupted = is_interrupted
         self._streamed_text: list[str] = []  # the text of the running attempt
@@ -301,7 +303,7 @@ class ModelCaller:
                 emit(ToolCallDelta, event.id, event.text)
             case ModelToolCallRequested(call=call):
                 self._has_streamed = True
-                call = announced.add(call)
+                call = self._repair(announced.add(call))
                 emit(ToolCallRequested, call)
                 self._on_call(call)
             case PartQuarantined():

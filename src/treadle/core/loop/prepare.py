@@ -30,6 +30,7 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import NO_ACCESS, Access, ForwardingTool, Tool, ToolSpec
 from treadle.core.errors import ConfigError, error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
+from treadle.core.json_types.schema import list_arguments
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.interruption import await_contained
@@ -40,6 +41,8 @@ from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultItem
 from treadle.core.transcript.size_estimate import estimate_text_chars
+
+MAX_LISTED_TOOLS = 40
 
 
 class Toolbox:
@@ -89,8 +92,11 @@ class Toolbox:
 
     def unknown_tool_error(self, name: str) -> str:
         near = suggest(name, self._by_name)
-        hint = f"; did you mean `{near}`?" if near else ""
-        return f"error: unknown tool `{name}`{hint}"
+        hint = f"; did you mean `{near}`?" if near else "."
+        names = list(self._by_name)
+        more = f" and {len(names) - MAX_LISTED_TOOLS} more" if len(names) > MAX_LISTED_TOOLS else ""
+        listed = f" The tools are {', '.join(names[:MAX_LISTED_TOOLS])}{more}." if names else ""
+        return f"error: unknown tool `{name}`{hint}{listed}"
 
 
 class PreparedCall(msgspec.Struct, frozen=True):
@@ -165,7 +171,8 @@ class CallPreparer:
         edited = decision.raw if decision is not None else None
         parsed = call.parsed if edited is None else parse_arguments(edited)
         if isinstance(parsed, str):
-            return PreparedCall(call, tool, refusal=f"error: {parsed}. Nothing was run.")
+            expected = list_arguments(tool.spec.name, tool.spec.schema)
+            return PreparedCall(call, tool, refusal=f"error: {parsed}. {expected} Nothing was run.")
         if hasattr(tool, "target") and isinstance(tool, ForwardingTool):
             target = tool.target(parsed)
             if isinstance(target, str):

@@ -46,6 +46,7 @@ ABANDONED_CALL = (
     "Interrupted by the user, outcome unknown: it did not stop and may still be running."
 )
 
+REPAIRED_CALL = "[corrected: {repaired}]"
 EDITED_CALL = "The user changed the arguments before the call ran: {arguments}\n"
 
 
@@ -246,7 +247,7 @@ class ToolRound:
             limit = min(limit, prepared.tool.spec.max_result_chars)
         save = self._save_output if self._config.save_output is not None else None
         item = truncate(prepared.call, result.output, limit, save, result.outcome)
-        item = self._with_approval(item)
+        item = self._with_approval(_with_repair_note(item, prepared.call))
         self._emit_finished(item)
         return item
 
@@ -292,6 +293,18 @@ class ToolRound:
             result.is_truncated,
             result.outcome,
         )
+
+
+def _with_repair_note(item: ToolResultItem, call: ToolCall) -> ToolResultItem:
+    """The result of a call that was repaired tells the model what was wrong with it."""
+    if not call.repaired:
+        return item
+    note, content = REPAIRED_CALL.format(repaired=call.repaired), item.content
+    if content and isinstance(content[-1], Text):
+        content = (*content[:-1], Text(f"{content[-1].text}\n{note}"))
+    else:
+        content = (*content, Text(note))
+    return msgspec.structs.replace(item, content=content)
 
 
 def _check_seconds(seconds: object) -> float | None:

@@ -66,8 +66,9 @@ class Opaque(msgspec.Struct, frozen=True, tag="opaque", omit_defaults=True):
     label: str = ""
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
-    """A call as the model wrote it. `raw` is stored; the arguments are parsed from it.
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, dict=True):
+    """A call. `raw` is stored; the arguments are parsed from it. `repaired` says what the loop has
+    corrected of what the model wrote: a name, the spelling of an argument.
 
     `arguments` is None when `raw` is not one complete JSON object: such a call is never executed,
     and its result is `problem`.
@@ -76,6 +77,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
     id: str
     name: str
     raw: str
+    repaired: str = ""
 
     @property
     def parsed(self) -> Arguments | str:

@@ -164,7 +164,7 @@ def with_unique_id(call: ToolCall, is_taken: Callable[[str], bool]) -> ToolCall:
     while not call_id or is_taken(call_id):
         number += 1
         call_id = f"{call.id or 'call'}_{number}"
-    return call if call_id == call.id else ToolCall(call_id, call.name, call.raw)
+    return call if call_id == call.id else ToolCall(call_id, call.name, call.raw, call.repaired)
 
 
 # --- answers_belong ----------------------------------------------------------------------

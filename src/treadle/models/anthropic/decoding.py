@@ -69,6 +69,10 @@ class _OutputDetails(msgspec.Struct, gc=False):
     thinking_tokens: int | None = None
 
 
+class _ServerToolUse(msgspec.Struct, gc=False):
+    web_search_requests: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -76,6 +80,7 @@ class _Usage(msgspec.Struct):
     cache_creation_input_tokens: int | None = None
     cache_creation: _CacheCreation | None = None
     output_tokens_details: _OutputDetails | None = None
+    server_tool_use: _ServerToolUse | None = None
 
 
 class _StopDetails(msgspec.Struct, gc=False):
@@ -327,6 +332,7 @@ class AnthropicDecoder:
             cache_write=usage.cache_creation_input_tokens or written,
             reasoning=details.thinking_tokens if details else 0,
             cache_write_1h=hour,
+            searches=(usage.server_tool_use or _ServerToolUse()).web_search_requests or 0,
         )
 
 

@@ -59,6 +59,7 @@ DEFAULT_MAX_TOKENS = 32_000
 # The newer version refuses a temperature; the older one is used if the caller sets one.
 API_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
+SEARCH_TOOL = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
 PLACEHOLDER_TOOL = {
     "name": "none",
     "description": "No tool can be used now.",
@@ -110,12 +111,17 @@ def encode_head(
     else:
         fields["max_tokens"] = resolve_max_tokens(options, card)
     is_thinking = fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    searches = options.web_search and "search" in card.abilities
     tools = list_sent_tools(request.tools, card)
     if tools:
-        fields["tools"] = msgspec.Raw(encode_tools(tools, mark))
+        # Before the others, so that the mark of the cache stays on the last one.
+        own = b"[%b," % msgspec.json.encode(SEARCH_TOOL) if searches else b"["
+        fields["tools"] = msgspec.Raw(own + encode_tools(tools, mark)[1:])
         choice = encode_tool_choice(options.tool_choice, is_thinking)
         if choice is not None:
             fields["tool_choice"] = choice
+    elif searches:
+        fields["tools"] = [SEARCH_TOOL]
     elif has_calls:
         # The provider refuses a history with calls but without tools.
         fields["tools"] = [PLACEHOLDER_TOOL]

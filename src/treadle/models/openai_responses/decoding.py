@@ -408,4 +408,6 @@ class ResponsesDecoder:
         return "tool_use" if any(type(part) is ToolCall for part in content) else "end_turn"
 
     def _build_usage(self) -> Usage:
-        return convert_usage(self._card, self._usage or OpenAIUsage())
+        items = self._partial_items.values()
+        searches = sum(partial.item.type == "web_search_call" for partial in items)
+        return convert_usage(self._card, self._usage or OpenAIUsage(), searches=searches)

@@ -165,8 +165,11 @@ def encode_responses_body(
         tail += b',"previous_response_id":' + encode_json_string(previous_response_id)
     if request.system:
         tail += b',"instructions":' + encode_json_string(request.system)
-    if tools := list_sent_tools(request.tools, card):
-        tail += b',"tools":[' + b",".join(_encode_tools(tools)) + b"]"
+    specs = list(_encode_tools(list_sent_tools(request.tools, card)))
+    if request.options.web_search and "search" in card.abilities:
+        specs.append(b'{"type":"web_search"}')
+    if specs:
+        tail += b',"tools":[' + b",".join(specs) + b"]"
     return [head, *items, tail + encode_fields(_build_options(card, quirks, request)) + b"}"]
 
 

@@ -20,7 +20,7 @@ from treadle.core.errors import BadRequest, ModelError
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
-from treadle.models.catalog import compute_cost
+from treadle.models.catalog import SEARCH_PRICE, compute_cost
 from treadle.models.provider_base.error_mapping import ProviderInfo
 
 
@@ -120,6 +120,7 @@ def build_usage(
     cache_write: int | None = 0,
     reasoning: int | None = 0,
     cache_write_1h: int = 0,
+    searches: int = 0,
 ) -> Usage:
     """Usage of one request, with its cost; `input` excludes cache reads and writes.
 
@@ -132,4 +133,6 @@ def build_usage(
     if not is_complete:
         return usage
     cost = compute_cost(card, usage, cache_write_1h=cache_write_1h)
+    if cost is not None and searches > 0:
+        cost += searches * SEARCH_PRICE
     return msgspec.structs.replace(usage, cost=cost)

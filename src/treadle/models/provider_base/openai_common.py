@@ -260,7 +260,9 @@ class OpenAIUsage(msgspec.Struct):
     output_tokens_details: OutputTokenDetails | None = None
 
 
-def convert_usage(card: ModelCard, usage: OpenAIUsage, cache_hits: int | None = None) -> Usage:
+def convert_usage(
+    card: ModelCard, usage: OpenAIUsage, cache_hits: int | None = None, searches: int = 0
+) -> Usage:
     """Usage of one request. Their prompt tokens include cache reads and writes; ours do not."""
     details = usage.input_tokens_details or InputTokenDetails()
     read = details.cached_tokens or cache_hits or 0
@@ -273,6 +275,7 @@ def convert_usage(card: ModelCard, usage: OpenAIUsage, cache_hits: int | None = 
         cache_read=read,
         cache_write=write,
         reasoning=(usage.output_tokens_details or OutputTokenDetails()).reasoning_tokens,
+        searches=searches,
     )
 
 

@@ -199,7 +199,7 @@ class FileEvaluator:
             return PolicyFinding(subject, "allow", "inside the folder", is_read_only=True)
         if is_inside(resolved.path, self.context.readable):
             return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
-        return _make_finding(subject, "ask", resolved, "outside the folder")
+        return _make_finding(subject, "ask", resolved, "outside the folder", kind="outside_read")
 
     def _evaluate_write(
         self, resolved: ResolvedPath, subject: str, allow: tuple[Rule, ...]

@@ -7,13 +7,23 @@ and URLs.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from treadle.core.contracts.tool import FileAccess
 from treadle.policy.evaluation.command_evaluator import CommandEvaluator
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.ruling import PolicyCall, PolicyFinding, PolicyRuling
 from treadle.policy.evaluation.url_evaluator import evaluate_url
-from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, normalize_tool_name
+from treadle.policy.ruleset.rules import (
+    READ_TOOLS,
+    WRITE_TOOLS,
+    Outcome,
+    Rule,
+    RuleSet,
+    SandboxPattern,
+    normalize_tool_name,
+)
 from treadle.policy.shell.ast import SimpleCommand
 
 SEARCH_TOOLS = READ_TOOLS - {"read"}
@@ -37,18 +47,36 @@ class PermissionEvaluator:
         cwd = access.cwd or self.context.root
         if access.command is not None:
             findings, parsed = self.commands.evaluate(
-                access.command, cwd, is_sandboxed=call.is_sandboxed
+                access.command, cwd, is_sandboxed=call.stays_sandboxed
             )
             is_static = parsed is not None and not parsed.doubts and _is_static(parsed.commands)
-            return PolicyRuling.from_findings(findings, is_static=is_static)
+            if key == "taskinput":
+                findings = self._evaluate_tool(key, call).findings + _keep_forbidding(findings)
+            ruling = PolicyRuling.from_findings(findings, is_static=is_static)
+            return self._evaluate_sandbox_request(call, ruling)
         if access.files:
             return PolicyRuling.from_findings([*self._evaluate_files(key, access.files, cwd)])
+        if access.url is not None and key == "websearch":
+            # The words of a query leave the machine: that needs a rule or an approval.
+            return self._evaluate_tool(key, replace(call, is_pure=False))
         if access.url is not None:
             return PolicyRuling.from_finding(evaluate_url(access.url, self.context.rules))
         if key in ACCESS_TOOLS:
             outcome: Outcome = "deny" if key in ("bash", "webfetch") else "ask"
             return PolicyRuling(outcome, "what the call touches is not known")
         return self._evaluate_tool(key, call)
+
+    def _evaluate_sandbox_request(self, call: PolicyCall, ruling: PolicyRuling) -> PolicyRuling:
+        """The ruling on a call that asks for more than the sandbox gives: a rule allows it, or the
+        user is asked, in every mode but bypass."""
+        request = call.access.sandbox
+        if not request or not call.is_sandboxed:
+            return ruling  # without a sandbox there is nothing to ask for
+        finding = evaluate_sandbox_request(request, self.context.rules)
+        # The request comes first: it is what the user has to know.
+        whole = PolicyRuling.from_findings([finding, *ruling.findings], is_static=ruling.is_static)
+        must_ask = whole.must_ask or ruling.must_ask or finding.outcome == "ask"
+        return replace(whole, must_ask=must_ask)
 
     def _evaluate_files(
         self, key: str, files: Sequence[FileAccess], cwd: str
@@ -86,6 +114,35 @@ class PermissionEvaluator:
         else:
             finding = PolicyFinding(call.tool, "ask", "no rule allows it")
         return PolicyRuling.from_finding(finding)
+
+
+def _keep_forbidding(findings: Sequence[PolicyFinding]) -> tuple[PolicyFinding, ...]:
+    """Of the findings on a text that is typed into a running command those that forbid: in which
+    folder, and by which program, it is read is not known, so nothing allows it."""
+    return tuple(f for f in findings if f.outcome == "deny" or (f.outcome == "ask" and f.rule))
+
+
+_REQUEST_TEXTS = {
+    "network": "the command asks for the network",
+    "off": "the command asks to run outside of the sandbox",
+}
+
+
+def evaluate_sandbox_request(request: str, rules: RuleSet) -> PolicyFinding:
+    """Whether a rule decides on what a command asks of its sandbox; else the user does."""
+
+    def is_about(rule: Rule) -> bool:
+        if rule.tool != "sandbox":
+            return False
+        return rule.pattern is None or rule.pattern == SandboxPattern(request)
+
+    subject = f"sandbox {request}"
+    lists: list[tuple[Outcome, Rule]] = [*rules.list_forbidding()]
+    lists += [("allow", rule) for rule in rules.allow]
+    for outcome, rule in lists:
+        if is_about(rule):
+            return PolicyFinding.from_rule(subject, outcome, rule)
+    return PolicyFinding(subject, "ask", _REQUEST_TEXTS[request])
 
 
 def _is_static(commands: Iterable[SimpleCommand]) -> bool:

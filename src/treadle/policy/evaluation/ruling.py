@@ -16,7 +16,8 @@ _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
 
 # unruled_workspace_write: asked only because no rule allows this write inside the folder.
 # protected_removal: `rm` would remove what is protected, and the sandbox would not stop it.
-FindingKind = Literal["other", "unruled_workspace_write", "protected_removal"]
+# outside_read: asked only because the path is outside of the folder.
+FindingKind = Literal["other", "unruled_workspace_write", "protected_removal", "outside_read"]
 
 
 class PolicyCall(msgspec.Struct, frozen=True):
@@ -26,7 +27,12 @@ class PolicyCall(msgspec.Struct, frozen=True):
     access: Access = NO_ACCESS
     is_pure: bool = False  # the engine declares it to be pure; never set for MCP tools
     is_definition_changed: bool = False  # its definition is not the approved one
-    is_sandboxed: bool = False  # a command would run inside the sandbox
+    is_sandboxed: bool = False  # commands run inside the sandbox
+
+    @property
+    def stays_sandboxed(self) -> bool:
+        """Whether this command runs inside the sandbox, also if it gets what it asks for."""
+        return self.is_sandboxed and self.access.sandbox != "off"
 
 
 class PolicyFinding(msgspec.Struct, frozen=True):

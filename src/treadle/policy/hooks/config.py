@@ -37,7 +37,10 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
 DEFAULT_TIMEOUT = 60.0
 
 # Tool names in the settings of other agents, where they differ in more than case.
-HOOK_TOOL_NAMES = {"web_fetch": "WebFetch", "todo": "TodoWrite", "apply_patch": "ApplyPatch"}
+HOOK_TOOL_NAMES = {
+    "web_fetch": "WebFetch", "web_search": "WebSearch", "todo": "TodoWrite",
+    "apply_patch": "ApplyPatch", "notebook_edit": "NotebookEdit",
+}  # fmt: skip
 # A hook for edits is also one for patches, whichever of the two a model prefers.
 HOOK_TOOL_ALIASES = {"apply_patch": ("Edit", "Write")}
 

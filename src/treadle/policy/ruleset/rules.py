@@ -25,7 +25,10 @@ RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")
 
 READ_TOOLS = frozenset({"read", "glob", "grep", "ls"})
 WRITE_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch", "notebookedit"})
-TOOL_NAMES_WITH_PATTERNS = ("Bash", "Read", "Glob", "Grep", "Ls", "Write", "Edit", "WebFetch")
+TOOL_NAMES_WITH_PATTERNS = (
+    "Bash", "Read", "Glob", "Grep", "Ls", "Write", "Edit", "WebFetch", "Sandbox",
+)  # fmt: skip
+SANDBOX_REQUESTS = ("network", "off")
 _WORD_SEPARATOR = "\x1f"
 
 
@@ -101,12 +104,21 @@ class DomainPattern(msgspec.Struct, frozen=True):
         return host == self.host or self.host == "*"
 
 
+class SandboxPattern(msgspec.Struct, frozen=True):
+    """The pattern in `Sandbox(…)`: what a command may ask of its sandbox."""
+
+    request: str
+
+
+RulePattern = CommandPattern | PathPattern | DomainPattern | SandboxPattern
+
+
 class Rule(msgspec.Struct, frozen=True):
     """One rule, and where it was written."""
 
     text: str
     tool: str  # as `normalize_tool_name` returns it
-    pattern: CommandPattern | PathPattern | DomainPattern | None = None
+    pattern: RulePattern | None = None
     origin: RuleOrigin = RuleOrigin()
 
     @property
@@ -195,9 +207,7 @@ def _check_mcp_rule(text: str, key: str, body: str | None) -> None:
         raise InvalidRule(f"{text!r}: name one server, as in mcp__server__*")
 
 
-def _parse_pattern(
-    key: str, body: str, root: str, home: str
-) -> CommandPattern | PathPattern | DomainPattern:
+def _parse_pattern(key: str, body: str, root: str, home: str) -> RulePattern:
     if key == "bash":
         return parse_command_pattern(body)
     if key in READ_TOOLS or key in WRITE_TOOLS:
@@ -207,6 +217,10 @@ def _parse_pattern(
         if kind.strip() != "domain" or not host.strip():
             raise ValueError("write WebFetch(domain:host)")
         return DomainPattern(normalize_host(host.strip()))
+    if key == "sandbox":
+        if body not in SANDBOX_REQUESTS:
+            raise ValueError("write Sandbox(network) or Sandbox(off)")
+        return SandboxPattern(body)
     known = {name.lower(): name for name in TOOL_NAMES_WITH_PATTERNS}
     near = suggest(key, known)
     hint = f"; did you mean {known[near]}(…)?" if near and near != key else ""
@@ -266,6 +280,8 @@ _RUNS_ANY_CODE = word_set(
 
 def describe_rule_risk(rule: Rule) -> str:
     """A warning for the user before such an allow rule is saved, or ""."""
+    if rule.tool == "sandbox":
+        return "this allows it to every command that may run"
     command = rule.command_pattern
     if command is None:
         return ""

@@ -4,8 +4,8 @@
     agent = Agent(model, tools=[builtin_tools(workspace)], workspace=workspace)
 
     session        what the tools remember of a session      base   what they have in common
-    files/         read write edit apply_patch               search/  glob grep ls
-    shell/         bash task_output task_stop                web/     web_fetch
+    files/         read write edit apply_patch notebook_edit search/  glob grep ls
+    shell/         bash task_output task_input task_stop     web/     web_fetch web_search
     conversation/  todo ask recall
 
 Each tool is described to the model by the `.md` beside its code.
@@ -30,6 +30,7 @@ from treadle.tools.builtin.conversation.recall import RecallTool
 from treadle.tools.builtin.conversation.todo import TodoTool
 from treadle.tools.builtin.files.apply_patch import ApplyPatchTool
 from treadle.tools.builtin.files.edit import EditTool
+from treadle.tools.builtin.files.notebook_edit import NotebookEditTool
 from treadle.tools.builtin.files.read import ReadTool
 from treadle.tools.builtin.files.write import WriteTool
 from treadle.tools.builtin.search.glob import GlobTool
@@ -37,10 +38,12 @@ from treadle.tools.builtin.search.grep import GrepTool
 from treadle.tools.builtin.search.ls import LsTool
 from treadle.tools.builtin.session import GetFindDenied, ToolSessions
 from treadle.tools.builtin.shell.bash import BashTool, find_last_cwd
+from treadle.tools.builtin.shell.task_input import TaskInputTool
 from treadle.tools.builtin.shell.task_output import TaskOutputTool
 from treadle.tools.builtin.shell.task_stop import TaskStopTool
 from treadle.tools.builtin.web.http_fetch import FetchedPage, FetchPage, HttpFetcher
 from treadle.tools.builtin.web.web_fetch import WebFetchTool
+from treadle.tools.builtin.web.web_search import WebSearchTool
 from treadle.tools.federation import StaticSource
 
 __all__ = [
@@ -49,16 +52,17 @@ __all__ = [
 ]  # fmt: skip
 
 _TOOL_CLASSES: tuple[type[BuiltinTool[Any]], ...] = (
-    ReadTool, WriteTool, EditTool, ApplyPatchTool, GlobTool, GrepTool, LsTool, BashTool,
-    TaskOutputTool, TaskStopTool, TodoTool, WebFetchTool, AskTool, RecallTool,
+    ReadTool, WriteTool, EditTool, ApplyPatchTool, NotebookEditTool, GlobTool, GrepTool, LsTool,
+    BashTool, TaskOutputTool, TaskInputTool, TaskStopTool, TodoTool, WebFetchTool, WebSearchTool,
+    AskTool, RecallTool,
 )  # fmt: skip
 
 STANDARD_TOOLS: tuple[str, ...] = (
-    "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_stop",
-    "todo", "web_fetch", "ask", "recall",
+    "read", "write", "edit", "notebook_edit", "glob", "grep", "ls", "bash", "task_output",
+    "task_input", "task_stop", "todo", "web_fetch", "ask", "recall",
 )  # fmt: skip
-"""All but apply_patch, which is for models that were trained on it: name it, too, or instead of
-edit."""
+"""All but apply_patch, which is for models that were trained on it (name it in place of edit), and
+web_search, which needs a `search_address`."""
 
 ALL_TOOLS: frozenset[str] = frozenset(tool.name for tool in _TOOL_CLASSES)
 
@@ -93,21 +97,26 @@ def builtin_tools(
     names: Sequence[str] = STANDARD_TOOLS,
     *,
     fetch: FetchPage | None = None,
+    search_address: str = "",
     native_pdf: bool = True,
+    read_outside: bool = False,
     detach_after: float | None = None,
     get_find_denied: GetFindDenied | None = None,
 ) -> BuiltinSource:
     """The named tools on a workspace.
 
-    `fetch` fetches a page for web_fetch. `native_pdf`: the model reads PDFs itself.
+    `fetch` fetches a page for web_fetch. `search_address`: of the SearXNG server of web_search.
+    `native_pdf`: the model reads PDFs itself. `read_outside`: read also shows files outside of the
+    workspace; only for an agent whose policy decides on them.
     `detach_after`: seconds after which a command continues in the background.
     `get_find_denied` tells which files grep leaves out, because a rule denies reading them.
     """
     sessions = ToolSessions(workspace, get_find_denied)
     options: dict[str, dict[str, Any]] = {
-        "read": {"native_pdf": native_pdf},
+        "read": {"native_pdf": native_pdf, "outside": read_outside},
         "bash": {"detach_after": detach_after},
         "web_fetch": {"fetch": fetch},
+        "web_search": {"address": search_address},
     }
     classes = {tool.name: tool for tool in _TOOL_CLASSES}
     unknown = [name for name in names if name not in classes]

@@ -21,11 +21,14 @@ from treadle.core.contracts.tool import (
     BaseTool,
     FileAccess,
     ProbeResult,
+    RepairedArguments,
     ToolContext,
     ToolOutput,
     ToolSpec,
 )
 from treadle.core.errors import ToolError, WorkspaceError
+from treadle.core.json_types.fit_names import NameTable, Report, fit_arguments
+from treadle.core.json_types.schema import list_arguments
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
 from treadle.tools.builtin.session import CallSite, ToolSessions
@@ -36,11 +39,25 @@ ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 _KEPT_CHARACTERS = "\n\t\u200c\u200d\ufe0f"  # line ends, tabs, and the joiners of emoji
 
 
+FILE_ALIASES: Mapping[str, str] = dict.fromkeys(
+    ("path", "file", "filename", "file_name", "filepath", "absolute_path", "target_file",
+     "notebook_path", "relative_path"),
+    "file_path",
+)  # fmt: skip
+FOLDER_ALIASES: Mapping[str, str] = dict.fromkeys(
+    ("directory", "dir", "dir_path", "folder", "root", "target_directory", "file_path", "cwd"),
+    "path",
+)  # fmt: skip
+
+
 class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     """A built-in tool.
 
     name, arguments_type   its name; the Struct of its arguments
+    aliases                other names that models use for the tool
     argument_aliases       other names that models use for arguments
+    value_aliases          other words that they use for the values of an enum, by argument
+    path_arguments         which arguments are paths
     is_recursive           it reads everything beneath the paths that it reads
     needs_policy           it changes files or runs commands: see `ToolSpec.needs_policy`
     """
@@ -49,7 +66,11 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     arguments_type: ClassVar[type[msgspec.Struct]]
     effect: ClassVar[EffectClass] = "pure"
     concurrent: ClassVar[bool] = True
+    aliases: ClassVar[tuple[str, ...]] = ()
+    text_argument: ClassVar[str] = ""
     argument_aliases: ClassVar[Mapping[str, str]] = {}
+    value_aliases: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    path_arguments: ClassVar[tuple[str, ...]] = ("file_path", "path", "cwd")
     timeout: ClassVar[float | None] = None
     detachable: ClassVar[bool] = False
     is_recursive: ClassVar[bool] = False
@@ -82,7 +103,35 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     def write_paths(cls, args: ArgumentsT) -> tuple[str, ...]:
         return ()
 
+    @classmethod
+    def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
+        """Arguments whose names are right, with values that models write in another form."""
+        return arguments
+
     # --- the contract --------------------------------------------------------------------
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        notes: list[str] = []
+        named = arguments
+        if not self._fits(arguments):
+            table = NameTable(self.argument_aliases, self.value_aliases)
+            named = fit_arguments(arguments, self._spec.schema, table, notes.append)
+        for name in self.path_arguments:
+            if isinstance(path := named.get(name), str) and (plain := _clean_path(path)) != path:
+                named = {**named, name: plain}
+                notes.append(f"`{name}` is `{plain}`")
+        named = self.repair_values(named, notes.append)
+        return RepairedArguments(named if notes else arguments, tuple(notes))
+
+    def _fits(self, arguments: Arguments) -> bool:
+        """Whether these are arguments under their own names and of their types."""
+        known = self._spec.schema["properties"]
+        try:
+            return all(name in known for name in arguments) and bool(
+                self.parse_arguments(arguments)
+            )
+        except ToolError:
+            return False
 
     def check(self, arguments: Arguments) -> str | None:
         try:
@@ -136,8 +185,12 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
             # Not strict: small models write "true" and "5" for true and 5.
             return cast(ArgumentsT, msgspec.convert(named, cls.arguments_type, strict=False))
         except (msgspec.ValidationError, ValueError) as error:
-            problem = explain_mismatch(named, _make_schema(cls.arguments_type)) or error
-            raise ToolError(f"invalid arguments for {cls.name}: {problem}") from error
+            schema = _make_schema(cls.arguments_type)
+            problem = explain_mismatch(named, schema) or error
+            # An unknown name is answered with all that are known.
+            is_known = all(name in schema["properties"] for name in named)
+            takes = f". {list_arguments(cls.name, schema)}" if is_known else ""
+            raise ToolError(f"invalid arguments for {cls.name}: {problem}{takes}") from error
 
 
 def explain_mismatch(arguments: Arguments, schema: dict[str, Any]) -> str:
@@ -146,6 +199,11 @@ def explain_mismatch(arguments: Arguments, schema: dict[str, Any]) -> str:
     from treadle.core.json_types.schema import find_mismatch
 
     return str(find_mismatch(coerce(arguments, schema), schema) or "")
+
+
+def _clean_path(path: str) -> str:
+    """A path without the `file://` and the line end that models write around it."""
+    return path.strip().removeprefix("file://") if path.strip() else path
 
 
 def describe(argument: str) -> msgspec.Meta:
@@ -177,6 +235,8 @@ def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
         detachable=tool_class.detachable,
         max_result_chars=tool_class.max_result_chars,
         needs_policy=tool_class.needs_policy,
+        aliases=tool_class.aliases,
+        text_argument=tool_class.text_argument,
     )
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.core.contracts.tool import ToolContext
+from treadle.core.contracts.task_manager import TaskManager
+from treadle.core.contracts.tool import SandboxRequest, ToolContext
 from treadle.core.contracts.workspace import FileContent, ProgramResult, RunningCommand, Workspace
 from treadle.core.errors import ToolError, WorkspaceError
 
@@ -44,12 +45,21 @@ class SeenFile(msgspec.Struct, frozen=True):
         return SeenFile(self.digest, tuple(spans), is_whole)
 
 
+class StartedCommand(msgspec.Struct, frozen=True):
+    """A background command, for those who have to decide on what is typed into it."""
+
+    command: str
+    sandbox: SandboxRequest = ""
+
+
 class ToolSession:
     """What is remembered of one session."""
 
     def __init__(self) -> None:
         self.seen_files: OrderedDict[Path, SeenFile] = OrderedDict()
         self.running_commands: dict[str, RunningCommand] = {}  # background commands by call id
+        self._started_commands: dict[str, StartedCommand] = {}  # by call id
+        self._tasks: TaskManager | None = None
         self.fetched_pages: OrderedDict[str, str] = OrderedDict()  # text by URL, for later parts
 
     def record_seen(self, path: Path, seen: SeenFile) -> None:
@@ -57,6 +67,17 @@ class ToolSession:
         self.seen_files.move_to_end(path)
         while len(self.seen_files) > MAX_FILES:
             self.seen_files.popitem(last=False)
+
+    def record_started(
+        self, call_id: str, command: str, sandbox: SandboxRequest, tasks: TaskManager | None
+    ) -> None:
+        self._started_commands[call_id] = StartedCommand(command, sandbox)
+        self._tasks = tasks
+
+    def find_started(self, task_id: str) -> StartedCommand | None:
+        """The background command that this task runs."""
+        task = self._tasks.read(task_id) if self._tasks is not None else None
+        return self._started_commands.get(task.call_id) if task is not None else None
 
     def forget(self, path: Path) -> None:
         self.seen_files.pop(path, None)
@@ -74,8 +95,11 @@ class CallSite:
 
     def resolve(self, path: str, *, for_write: bool = False) -> Path:
         """The real path; relative ones start from the working directory."""
-        whole = str(Path(self.cwd, Path(path).expanduser()))
-        return self.workspace.resolve(whole, for_write=for_write)
+        return self.workspace.resolve(str(self.join(path)), for_write=for_write)
+
+    def join(self, path: str) -> Path:
+        """The path from the working directory on, as it is written."""
+        return Path(self.cwd, Path(path).expanduser())
 
     def display_path(self, path: Path) -> str:
         """A path as the model would write it: relative to the working directory if inside."""

@@ -144,7 +144,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def format_numbered_line(number: int, line: str) -> str:
-    return f"{number:>6}\t{line}"
+    return f"{number}\t{line}"
 
 
 def format_numbered_lines(lines: Sequence[str], start: int, end: int) -> Iterator[str]:

@@ -150,9 +150,11 @@ def _tool_call_delta(view: ViewState, event: events.ToolCallDelta) -> ViewState:
 def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> ViewState:
     call, raw = event.call, redact_for_display(event.call.raw)
     view = add_call(view, ToolCallBlock(call.id, call.name))
-    chars = len(call.raw)
-    view = update_call(view, call.id, lambda c: _replace(c, raw=raw, argument_chars=chars))
-    return update_todos(view, call)
+
+    def fill(block: ToolCallBlock) -> ToolCallBlock:
+        return _replace(block, name=call.name, raw=raw, argument_chars=len(call.raw))
+
+    return update_todos(update_call(view, call.id, fill), call)
 
 
 def _approval_required(view: ViewState, event: events.ApprovalRequired) -> ViewState:

@@ -62,7 +62,8 @@ class AskTool(BuiltinTool[AskArguments]):
     name = "ask"
     arguments_type = AskArguments
     timeout = 7 * 24 * 3600.0  # people sleep
-    argument_aliases: ClassVar = {"choices": "options", "multiSelect": "multi_select"}
+    aliases = ("ask_user", "ask_user_question", "request_user_input", "ask_followup_question")
+    argument_aliases: ClassVar = {"choices": "options", "prompt": "question", "text": "question"}
 
     def validate(self, args: AskArguments) -> str | None:
         return None if args.question.strip() else "the question is empty"

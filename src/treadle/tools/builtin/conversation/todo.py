@@ -3,7 +3,7 @@
 Stores nothing: the last call in the transcript is the list.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -31,6 +31,20 @@ class TodoTool(BuiltinTool[TodoArguments]):
     name = "todo"
     arguments_type = TodoArguments
     concurrent = False
+    aliases = ("todo_write", "write_todos", "update_plan", "todo_list", "update_todos", "plan")
+    argument_aliases: ClassVar = {
+        "plan": "todos", "items": "todos", "tasks": "todos", "steps": "todos", "list": "todos",
+        "step": "content", "text": "content", "task": "content", "title": "content",
+        "description": "content", "name": "content", "state": "status",
+    }  # fmt: skip
+    value_aliases: ClassVar = {
+        "status": {
+            "done": "completed", "complete": "completed", "finished": "completed",
+            "closed": "completed", "todo": "pending", "open": "pending", "not_started": "pending",
+            "doing": "in_progress", "active": "in_progress", "started": "in_progress",
+            "current": "in_progress", "running": "in_progress",
+        }
+    }  # fmt: skip
 
     def summary(self, arguments: Arguments) -> str:
         todos = arguments.get("todos")

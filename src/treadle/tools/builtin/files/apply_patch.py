@@ -33,7 +33,12 @@ class PatchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ApplyPatchTool(FileChangeTool[PatchArguments]):
     name = "apply_patch"
     arguments_type = PatchArguments
-    argument_aliases: ClassVar = {"input": "patch", "text": "patch"}
+    aliases = ("patch", "applypatch")
+    text_argument = "patch"
+    argument_aliases: ClassVar = {
+        "input": "patch", "text": "patch", "diff": "patch", "content": "patch",
+        "patch_text": "patch",
+    }  # fmt: skip
 
     def validate(self, args: PatchArguments) -> str | None:
         parse_patch(args.patch)

@@ -1,7 +1,8 @@
 """`edit`: exact replacements in one file, all of them or none.
 
-The old text has to be in the file, once unless `replace_all` is set. A near match is not edited
-but explained, with the nearest lines.
+The old text has to be in the file, once unless `replace_all` is set. One that differs only in its
+white space is found if it is there once, and that is said; another near match is not edited but
+explained, with the nearest lines.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from treadle.core.errors import ToolError
-from treadle.tools.builtin.base import describe
+from treadle.tools.builtin.base import FILE_ALIASES, describe
 from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
     PlannedChange,
@@ -23,6 +24,7 @@ from treadle.tools.builtin.files.file_changes import (
     run_in_thread_if_long,
 )
 from treadle.tools.builtin.files.near_match import explain_no_match
+from treadle.tools.builtin.files.whitespace_match import find_whitespace_match
 from treadle.tools.builtin.session import CallSite
 from treadle.tools.builtin.text import (
     DecodedText,
@@ -30,6 +32,8 @@ from treadle.tools.builtin.text import (
     line_number_at,
     replace_occurrences,
 )
+
+WHITESPACE_NOTE = " (old_string differed in white space; the file's indentation is kept)"
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,9 +65,12 @@ class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EditTool(FileChangeTool[EditArguments]):
     name = "edit"
     arguments_type = EditArguments
+    aliases = ("multi_edit", "edit_file", "str_replace", "search_replace", "replace", "file_edit")
     argument_aliases: ClassVar = {
-        "path": "file_path", "file": "file_path", "old_str": "old_string", "new_str": "new_string",
-        "old_text": "old_string", "new_text": "new_string",
+        **FILE_ALIASES, "old_str": "old_string", "new_str": "new_string",
+        "old_text": "old_string", "new_text": "new_string", "old": "old_string",
+        "new": "new_string", "search": "old_string", "find": "old_string",
+        "replacement": "new_string", "replacements": "edits", "changes": "edits",
     }  # fmt: skip
 
     def validate(self, args: EditArguments) -> str | None:
@@ -87,17 +94,20 @@ class EditTool(FileChangeTool[EditArguments]):
         if created := await _plan_new_file(args, site, path):
             return [created]
         content, before = await read_editable_text(site, path, args.file_path)
-        text = await run_in_thread_if_long(lambda: _apply_edits(before, args), before.text)
+        edited = await run_in_thread_if_long(lambda: _apply_edits(before, args), before.text)
+        text = edited.text
         data = encode_like(before, text, args.file_path)
         if data == content.data:
             raise ToolError("the edits together change nothing")
-        return [PlannedChange(path, site.display_path(path), content, data, before.text, text)]
+        name, note = site.display_path(path), WHITESPACE_NOTE if edited.is_loose else ""
+        return [PlannedChange(path, name, content, data, before.text, text, note=note)]
 
     def format_confirmation(self, args: EditArguments, changes: Sequence[PlannedChange]) -> str:
         (change,) = changes
         if change.before is None:
             return f"Created {change.display_path}."
-        return f"Edited {change.display_path}. It now reads:\n{format_changed_lines(change)}"
+        lines = format_changed_lines(change)
+        return f"Edited {change.display_path}{change.note}. It now reads:\n{lines}"
 
 
 async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> PlannedChange | None:
@@ -112,23 +122,36 @@ async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> Pla
     return PlannedChange(path, site.display_path(path), content, encode_utf8(text), "", text)
 
 
-def _apply_edits(before: DecodedText, args: EditArguments) -> str:
-    text, edits = before.text, args.replacements
+class EditedText(msgspec.Struct, frozen=True):
+    """The text after the edits. `is_loose`: one of them was found but for its white space."""
+
+    text: str
+    is_loose: bool = False
+
+
+def _apply_edits(before: DecodedText, args: EditArguments) -> EditedText:
+    edited, edits = EditedText(before.text), args.replacements
     for number, edit in enumerate(edits, start=1):
         try:
-            text = _apply_edit(text, edit, args.file_path, before.line_ending)
+            edited = _apply_edit(edited, edit, args.file_path, before.line_ending)
         except ToolError as error:
             if len(edits) == 1:
                 raise
             raise ToolError(f"edit {number} of {len(edits)}: {error}") from error
-    return text
+    return edited
 
 
-def _apply_edit(text: str, edit: Replacement, name: str, default_line_ending: str) -> str:
+def _apply_edit(
+    edited: EditedText, edit: Replacement, name: str, default_line_ending: str
+) -> EditedText:
+    text = edited.text
     if not edit.old_string:
         raise ToolError("old_string is empty; name the text to replace")
     found = find_occurrences(text, edit.old_string, default_line_ending)
     if not found:
+        loose = find_whitespace_match(text, edit.old_string, edit.new_string)
+        if loose is not None and text[loose.start : loose.end] != loose.new:
+            return EditedText(f"{text[: loose.start]}{loose.new}{text[loose.end :]}", is_loose=True)
         raise ToolError(explain_no_match(text, edit.old_string, edit.new_string, name))
     if len(found) > 1 and not edit.replace_all:
         lines = [str(line_number_at(text, occurrence.start)) for occurrence in found[:10]]
@@ -137,4 +160,4 @@ def _apply_edit(text: str, edit: Replacement, name: str, default_line_ending: st
             f"old_string is in {name} {len(found)} times, in lines {', '.join(lines)}{more}. "
             "Give more of the lines around the one you mean, or set replace_all"
         )
-    return replace_occurrences(text, found, edit.new_string)
+    return EditedText(replace_occurrences(text, found, edit.new_string), edited.is_loose)

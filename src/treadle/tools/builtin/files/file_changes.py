@@ -45,6 +45,7 @@ class PlannedChange(msgspec.Struct, frozen=True):
     old_text: str = ""
     new_text: str = ""
     mode: int | None = None
+    note: str = ""  # how it was found, for the model
 
     @property
     def expected_digest(self) -> str:
@@ -255,14 +256,14 @@ def format_changed_lines(change: PlannedChange) -> str:
     shown: list[str] = []
     for number, group in enumerate(SequenceMatcher(None, old, new).get_grouped_opcodes(2)):
         if number:
-            shown.append("   ...")
+            shown.append("...")
         shown += format_numbered_lines(new, group[0][3], group[-1][4])
-    return _join_limited(shown, MAX_SHOWN_LINES, "   ")
+    return _join_limited(shown, MAX_SHOWN_LINES)
 
 
-def _join_limited(lines: Sequence[str], limit: int, indent: str = "") -> str:
+def _join_limited(lines: Sequence[str], limit: int) -> str:
     more = len(lines) - limit
-    rest = [f"{indent}... {plural(more, 'more line')}"] if more > 0 else []
+    rest = [f"... {plural(more, 'more line')}"] if more > 0 else []
     return "\n".join([*lines[:limit], *rest])
 
 

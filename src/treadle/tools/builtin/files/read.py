@@ -11,12 +11,13 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
-from treadle.core.contracts.workspace import FileContent
-from treadle.core.errors import ToolError, WorkspaceError
-from treadle.core.media_types import MAX_IMAGE_BYTES, detect_media_type
+from treadle.core.contracts.workspace import FileContent, OutsideReader
+from treadle.core.errors import MissingExtra, ToolError, WorkspaceError
+from treadle.core.media_types import detect_media_type
+from treadle.core.shrink_image import UnreadableImage, shrink_image
 from treadle.core.text import plural
 from treadle.core.transcript.content import Document, Image, Text
-from treadle.tools.builtin.base import BuiltinTool, describe
+from treadle.tools.builtin.base import FILE_ALIASES, BuiltinTool, describe
 from treadle.tools.builtin.files.notebook import render_notebook
 from treadle.tools.builtin.session import CallSite, SeenFile, ToolSessions
 from treadle.tools.builtin.text import decode_text, format_numbered_line, split_lines
@@ -28,6 +29,8 @@ MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_CHARS = 80_000
 MAX_PDF_BYTES = 20 << 20
+MAX_PICTURE_BYTES = 64 << 20
+_BY_HAND = "Make it smaller with bash, such as `convert in.png -resize 50% out.png`"
 
 
 class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,15 +40,26 @@ class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadTool(BuiltinTool[ReadArguments]):
-    """`native_pdf`: the model reads PDFs itself; otherwise their text is extracted."""
+    """`native_pdf`: the model reads PDFs itself; otherwise their text is extracted.
+    `outside`: files outside of the workspace may be read, because a policy decides on them."""
 
     name = "read"
     arguments_type = ReadArguments
-    argument_aliases: ClassVar = {"path": "file_path", "file": "file_path"}
+    aliases = (
+        "read_file", "view", "cat", "open_file", "view_file", "file_read", "view_image",
+        "read_image", "notebook_read",
+    )  # fmt: skip
+    argument_aliases: ClassVar = {
+        **FILE_ALIASES, "start_line": "offset", "line_offset": "offset", "max_lines": "limit",
+        "num_lines": "limit",
+    }  # fmt: skip
 
-    def __init__(self, sessions: ToolSessions, *, native_pdf: bool = True) -> None:
+    def __init__(
+        self, sessions: ToolSessions, *, native_pdf: bool = True, outside: bool = False
+    ) -> None:
         super().__init__(sessions)
         self._native_pdf = native_pdf
+        self._outside = outside
 
     def validate(self, args: ReadArguments) -> str | None:
         if not args.file_path:
@@ -59,7 +73,12 @@ class ReadTool(BuiltinTool[ReadArguments]):
         return (args.file_path,)
 
     async def run(self, args: ReadArguments, site: CallSite) -> ToolOutput:
-        path = site.resolve(args.file_path)
+        try:
+            path = site.resolve(args.file_path)
+        except WorkspaceError:
+            if not self._outside or not isinstance(site.workspace, OutsideReader):
+                raise
+            return await _read_outside(args, site, site.workspace)
         try:
             content = await site.read_if_exists(path, MAX_IN_MEMORY_BYTES)
         except WorkspaceError as error:
@@ -72,7 +91,7 @@ class ReadTool(BuiltinTool[ReadArguments]):
         if kind == "application/pdf":
             return await self._read_pdf(content, site, path)
         if kind:
-            return _make_image_output(content, kind, shown)
+            return await _make_image_output(content, kind, site, path)
         if path.suffix == ".ipynb" and not content.is_truncated:
             cells = await asyncio.to_thread(render_notebook, content.data, MAX_CHARS)
             if cells is not None:
@@ -95,6 +114,27 @@ class ReadTool(BuiltinTool[ReadArguments]):
         document = Document("application/pdf", content.data, title=path.name)
         text = Text(f"{shown}: PDF, {content.size:,} bytes")
         return ToolOutput((text, document), display=f"Read {shown} (PDF)")
+
+
+async def _read_outside(
+    args: ReadArguments, site: CallSite, workspace: OutsideReader
+) -> ToolOutput:
+    """A file outside of the workspace: text and pictures, up to a size. It is never edited."""
+    whole = site.join(args.file_path)
+    try:
+        content = await workspace.read_outside(str(whole), limit=MAX_IN_MEMORY_BYTES)
+    except WorkspaceError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise ToolError(f"{args.file_path} does not exist") from error
+        raise
+    if content.is_truncated:
+        raise ToolError(f"{args.file_path} has {content.size:,} bytes; read parts of it with bash")
+    kind = detect_media_type(content.data)
+    if kind == "application/pdf":
+        raise ToolError(f"{args.file_path} is a PDF outside of the folder; copy it into the folder")
+    if kind:
+        return await _make_image_output(content, kind, site, whole)
+    return await _read_text(content, args, site, whole)
 
 
 async def _read_text(
@@ -201,15 +241,22 @@ async def _run_script(site: CallSite, script: str, path: Path, *arguments: str) 
     return done.stdout
 
 
-def _make_image_output(content: FileContent, kind: str, display_path: str) -> ToolOutput:
-    if content.size > MAX_IMAGE_BYTES:
-        raise ToolError(
-            f"{display_path} has {content.size:,} bytes; images up to {MAX_IMAGE_BYTES:,} bytes "
-            "can be shown. Make it smaller first, such as with "
-            "`convert in.png -resize 50% out.png`"
-        )
-    text = Text(f"{display_path}: {kind}, {content.size:,} bytes")
-    return ToolOutput((text, Image(kind, content.data)), display=f"Read {display_path} ({kind})")
+async def _make_image_output(
+    content: FileContent, kind: str, site: CallSite, path: Path
+) -> ToolOutput:
+    """The picture, made smaller if no provider takes it as it is."""
+    shown = site.display_path(path)
+    if content.size > MAX_PICTURE_BYTES:
+        raise ToolError(f"{shown} has {content.size:,} bytes, too many for a picture; {_BY_HAND}")
+    if content.is_truncated:
+        content = await site.workspace.read(str(path))
+    try:
+        small = await asyncio.to_thread(shrink_image, kind, content.data)
+    except (MissingExtra, UnreadableImage) as error:
+        raise ToolError(f"{shown} cannot be shown: {error}. {_BY_HAND}") from error
+    note = f" ({small.note})" if small.note else ""
+    text = Text(f"{shown}: {kind}, {content.size:,} bytes{note}")
+    return ToolOutput((text, Image(small.media_type, small.data)), f"Read {shown} ({kind})")
 
 
 async def _extract_pdf_text(site: CallSite, path: Path, display_path: str) -> ToolOutput:

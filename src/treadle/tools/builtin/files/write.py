@@ -4,6 +4,7 @@ An existing file that was not read is not overwritten: its content would be lost
 encoding and line ends of the old file stay.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -12,8 +13,10 @@ import msgspec
 
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError
+from treadle.core.json_types.fit_names import Report
 from treadle.core.text import plural
-from treadle.tools.builtin.base import describe
+from treadle.core.transcript.content import Arguments
+from treadle.tools.builtin.base import FILE_ALIASES, describe
 from treadle.tools.builtin.files.file_changes import (
     MAX_EDIT_BYTES,
     FileChangeTool,
@@ -35,9 +38,20 @@ class WriteTool(FileChangeTool[WriteArguments]):
     name = "write"
     arguments_type = WriteArguments
     needs_whole_file = True
+    aliases = ("write_file", "create_file", "create", "save_file", "file_write", "write_to_file")
     argument_aliases: ClassVar = {
-        "path": "file_path", "file": "file_path", "contents": "content", "text": "content"
+        **FILE_ALIASES, "contents": "content", "text": "content", "file_text": "content",
+        "file_content": "content", "data": "content", "body": "content",
     }  # fmt: skip
+
+    @classmethod
+    def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
+        content = arguments.get("content")
+        if not isinstance(content, (dict, list)):
+            return arguments
+        report("`content` was JSON; its text is written")
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        return {**arguments, "content": text}
 
     def validate(self, args: WriteArguments) -> str | None:
         return None if args.file_path else "file_path is empty"

@@ -9,7 +9,7 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.text import plural
-from treadle.tools.builtin.base import BuiltinTool, describe
+from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, describe
 from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_with_glob
 from treadle.tools.builtin.session import CallSite
 
@@ -24,7 +24,10 @@ class GlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class GlobTool(BuiltinTool[GlobArguments]):
     name = "glob"
     arguments_type = GlobArguments
-    argument_aliases: ClassVar = {"directory": "path"}
+    aliases = ("find_files", "glob_search", "find", "file_glob", "glob_file_search")
+    argument_aliases: ClassVar = {
+        **FOLDER_ALIASES, "glob": "pattern", "query": "pattern", "glob_pattern": "pattern",
+    }  # fmt: skip
 
     def validate(self, args: GlobArguments) -> str | None:
         if not args.pattern:

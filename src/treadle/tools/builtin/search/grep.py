@@ -3,6 +3,7 @@
 Supports the options of ripgrep that models use, under the names that models use.
 """
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import ProgramResult
+from treadle.core.errors import ToolError
 from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.search.ripgrep import (
@@ -29,6 +31,11 @@ from treadle.tools.builtin.session import CallSite
 DEFAULT_HEAD_LIMIT = 250
 MAX_COLUMNS = 500
 BYTES_BEFORE_MATCH = 100  # that are shown of a very long line
+# Tried in this order if a pattern is no regular expression of ripgrep: with look-around, else text.
+_OTHER_DIALECTS = (
+    ("--pcre2", ""),
+    ("--fixed-strings", "\n(the pattern is no valid regular expression; it was searched as text)"),
+)
 GrepOutputMode = Literal["files_with_matches", "content", "count"]
 # Names of arguments as models know them from ripgrep.
 FLAGS = {
@@ -59,9 +66,23 @@ class GrepTool(BuiltinTool[GrepArguments]):
     name = "grep"
     is_recursive = True
     arguments_type = GrepArguments
+    aliases = (
+        "search", "search_file_content", "grep_search", "search_files", "ripgrep", "rg",
+        "search_code", "file_search", "codebase_search",
+    )  # fmt: skip
     argument_aliases: ClassVar = {
-        "directory": "path", "include": "glob",
-        "context": "-C", "case_insensitive": "-i", "ignore_case": "-i",
+        "directory": "path", "dir_path": "path", "include": "glob", "include_pattern": "glob",
+        "file_pattern": "glob", "file_type": "type", "query": "pattern", "regex": "pattern",
+        "context": "-C", "case_insensitive": "-i", "ignore_case": "-i", "line_numbers": "-n",
+        "after_context": "-A", "before_context": "-B", "max_results": "head_limit",
+        "mode": "output_mode",
+    }  # fmt: skip
+    value_aliases: ClassVar = {
+        "output_mode": {
+            "files": "files_with_matches", "files_only": "files_with_matches",
+            "paths": "files_with_matches", "lines": "content", "matches": "content",
+            "text": "content", "counts": "count",
+        }
     }  # fmt: skip
 
     def validate(self, args: GrepArguments) -> str | None:
@@ -79,9 +100,9 @@ class GrepTool(BuiltinTool[GrepArguments]):
         limit = args.head_limit or DEFAULT_HEAD_LIMIT
         left_out, left_out_note = await find_left_out(site, _build_filters(args), args.path or ".")
         options = [*_build_options(args, limit), *left_out, f"--regexp={args.pattern}"]
-        output = await _search(site, options, args)
+        output, reading = await _search_any_dialect(site, options, args)
         done, top = output.result, output.folder
-        note = incomplete_warning(done) + left_out_note
+        note = incomplete_warning(done) + left_out_note + reading
         total, matches = _select_first(output, args.output_mode, args.offset + limit)
         if not total:
             return ToolOutput(f"No matches.{note}", display="No matches")
@@ -104,6 +125,19 @@ class SearchOutput(msgspec.Struct, frozen=True):
     result: ProgramResult
     folder: Path
     counted: Container[bytes] | None = None
+
+
+async def _search_any_dialect(
+    site: CallSite, options: Sequence[str], args: GrepArguments
+) -> tuple[SearchOutput, str]:
+    """What was found, and how the pattern was read if ripgrep's own dialect does not know it."""
+    try:
+        return await _search(site, options, args), ""
+    except ToolError as error:
+        for option, reading in _OTHER_DIALECTS:
+            with contextlib.suppress(ToolError):
+                return await _search(site, [option, *options], args), reading
+        raise error
 
 
 async def _search(site: CallSite, options: Sequence[str], args: GrepArguments) -> SearchOutput:

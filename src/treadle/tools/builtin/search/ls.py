@@ -9,7 +9,7 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.text import plural
-from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
+from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite
 
 MAX_ENTRIES = 500
@@ -22,7 +22,8 @@ class LsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LsTool(BuiltinTool[LsArguments]):
     name = "ls"
     arguments_type = LsArguments
-    argument_aliases: ClassVar = {"directory": "path"}
+    aliases = ("list", "list_dir", "list_directory", "list_files", "dir", "read_folder")
+    argument_aliases: ClassVar = FOLDER_ALIASES
 
     @classmethod
     def read_paths(cls, args: LsArguments) -> tuple[str, ...]:

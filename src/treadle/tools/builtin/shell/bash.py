@@ -9,20 +9,34 @@ import re
 from collections.abc import Iterable
 from os.path import normpath
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from treadle.core.contracts.tool import Access, Preview, ToolContext, ToolOutput
+from treadle.core.contracts.tool import (
+    Access,
+    Preview,
+    RepairedArguments,
+    SandboxRequest,
+    ToolContext,
+    ToolOutput,
+)
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
+from treadle.core.json_types.fit_names import Report, fold_name
 from treadle.core.transcript import Arguments, Item, ToolResultItem
-from treadle.tools.builtin.base import BuiltinTool, describe
+from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
+from treadle.tools.builtin.shell.command_forms import read_command, read_patch
+from treadle.tools.function import summarize_call
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
+REQUEST_TEXTS = {"": "", "network": " with network", "off": " outside the sandbox"}
+# Arguments of other programs that ask to run a command outside of the sandbox.
+_OUTSIDE_FLAGS = ("withescalatedpermissions", "dangerouslydisablesandbox")
 CWD_NOTE = "[working directory is now {}]"
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # what a REPL prints is seen at once
 INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
 MAX_INTERRUPTED_CHARS = 30_000
 # One search, and what it prints about a path that it could not open: only its output tells that.
@@ -44,6 +58,13 @@ class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, describe("Do not wait for it; for servers, watchers, long builds")
     ] = False
     cwd: Annotated[str, describe("Another folder to run in, for this command only")] = ""
+    stdin: Annotated[
+        bool, describe("With run_in_background: keep its input open, for task_input")
+    ] = False
+    sandbox: Annotated[
+        SandboxRequest,
+        describe("If the sandbox stops it: `network`, or `off` to run outside; the user is asked"),
+    ] = ""
 
 
 class BashTool(BuiltinTool[BashArguments]):
@@ -56,7 +77,18 @@ class BashTool(BuiltinTool[BashArguments]):
     concurrent = False  # what a command reads and writes is not known: it runs alone
     detachable = True
     timeout = 30 * 24 * 3600.0  # `run` has its own limit; a background command may have none
-    argument_aliases: ClassVar = {"workdir": "cwd"}
+    aliases = (
+        "shell", "shell_command", "local_shell", "exec", "exec_command", "execute_command",
+        "run_command", "run_shell_command", "run_terminal_cmd", "terminal", "execute_bash", "sh",
+    )  # fmt: skip
+    argument_aliases: ClassVar = {
+        "cmd": "command", "script": "command", "code": "command", "commands": "command",
+        "workdir": "cwd", "working_directory": "cwd", "dir_path": "cwd", "directory": "cwd",
+        "timeout_ms": "timeout", "background": "run_in_background",
+        "is_background": "run_in_background", "sandbox_permissions": "sandbox",
+        "justification": "description",
+    }  # fmt: skip
+    value_aliases: ClassVar = {"sandbox": {"require_escalated": "off", "use_default": ""}}
 
     def __init__(self, sessions: ToolSessions, *, detach_after: float | None = None) -> None:
         super().__init__(sessions)
@@ -66,7 +98,36 @@ class BashTool(BuiltinTool[BashArguments]):
     def validate(self, args: BashArguments) -> str | None:
         if not args.command.strip():
             return "the command is empty"
+        if args.stdin and not args.run_in_background:
+            return "stdin is for a command with run_in_background"
         return "the timeout is negative" if args.timeout < 0 else None
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        flag = next((name for name in arguments if fold_name(name) in _OUTSIDE_FLAGS), "")
+        if flag and isinstance(arguments[flag], bool) and "sandbox" not in arguments:
+            request = "off" if arguments[flag] else ""
+            rest = {name: value for name, value in arguments.items() if name != flag}
+            meant = self.repair({**rest, "sandbox": request})
+            notes = (f"`{flag}` is sandbox `{request}`", *meant.notes)
+            return msgspec.structs.replace(meant, notes=notes)
+        repaired = super().repair(arguments)
+        given = arguments.get("command", arguments.get("cmd"))
+        folder = str(repaired.arguments.get("cwd") or "")
+        patch = read_patch(given, folder) or read_patch(repaired.arguments.get("command"), folder)
+        if patch is None:
+            return repaired
+        return msgspec.structs.replace(
+            repaired, tool="apply_patch", tool_arguments={"patch": patch}
+        )
+
+    @classmethod
+    def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
+        command = arguments.get("command")
+        plain = read_command(command)
+        if plain == command:
+            return arguments
+        report("`command` is one command line")
+        return {**arguments, "command": plain}
 
     @classmethod
     def describe_access(cls, arguments: Arguments, cwd: str) -> Access:
@@ -74,10 +135,17 @@ class BashTool(BuiltinTool[BashArguments]):
         if args.cwd:
             cwd = str(Path(cwd, Path(args.cwd).expanduser()))
         # No files: what a command touches is not known here, so it runs alone.
-        return Access(command=args.command, cwd=cwd)
+        return Access(command=args.command, cwd=cwd, sandbox=args.sandbox)
+
+    def summary(self, arguments: Arguments) -> str:
+        request = REQUEST_TEXTS.get(str(arguments.get("sandbox", "")), "")
+        return escape_multiline(summarize_call(f"{self.name}{request}", arguments))
 
     async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
-        return Preview("command", self.parse_arguments(arguments).command)
+        args = self.parse_arguments(arguments)
+        request = REQUEST_TEXTS[args.sandbox]
+        note = f"# runs{request}, for this command only\n" if request else ""
+        return Preview("command", f"{note}{args.command}")
 
     async def run(self, args: BashArguments, site: CallSite) -> ToolOutput:
         cwd = str(site.resolve(".")) if args.cwd else site.cwd
@@ -92,7 +160,9 @@ class BashTool(BuiltinTool[BashArguments]):
 
         try:
             limit = parse_timeout(args.timeout)
-            done = await site.workspace.run(args.command, cwd=cwd, timeout=limit, on_output=report)
+            done = await site.workspace.run(
+                args.command, cwd=cwd, timeout=limit, on_output=report, **_sandbox_options(args)
+            )
         except asyncio.CancelledError:
             if not shown.strip() or _is_task(site):
                 raise
@@ -129,15 +199,29 @@ class BashTool(BuiltinTool[BashArguments]):
 
     async def _run_in_background(self, args: BashArguments, site: CallSite, cwd: str) -> ToolOutput:
         """Start a command and detach: the rest of the call is a task of the loop."""
-        running = await site.workspace.start(args.command, cwd=cwd)
+        options = _sandbox_options(args)
+        if args.stdin:
+            options |= {"stdin": True, "env": UNBUFFERED}
+        running = await site.workspace.start(args.command, cwd=cwd, **options)
         call_id = site.context.call_id
         site.session.running_commands[call_id] = running
+        site.session.record_started(call_id, args.command, args.sandbox, site.context.tasks)
         try:
             site.context.detach()
             return _make_output(await running.wait(), site.cwd)
         finally:
             site.session.running_commands.pop(call_id, None)
             await kill_shielded(running)
+
+
+def _sandbox_options(args: BashArguments) -> dict[str, Any]:
+    """How the workspace is asked for what the command needs; nothing for most commands."""
+    match args.sandbox:
+        case "network":
+            return {"network": True}
+        case "off":
+            return {"sandboxed": False}
+    return {}
 
 
 def _is_task(site: CallSite) -> bool:

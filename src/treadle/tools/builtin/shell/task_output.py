@@ -26,6 +26,7 @@ class TaskOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class TaskOutputTool(BuiltinTool[TaskOutputArguments]):
     name = "task_output"
     arguments_type = TaskOutputArguments
+    aliases = ("bash_output", "get_task_output", "read_background_output")
     argument_aliases = TASK_ID_ALIASES
 
     async def run(self, args: TaskOutputArguments, site: CallSite) -> ToolOutput:

@@ -20,6 +20,7 @@ class TaskStopTool(BuiltinTool[TaskStopArguments]):
     arguments_type = TaskStopArguments
     effect = "verifiable"
     concurrent = False
+    aliases = ("kill_bash", "kill_shell", "stop_task", "kill_task")
     argument_aliases = TASK_ID_ALIASES
 
     async def run(self, args: TaskStopArguments, site: CallSite) -> ToolOutput:

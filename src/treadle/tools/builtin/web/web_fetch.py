@@ -8,7 +8,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, ClassVar
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 import msgspec
@@ -40,6 +40,8 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
     """`fetch` fetches one page without following redirects; the default refuses private hosts."""
 
     name = "web_fetch"
+    aliases = ("fetch", "fetch_url", "browse", "http_get", "open_url", "read_url")
+    argument_aliases: ClassVar = {"uri": "url", "link": "url", "address": "url"}
     arguments_type = WebFetchArguments
     timeout = 120.0
 

@@ -1,0 +1,141 @@
+"""Repairs calls that have one meaning but another spelling: `Bash`, `path`, JSON in a code fence.
+
+A call is repaired before it enters the transcript and before anything is decided about it: log,
+policy, user and tool see the same call. What was repaired is kept with the call, and its result
+tells the model. A call that may have been cut off, or that has two meanings, stays as it is
+and is refused. Used by driver.py and tool_round.py; the tools repair their own arguments
+(`RepairingTool`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+
+from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
+from treadle.core.errors import error_text
+from treadle.core.json_types.fit_names import NameTable, find_folded, fit_arguments, fold_name
+from treadle.core.json_types.loose_json import read_loosely
+from treadle.core.json_types.schema import JSONSchema, allows_type
+from treadle.core.lazy_regex import compile_lazily
+from treadle.core.logger import logger
+from treadle.core.loop.prepare import Toolbox
+from treadle.core.transcript.content import Arguments, ToolCall
+from treadle.core.transcript.items import AssistantItem
+
+# What models put around a name: `functions.read`, `default_api.read`, `read:0`, `read<|channel|>x`.
+_NAME_PARTS = compile_lazily(
+    r"(?:functions|function|default_api|tools|tool|treadle)[.:/](?P<prefixed>.+)"
+    r"|(?P<counted>.+?):\d+|(?P<marked>[^<]+)<\|.*",
+    re.DOTALL,
+)
+MAX_NOTES = 4
+
+
+class CallRepairer:
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+
+    def repair_reply(self, reply: AssistantItem) -> AssistantItem:
+        """The reply with its calls repaired; the same one if nothing was to repair."""
+        content = tuple(
+            [self.repair(part) if type(part) is ToolCall else part for part in reply.content]
+        )
+        if all(new is old for new, old in zip(content, reply.content, strict=True)):
+            return reply
+        return msgspec.structs.replace(reply, content=content)
+
+    def repair(self, call: ToolCall) -> ToolCall:
+        """The call under the name and with the arguments that it means."""
+        try:
+            return self._repair(call)
+        except Exception as error:  # noqa: BLE001 - the code of a tool may raise anything
+            logger.warning("a call of %s could not be repaired: %s", call.name, error_text(error))
+            return call
+
+    def _repair(self, call: ToolCall) -> ToolCall:
+        notes: list[str] = []
+        tool = self._toolbox.find(call.name) or self._find_meant(call.name)
+        if tool is None:
+            return call
+        if tool.spec.name != call.name:
+            notes.append(f"the tool is named `{tool.spec.name}`")
+        arguments = call.parsed
+        if isinstance(arguments, str):
+            read = _read_arguments(call.raw, tool)
+            if read is None:
+                return _rename(call, tool, notes)
+            arguments = read.arguments
+            notes += read.notes
+        repaired = _repair_arguments(tool, arguments)
+        notes += repaired.notes
+        meant = self._toolbox.find(repaired.tool) if repaired.tool else None
+        if meant is not None:
+            note = f"`{meant.spec.name}` is a tool of its own"
+            return ToolCall(call.id, meant.spec.name, _encode(repaired.tool_arguments), note)
+        if not notes:
+            return call
+        shown = list(dict.fromkeys(notes))
+        name = tool.spec.name
+        return ToolCall(call.id, name, _encode(repaired.arguments), "; ".join(shown[:MAX_NOTES]))
+
+    def _find_meant(self, name: str) -> Tool | None:
+        """The only tool that has this name in another spelling, or as another name."""
+        plain, specs = _strip_name(name), self._toolbox.specs
+        same = find_folded(plain, [spec.name for spec in specs])
+        if same is not None:
+            return self._toolbox.find(same)
+        # Only tools that this agent has: a name of another program that means no tool is refused.
+        aliased = [spec.name for spec in specs if fold_name(plain) in map(fold_name, spec.aliases)]
+        return self._toolbox.find(aliased[0]) if len(aliased) == 1 else None
+
+
+def _strip_name(name: str) -> str:
+    plain = name.strip()
+    while (parts := _NAME_PARTS.fullmatch(plain)) is not None:
+        plain = next(filter(None, parts.groups())).strip()
+    return plain
+
+
+def _read_arguments(raw: str, tool: Tool) -> RepairedArguments | None:
+    """Arguments that are not strictly JSON."""
+    argument = tool.spec.text_argument
+    if argument and raw.lstrip()[:1] not in ("{", "[", '"', "`"):
+        return RepairedArguments({argument: raw}, (f"the text is `{argument}`",))
+    found = read_loosely(raw, _find_text_argument(tool.spec.schema))
+    return RepairedArguments(found[0], (found[1],)) if found is not None else None
+
+
+def _find_text_argument(schema: JSONSchema) -> str:
+    """The only required argument, if it is a text."""
+    required = schema.get("required", ())
+    if len(required) != 1:
+        return ""
+    part = schema.get("properties", {}).get(required[0], {})
+    return required[0] if part.get("type") == "string" and allows_type("", part) else ""
+
+
+def _repair_arguments(tool: Tool, arguments: Arguments) -> RepairedArguments:
+    if hasattr(tool, "repair") and isinstance(tool, RepairingTool):
+        return tool.repair(arguments)
+    schema = tool.spec.schema
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or all(name in properties for name in arguments):
+        return RepairedArguments(arguments)
+    notes: list[str] = []
+    fitted = fit_arguments(arguments, schema, NameTable(), notes.append)
+    return RepairedArguments(fitted, tuple(notes))
+
+
+def _rename(call: ToolCall, tool: Tool, notes: list[str]) -> ToolCall:
+    name = tool.spec.name
+    return call if name == call.name else ToolCall(call.id, name, call.raw, "; ".join(notes))
+
+
+def _encode(arguments: Arguments) -> str:
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except UnicodeEncodeError:  # half of a surrogate pair; the tool refuses it
+        return json.dumps(arguments)

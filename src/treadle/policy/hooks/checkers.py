@@ -1,0 +1,99 @@
+"""Diagnostics after edits: runs the user's checkers on the files that a call has changed.
+
+    checkers = {"*.py": ["ruff check --quiet {files}"], "*.ts": ["npx tsc --noEmit"]}
+
+`{files}` stands for the changed files that the pattern fits. A checker runs as a command of the
+workspace, in its sandbox, for a limited time. What it reports is added to the result of the call;
+a checker that finds nothing says nothing. Without configuration nothing runs. It blocks no call.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+
+from treadle.core.contracts.hook import Change, HookAnswer, HookInput, HookPoint, PostToolUseData
+from treadle.core.contracts.workspace import CommandResult, Workspace
+from treadle.core.errors import ConfigError, WorkspaceError
+
+CHECKER_TIMEOUT = 20.0  # seconds for one checker
+MAX_CHARS = 4_000
+NOT_FOUND = 127  # the exit code of a shell for a program that is not installed
+_FILES = "{files}"
+
+
+class Checkers:
+    """A hook. `checkers` are commands by pattern of file names; see `read_checkers`."""
+
+    points: frozenset[HookPoint] = frozenset({"post_tool_use"})
+    timeout = None  # each checker has its own
+
+    def __init__(self, workspace: Workspace, checkers: Mapping[str, Sequence[str]]) -> None:
+        self._workspace = workspace
+        self._checkers = checkers
+        self._missing: set[str] = set()  # commands that are not installed: not tried again
+
+    async def run(self, hook_input: HookInput[PostToolUseData]) -> HookAnswer | None:
+        data = hook_input.data
+        if data["is_error"] or not data["tool_response"]:
+            return None
+        access = data["access"]
+        changed = [file.path for file in access.files if file.mode == "write"]
+        reports = [
+            await self._check(command, files, access.cwd)
+            for command, files in self._choose(changed)
+        ]
+        found = [report for report in reports if report]
+        return Change(text="\n\n".join([data["tool_response"], *found])) if found else None
+
+    def _choose(self, changed: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """The commands to run, each once, with the files that they are for."""
+        chosen: dict[str, list[str]] = {}
+        for pattern, commands in self._checkers.items():
+            files = [path for path in changed if _fits(path, pattern)]
+            for command in commands if files else ():
+                chosen.setdefault(command, []).extend(files)
+        return [
+            (command, files) for command, files in chosen.items() if command not in self._missing
+        ]
+
+    async def _check(self, command: str, files: Sequence[str], cwd: str) -> str:
+        line = command.replace(_FILES, shlex.join(dict.fromkeys(files)))
+        try:
+            done = await self._workspace.run(line, cwd=cwd or None, timeout=CHECKER_TIMEOUT)
+        except WorkspaceError as error:
+            return f"[{command}: {error}]"
+        if done.exit_code == NOT_FOUND:
+            self._missing.add(command)
+            return f"[{command}: not installed; it is not tried again]"
+        return _format_report(command, done)
+
+
+def _fits(path: str, pattern: str) -> bool:
+    return fnmatchcase(PurePath(path).name, pattern) or fnmatchcase(path, pattern)
+
+
+def _format_report(command: str, done: CommandResult) -> str:
+    if done.timed_out:
+        return f"[{command} did not end within {CHECKER_TIMEOUT:g} s]"
+    if done.exit_code == 0:
+        return ""
+    text = done.output.strip()
+    more = len(text) - MAX_CHARS
+    rest = f"\n... [{more} more characters]" if more > 0 else ""
+    return f"[{command} reports, after this change]\n{text[:MAX_CHARS]}{rest}"
+
+
+def read_checkers(table: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """The setting `checkers`: a command, or a list of them, by pattern; else ConfigError."""
+    checkers: dict[str, tuple[str, ...]] = {}
+    for pattern, given in table.items():
+        commands = given if isinstance(given, list) else [given]
+        texts = tuple(one for one in commands if isinstance(one, str) and one.strip())
+        if len(texts) != len(commands) or not texts:
+            problem = f"the value for {pattern!r} is {given!r:.80}"
+            raise ConfigError(f'checkers: {problem}; write a command, "ruff check {_FILES}"')
+        checkers[pattern] = texts
+    return checkers
