@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.checkpoints import TurnCheckpoints
 from treadle.apps.assembly.children import (
@@ -47,6 +49,7 @@ from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
     approve_extensions,
     discover_extensions,
+    list_user_skill_folders,
     load_skills,
     make_hooks,
 )
@@ -88,10 +91,7 @@ from treadle.apps.assembly.toolset import (
     make_mcp_servers,
     make_workspace_options,
 )
-from treadle.apps.settings import (
-    Settings,
-    treadle_home,
-)
+from treadle.apps.settings import Settings
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
@@ -242,6 +242,12 @@ def _assemble(
     rules, rule_notes = loaded_rules
 
     # What can be invalid fails here.
+    extensions = discover_extensions(folder, trust.open_store)
+    settings = msgspec.structs.replace(
+        settings,
+        env={**settings.env, **extensions.env},
+        add_dir=(*settings.add_dir, *extensions.added_folders),
+    )
     folder_notes = check_added_folders(settings, folder)
     model, model_note = (given.model, "") if given.model is not None else choose_model_now(settings)
     is_small = is_small_model(model)
@@ -268,6 +274,7 @@ def _assemble(
     wrap = options.wrap_workspace if options is not None else None
     host_workspace = wrap(workspace) if wrap is not None else None
     tool_workspace: Workspace = host_workspace or workspace
+    readable = (str(outputs_dir), *map(str, list_user_skill_folders()))
     policy = LazyPolicy(
         workspace,
         rules,
@@ -275,7 +282,7 @@ def _assemble(
         interactive=given.approve is not None,
         added_folders=settings.add_dir,
         # The results of earlier calls and the user's own skills name files in these folders.
-        readable=(str(outputs_dir), str(treadle_home() / "skills")),
+        readable=readable,
         save_rules=make_rule_saver(folder, trust.open_store),
     )
 
@@ -294,7 +301,6 @@ def _assemble(
         from treadle.context.tool_summaries import ToolSummaries
 
         mutators.append(ToolSummaries(small_model))
-    extensions = discover_extensions(folder, trust.open_store)
     notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
     mcp = None
     warnings: list[str] = []
@@ -348,6 +354,7 @@ def _assemble(
         appended="\n\n".join(text for text in appended if text.strip()),
         is_small=is_small,
         secrets=secrets,
+        more_memory=settings.cursor_gemini_files,
     )
 
     # Hooks, and what changes the transcript between model calls
@@ -388,6 +395,7 @@ def _assemble(
             is_attended=can_ask,
             began_attended=began_attended,
             find_seen_digest=host_workspace.find_seen_digest if host_workspace else None,
+            more_memory=settings.cursor_gemini_files,
         )
         mutators.append(reminders)
         if not is_interactive:  # at a terminal the user sees the open todos, and decides
@@ -442,7 +450,7 @@ def _assemble(
             is_trusted=trust.is_trusted,
             interactive=given.approve is not None,
             added_folders=settings.add_dir,
-            readable=(str(outputs_dir), str(treadle_home() / "skills")),
+            readable=readable,
             secrets=secrets,
             notify=warn or logger.warning,
         )

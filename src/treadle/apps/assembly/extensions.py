@@ -2,10 +2,13 @@
 
     ~/.treadle/settings.json, .treadle/settings.json, .treadle/settings.local.json
         "hooks" and "mcpServers"                .mcp.json    "mcpServers"
-    ~/.treadle/skills, .treadle/skills, .claude/skills
+    ~/.claude/settings.json, .claude/settings.json, .claude/settings.local.json
+        "hooks"; of a project also "env" and "additionalDirectories"
+    ~/.treadle/skills, ~/.claude/skills, .treadle/skills, .claude/skills
 
-Those of the user are always used. Hooks and servers of a folder are used if it is trusted and they
-are unchanged since their approval; its skills if it is trusted. Used by assemble.py and the hosts.
+Those of the user are always used. Hooks, servers, environment and folders of a project are used if
+its folder is trusted and they are unchanged since their approval; its skills if it is trusted. Used
+by assemble.py and the hosts.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.apps.assembly.rules import list_rules_files, open_trust_store
+from treadle.apps.claude_settings import project_settings_files, read_claude_settings
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.contracts.hook import Hook
 from treadle.core.errors import ConfigError
@@ -30,9 +34,11 @@ if TYPE_CHECKING:
 
 # The files of a folder that are used once it is trusted.
 EXTENSION_FILES = (
-    *("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", ".mcp.json"),
-    *(".treadle/config.toml", ".treadle/settings.json", ".treadle/commands", ".claude/commands"),
-    *(".treadle/agents", ".claude/agents", ".treadle/skills", ".claude/skills"),
+    *("AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md"),
+    *(".claude/rules", ".mcp.json", ".treadle/config.toml", ".treadle/settings.json"),
+    *(".claude/settings.json", ".claude/settings.local.json", ".treadle/commands"),
+    *(".claude/commands", ".treadle/agents", ".claude/agents", ".treadle/skills"),
+    *(".claude/skills", ".cursor/rules", ".cursorrules", "GEMINI.md"),
 )
 SKILL_FOLDERS = (".treadle/skills", ".claude/skills")
 CHANGED_SINCE_APPROVAL = (
@@ -54,6 +60,7 @@ class Extensions(msgspec.Struct, frozen=True):
 
     `unapproved` are hooks and servers of the folder that are new, changed, or not trusted; see
     `approve_extensions`. `notes` report likely mistakes. `user_servers` are those of the user.
+    `env` and `added_folders` are approved ones of the folder's settings.
     """
 
     hooks: tuple[HookConfig, ...] = ()
@@ -61,6 +68,8 @@ class Extensions(msgspec.Struct, frozen=True):
     unapproved: tuple[UnapprovedExtension, ...] = ()
     notes: tuple[str, ...] = ()
     user_servers: frozenset[str] = frozenset()
+    env: dict[str, str] = {}
+    added_folders: tuple[str, ...] = ()
 
 
 def list_extension_files(folder: Path) -> list[str]:
@@ -72,23 +81,40 @@ def discover_extensions(
     folder: Path, open_store: Callable[[], TrustStore] = open_trust_store
 ) -> Extensions:
     """The extensions of the user and of the folder, as they are now."""
-    user_hooks = _read_hook_commands(folder, from_user=True)
-    project_hooks = _read_hook_commands(folder, from_user=False)
-    user_servers, notes = _read_servers(folder, from_user=True), _check_mcp_file(folder)
+    problems: list[str] = []
+    user_hooks = _read_hook_commands(folder, problems, from_user=True)
+    project_hooks = _read_hook_commands(folder, problems, from_user=False)
+    project_settings = _read_project_settings(folder)
+    user_servers = _read_servers(folder, from_user=True)
+    notes = (*problems, *_check_mcp_file(folder))
     names = frozenset(user_servers)
     try:
         project_servers = _read_servers(folder, from_user=False)
     except ConfigError as error:  # an invalid file of the folder must not stop the work there
-        project_servers, notes = {}, (f"no MCP server of this folder is started: {error}",)
-    if not project_hooks and not project_servers:
+        problem = f"no MCP server of this folder is started: {error}"
+        project_servers, notes = {}, (*problems, problem)
+    if not project_hooks and not project_servers and not project_settings:
         return Extensions(tuple(user_hooks), user_servers, notes=notes, user_servers=names)
-    from treadle.policy.hooks import filter_approved_hooks, filter_approved_servers
+    from treadle.policy.hooks import (
+        filter_approved_hooks,
+        filter_approved_servers,
+        filter_approved_settings,
+    )
 
     trust = open_store()
     hooks, new_hooks = filter_approved_hooks(trust, folder, project_hooks)
     approved, new_servers = filter_approved_servers(trust, folder, project_servers)
-    servers = {**approved, **user_servers}  # the user's server wins over one of the same name
-    return Extensions((*user_hooks, *hooks), servers, (*new_hooks, *new_servers), notes, names)
+    files, new_settings = filter_approved_settings(trust, folder, project_settings)
+    used = [project_settings[name] for name in files]
+    return Extensions(
+        (*user_hooks, *hooks),
+        {**approved, **user_servers},  # the user's server wins over one of the same name
+        (*new_hooks, *new_servers, *new_settings),
+        notes,
+        names,
+        {name: value for one in used for name, value in one["env"].items()},
+        tuple(added for one in used for added in one["folders"]),
+    )
 
 
 def approve_extensions(
@@ -98,17 +124,19 @@ def approve_extensions(
 
     Only after the user has seen them, or for a program that trusts the folder.
     """
-    commands = _read_hook_commands(folder, from_user=False)
+    commands = _read_hook_commands(folder, [], from_user=False)
     servers = _read_servers(folder, from_user=False)
-    if not commands and not servers:
+    settings = _read_project_settings(folder)
+    if not commands and not servers and not settings:
         return []
-    from treadle.policy.hooks import approve_hooks, approve_server
+    from treadle.policy.hooks import approve_hooks, approve_server, approve_settings
 
     trust = open_store()
     approve_hooks(trust, folder, commands)
     for name, server in servers.items():
         approve_server(trust, folder, name, server)
-    return [*(command.name for command in commands), *servers]
+    approve_settings(trust, folder, settings)
+    return [*(command.name for command in commands), *servers, *settings]
 
 
 def make_approval_check(
@@ -150,13 +178,29 @@ def start_objections(
     return find_objection
 
 
-def _read_hook_commands(folder: Path, *, from_user: bool) -> list[HookConfig]:
+def _read_hook_commands(folder: Path, problems: list[str], *, from_user: bool) -> list[HookConfig]:
     commands: list[HookConfig] = []
     for file in _find_files_with_key(folder, '"hooks"', from_user=from_user):
         from treadle.policy.hooks import read_hooks_file
+        from treadle.policy.hooks.config import FOREIGN_FOLDER
 
-        commands += read_hooks_file(file, None if from_user else symlink_boundary(folder))
+        within = None if from_user else symlink_boundary(folder)
+        is_foreign = file.parent.name == FOREIGN_FOLDER
+        commands += read_hooks_file(file, within, problems if is_foreign else None)
     return commands
+
+
+def _read_project_settings(folder: Path) -> dict[str, dict[str, Any]]:
+    """The environment and the folders that settings of the project add, by file."""
+    found: dict[str, dict[str, Any]] = {}
+    if symlink_boundary(folder) is None:
+        return found
+    for file in project_settings_files(folder):
+        claude = read_claude_settings(file, folder)
+        if claude is not None and (claude.env or claude.added_folders):
+            added = {"env": claude.env, "folders": list(claude.added_folders)}
+            found[f"{file.parent.name}/{file.name}"] = added
+    return found
 
 
 def _read_servers(folder: Path, *, from_user: bool) -> dict[str, Mapping[str, Any]]:
@@ -238,9 +282,14 @@ def make_hooks(
 # ------------------------------------------------------------------ skills
 
 
+def list_user_skill_folders() -> list[Path]:
+    """The folders with the user's own skills."""
+    return [treadle_home() / "skills", Path.home() / ".claude" / "skills"]
+
+
 def load_skills(folder: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
     """The skills in use, and notes on those that are not."""
-    folders = [treadle_home() / "skills", *(folder / name for name in SKILL_FOLDERS)]
+    folders = [*list_user_skill_folders(), *(folder / name for name in SKILL_FOLDERS)]
     if not any(path.is_dir() for path in folders):
         return [], []
     from treadle.tools.skills import find_skills

@@ -260,6 +260,7 @@ class LazyReminders:
         is_attended: bool = True,
         began_attended: bool = True,
         find_seen_digest: Callable[[str], str] | None = None,
+        more_memory: bool = False,
     ) -> None:
         self._find_seen_digest = find_seen_digest or (lambda digest: digest)
         self._is_attended = is_attended
@@ -267,6 +268,7 @@ class LazyReminders:
         self._builtin = builtin
         self._root = root
         self._memory = memory
+        self._more_memory = more_memory
         self._trusted = trusted
         self._secrets = secrets
         self._mode = mode
@@ -285,8 +287,10 @@ class LazyReminders:
         from treadle.context.memory import Memory
         from treadle.context.reminders import ChangedFiles, ChangedMemory, Reminders
 
-        folders = self._iter_seen_folders if self._trusted else None
-        memory = ChangedMemory(self._memory or Memory(), self._root, folders)
+        files = self._iter_seen_paths if self._trusted else None
+        memory = ChangedMemory(
+            self._memory or Memory(), self._root, files=files, more=self._more_memory
+        )
         return Reminders(
             changed_files=ChangedFiles(self._get_seen_files, self._make_digest),
             changed_memory=lambda session_id: self._redact_files(memory(session_id)),
@@ -307,11 +311,11 @@ class LazyReminders:
         seen_files = self._builtin.sessions.get(session_id).seen_files
         return {path: seen.digest for path, seen in seen_files.items()}
 
-    def _iter_seen_folders(self, session_id: str) -> Iterator[Path]:
-        """The folders below the root that hold files which the session read."""
+    def _iter_seen_paths(self, session_id: str) -> Iterator[Path]:
+        """The files below the root which the session read or wrote."""
         for path in self._builtin.sessions.get(session_id).seen_files:
-            if path.parent != self._root and path.is_relative_to(self._root):
-                yield path.parent
+            if path.is_relative_to(self._root):
+                yield path
 
 
 class _StopHook:

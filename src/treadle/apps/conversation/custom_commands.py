@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.conversation.host import Host
+from treadle.core import frontmatter
 from treadle.core.errors import ConfigError
 from treadle.core.text import suggest
 from treadle.core.untrusted_files import read_text
-from treadle.tools import frontmatter
 
 COMMAND_FOLDERS = (".treadle/commands", ".claude/commands")
 MAX_BYTES = 256 * 1024

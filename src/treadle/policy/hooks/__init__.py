@@ -16,8 +16,10 @@ from treadle.policy.hooks.approval import (
     add_file_hashes,
     approve_hooks,
     approve_server,
+    approve_settings,
     filter_approved_hooks,
     filter_approved_servers,
+    filter_approved_settings,
 )
 from treadle.policy.hooks.command_hook import (
     CommandHook,
@@ -38,8 +40,10 @@ __all__ = [
     "UnapprovedExtension",
     "approve_hooks",
     "approve_server",
+    "approve_settings",
     "filter_approved_hooks",
     "filter_approved_servers",
+    "filter_approved_settings",
     "add_file_hashes",
     "hook",
     "read_hooks_file",

@@ -62,7 +62,8 @@ class UnapprovedExtension(msgspec.Struct, frozen=True):
     @property
     def detail_lines(self) -> tuple[str, ...]:
         """Everything that the user has to know before approving it."""
-        first = f"{self.kind} {collapse_blanks(self.name)} runs {self.description}"
+        verb = "adds" if self.kind == "settings" else "runs"
+        first = f"{self.kind} {collapse_blanks(self.name)} {verb} {self.description}"
         return first, *(f"  {collapse_blanks(line)}" for line in self.details)
 
 
@@ -138,6 +139,36 @@ def _describe_server(server: Mapping[str, Any]) -> Iterator[str]:
 def approve_server(store: TrustStore, folder: Path, name: str, server: Mapping[str, Any]) -> None:
     """Approve this server, which the user was shown."""
     store.approve(folder, "server", name, add_file_hashes(server, folder))
+
+
+def filter_approved_settings(
+    store: TrustStore, folder: Path, files: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[UnapprovedExtension]]:
+    """The settings files of a project whose environment and folders apply, and those that wait."""
+    checker = _ApprovalChecker(store, folder, "settings")
+    allowed, waiting = list[str](), list[UnapprovedExtension]()
+    for name, definition in files.items():
+        unapproved = checker.check(name, definition, describe_settings(definition), "", ())
+        if unapproved is None:
+            allowed.append(name)
+        else:
+            waiting.append(unapproved)
+    return allowed, waiting
+
+
+def describe_settings(definition: Mapping[str, Any]) -> str:
+    """What the settings of a project add, in one line."""
+    variables = [f"{name}={value}" for name, value in definition["env"].items()]
+    folders = [f"the folder {folder}" for folder in definition["folders"]]
+    return ", ".join([*folders, *variables])
+
+
+def approve_settings(
+    store: TrustStore, folder: Path, files: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Approve the environment and the folders of these files, which the user was shown."""
+    for name, definition in files.items():
+        store.approve(folder, "settings", name, add_file_hashes(definition, folder))
 
 
 def add_file_hashes(definition: Mapping[str, Any], folder: Path) -> dict[str, Any]:
