@@ -84,11 +84,6 @@ def read_claude_settings(file: Path, within: Path | None) -> ClaudeSettings | No
     )
 
 
-def merge_env(parts: Iterable[ClaudeSettings]) -> dict[str, str]:
-    """The variables of several files; the last one wins."""
-    return {name: value for part in parts for name, value in part.env.items()}
-
-
 class _Notes:
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -116,14 +111,21 @@ def _read_mode(value: object, notes: _Notes) -> str:
     return mode
 
 
+def translate_model(name: str) -> str:
+    """A name of Claude Code for a model as we write it; "" if it means nothing here."""
+    known = _MODEL.fullmatch("opus" if name == "opusplan" else name)
+    if known is None:
+        return ""
+    return f"anthropic/{known[1]}" if known[1].startswith("claude") else known[1]
+
+
 def _read_model(value: object, notes: _Notes) -> str:
     if value in (None, "", "default"):
         return ""
-    name = _MODEL.fullmatch("opus" if value == "opusplan" else str(value))
-    if name is None:
+    name = translate_model(str(value))
+    if not name:
         notes.add(f"model is not used: {value!r} is not known here; see `treadle models`")
-        return ""
-    return f"anthropic/{name[1]}" if name[1].startswith("claude") else name[1]
+    return name
 
 
 def _read_folders(value: object, file: Path, notes: _Notes) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class MemoryFile(msgspec.Struct, frozen=True):
     is_rule: bool = False  # it may have front matter, which is not part of `text`
 
 
-class PathRule(msgspec.Struct, frozen=True):
+class MemoryRule(msgspec.Struct, frozen=True):
     """A rule that applies when the work touches certain files."""
 
     file: MemoryFile
@@ -61,7 +61,7 @@ class Memory(msgspec.Struct, frozen=True):
 
     files: tuple[MemoryFile, ...] = ()
     problems: tuple[str, ...] = ()
-    path_rules: tuple[PathRule, ...] = ()
+    path_rules: tuple[MemoryRule, ...] = ()
 
     @property
     def text(self) -> str:
@@ -176,7 +176,7 @@ class _MemoryReader:
         self._seen = {Path(os.path.realpath(path)) for path in known_paths}
         self._imported: list[MemoryFile] = []  # by a mention in the file that is read now
         self.files: list[MemoryFile] = []
-        self.path_rules: list[PathRule] = []
+        self.path_rules: list[MemoryRule] = []
         self.problems: list[str] = []
 
     def read_all(self, folder: Path | None, home: Path | None) -> Memory:
@@ -205,7 +205,7 @@ class _MemoryReader:
         text = self._expand(file, body, (), is_user=within is None)
         new = MemoryFile(file, text, _digest(data), within, found.is_rule)
         if patterns is not None:
-            self.path_rules.append(PathRule(new, patterns))
+            self.path_rules.append(MemoryRule(new, patterns))
         elif text:
             self.files.append(new)
         imported, self._imported = self._imported, []

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 import msgspec
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
+from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.custom_commands import CustomCommand, find_custom_commands
 from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.modes import describe_mode
 from treadle.core.errors import SessionNotFound
 from treadle.core.text import format_dollars
+from treadle.core.transcript import Text
 
 if TYPE_CHECKING:
     from treadle.apps.acp.questions import EditorQuestions
@@ -76,7 +77,9 @@ async def run_command(
             return await command.run(host, questions, arguments)
     for own in custom:
         if own.name == name:
-            return CommandAnswer(message=own.expand(arguments))
+            item = await host.expand_command(own, arguments)
+            texts = [part.text for part in item.content if isinstance(part, Text)]
+            return CommandAnswer(message="\n\n".join(texts))
     return None
 
 

@@ -64,7 +64,7 @@ from treadle.apps.assembly.model_choice import (
     make_child_model,
     wrap_model,
 )
-from treadle.apps.assembly.parts import AgentParts, CodingAgent, RunningDrivers
+from treadle.apps.assembly.parts import AgentParts, CodingAgent, GrantEnd, RunningDrivers
 from treadle.apps.assembly.prompt import build_system_prompt
 from treadle.apps.assembly.redaction import (
     find_environment_secrets,
@@ -359,7 +359,8 @@ def _assemble(
 
     # Hooks, and what changes the transcript between model calls
     drivers = RunningDrivers()
-    observers: list[Observer] = [WorkspacePreloader(workspace), *given.observers]
+    observers: list[Observer] = [WorkspacePreloader(workspace), GrantEnd(policy)]
+    observers += given.observers
     if telemetry is not None:
         observers.append(telemetry.observer)
     hooks = [*given.hooks]

@@ -14,11 +14,18 @@ by assemble.py and the hosts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.apps.assembly.command_files import (
+    COMMAND_FOLDERS,
+    SKILL_FOLDERS,
+    CustomCommand,
+    find_custom_commands,
+)
 from treadle.apps.assembly.rules import list_rules_files, open_trust_store
 from treadle.apps.claude_settings import project_settings_files, read_claude_settings
 from treadle.apps.settings import symlink_boundary, treadle_home
@@ -40,7 +47,6 @@ EXTENSION_FILES = (
     *(".claude/commands", ".treadle/agents", ".claude/agents", ".treadle/skills"),
     *(".claude/skills", ".cursor/rules", ".cursorrules", "GEMINI.md"),
 )
-SKILL_FOLDERS = (".treadle/skills", ".claude/skills")
 CHANGED_SINCE_APPROVAL = (
     "it changed since you approved it: review the changes in the folder, then run "
     "`treadle trust --approve` to allow it again"
@@ -85,6 +91,7 @@ def discover_extensions(
     user_hooks = _read_hook_commands(folder, problems, from_user=True)
     project_hooks = _read_hook_commands(folder, problems, from_user=False)
     project_settings = _read_project_settings(folder)
+    project_commands = _read_project_commands(folder)
     user_servers = _read_servers(folder, from_user=True)
     notes = (*problems, *_check_mcp_file(folder))
     names = frozenset(user_servers)
@@ -93,23 +100,25 @@ def discover_extensions(
     except ConfigError as error:  # an invalid file of the folder must not stop the work there
         problem = f"no MCP server of this folder is started: {error}"
         project_servers, notes = {}, (*problems, problem)
-    if not project_hooks and not project_servers and not project_settings:
+    if not any((project_hooks, project_servers, project_settings, project_commands)):
         return Extensions(tuple(user_hooks), user_servers, notes=notes, user_servers=names)
     from treadle.policy.hooks import (
+        filter_approved_definitions,
         filter_approved_hooks,
         filter_approved_servers,
-        filter_approved_settings,
     )
 
     trust = open_store()
     hooks, new_hooks = filter_approved_hooks(trust, folder, project_hooks)
     approved, new_servers = filter_approved_servers(trust, folder, project_servers)
-    files, new_settings = filter_approved_settings(trust, folder, project_settings)
+    filter_others = partial(filter_approved_definitions, trust, folder)
+    files, new_settings = filter_others("settings", project_settings)
+    _, new_commands = filter_others("command", project_commands)
     used = [project_settings[name] for name in files]
     return Extensions(
         (*user_hooks, *hooks),
         {**approved, **user_servers},  # the user's server wins over one of the same name
-        (*new_hooks, *new_servers, *new_settings),
+        (*new_hooks, *new_servers, *new_settings, *new_commands),
         notes,
         names,
         {name: value for one in used for name, value in one["env"].items()},
@@ -126,17 +135,30 @@ def approve_extensions(
     """
     commands = _read_hook_commands(folder, [], from_user=False)
     servers = _read_servers(folder, from_user=False)
-    settings = _read_project_settings(folder)
-    if not commands and not servers and not settings:
+    settings, slash_commands = _read_project_settings(folder), _read_project_commands(folder)
+    if not any((commands, servers, settings, slash_commands)):
         return []
-    from treadle.policy.hooks import approve_hooks, approve_server, approve_settings
+    from treadle.policy.hooks import approve_definitions, approve_hooks, approve_server
 
     trust = open_store()
     approve_hooks(trust, folder, commands)
     for name, server in servers.items():
         approve_server(trust, folder, name, server)
-    approve_settings(trust, folder, settings)
-    return [*(command.name for command in commands), *servers, *settings]
+    approve_definitions(trust, folder, "settings", settings)
+    approve_definitions(trust, folder, "command", slash_commands)
+    return [*(command.name for command in commands), *servers, *settings, *slash_commands]
+
+
+def is_command_approved(
+    folder: Path, command: CustomCommand, open_store: Callable[[], TrustStore] = open_trust_store
+) -> bool:
+    """Whether what a custom command runs and allows takes effect."""
+    if command.is_user or not command.definition:
+        return True
+    from treadle.policy.hooks import filter_approved_definitions
+
+    definitions = {f"/{command.name}": command.definition}
+    return bool(filter_approved_definitions(open_store(), folder, "command", definitions)[0])
 
 
 def make_approval_check(
@@ -201,6 +223,15 @@ def _read_project_settings(folder: Path) -> dict[str, dict[str, Any]]:
             added = {"env": claude.env, "folders": list(claude.added_folders)}
             found[f"{file.parent.name}/{file.name}"] = added
     return found
+
+
+def _read_project_commands(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the custom commands of the project run and allow, by name."""
+    places = (*COMMAND_FOLDERS, *SKILL_FOLDERS)
+    if symlink_boundary(folder) is None or not any((folder / name).is_dir() for name in places):
+        return {}
+    commands, _ = find_custom_commands([folder])
+    return {f"/{one.name}": one.definition for one in commands if one.definition}
 
 
 def _read_servers(folder: Path, *, from_user: bool) -> dict[str, Mapping[str, Any]]:

@@ -186,6 +186,7 @@ class LazyPolicy:
         self._added_folders = added_folders
         self._readable = readable
         self._save_rules = save_rules
+        self._granted: tuple[str, ...] = ()
         self._policy = Lazy(self._make_policy)
 
     @property
@@ -196,6 +197,12 @@ class LazyPolicy:
         self._mode = mode
         if self._policy.is_made:
             self._policy.get().change_mode(mode)
+
+    def grant(self, rules: tuple[str, ...]) -> None:
+        """Allow these for a turn; () ends it."""
+        self._granted = rules
+        if self._policy.is_made:
+            self._policy.get().grant(rules)
 
     async def decide(self, request: PermissionRequest) -> Verdict:
         return await (await self.get_policy()).decide(request)
@@ -228,13 +235,15 @@ class LazyPolicy:
             tools_skip_denied=True,
             sandbox_hides_denied=self._workspace.get_local().sandboxed,
         )
-        return RulePolicy(
+        policy = RulePolicy(
             context,
             mode=self._mode,
             interactive=self._interactive,
             sandboxed=self._workspace.get_local().sandboxed,
             save_rules=save,
         )
+        policy.grant(self._granted)
+        return policy
 
 
 # ------------------------------------------------------------------ reminders

@@ -14,12 +14,12 @@ the function that runs a program.
 from treadle.policy.hooks.approval import (
     UnapprovedExtension,
     add_file_hashes,
+    approve_definitions,
     approve_hooks,
     approve_server,
-    approve_settings,
+    filter_approved_definitions,
     filter_approved_hooks,
     filter_approved_servers,
-    filter_approved_settings,
 )
 from treadle.policy.hooks.command_hook import (
     CommandHook,
@@ -40,10 +40,10 @@ __all__ = [
     "UnapprovedExtension",
     "approve_hooks",
     "approve_server",
-    "approve_settings",
+    "approve_definitions",
+    "filter_approved_definitions",
     "filter_approved_hooks",
     "filter_approved_servers",
-    "filter_approved_settings",
     "add_file_hashes",
     "hook",
     "read_hooks_file",
