@@ -103,7 +103,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("idle_timeout", "seconds", "longest silence inside a reply (default: 2m or 10m)"),
     Setting("total_timeout", "seconds", "longest time of one reply (default: 1h)"),
     Setting("telemetry", "boolean", "send spans to an OpenTelemetry collector", (), "off"),
-    Setting("server_wait", "seconds", "how long -p waits for MCP servers to start"),
+    Setting("server_wait", "seconds", "how long the first request waits for MCP servers to start"),
     Setting(
         "cursor_gemini_files",
         "boolean",

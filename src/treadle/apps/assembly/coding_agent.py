@@ -291,7 +291,7 @@ def _assemble(
     effort = settings.thinking
     model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
 
-    # Tools: built-in and given ones, then MCP servers and skills
+    # Tools: built-in and given ones, skills, then MCP servers
     builtin = make_builtin_tools(model, tool_workspace, policy, can_ask=began_attended)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
     mutators: list[Mutator] = [Compactor(small_model or model)]
@@ -302,6 +302,15 @@ def _assemble(
 
         mutators.append(ToolSummaries(small_model))
     notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
+    skills_section = ""
+    if not is_small:
+        skills, skill_notes = load_skills(folder, trusted=trust.is_trusted)
+        notes += skill_notes
+        if skills:
+            from treadle.tools.skills import Skills, format_skills_section
+
+            tools.append(redact_source(Skills(skills), secrets))
+            skills_section = format_skills_section(skills)
     mcp = None
     warnings: list[str] = []
     if (extensions.servers or given.servers) and is_small:
@@ -330,16 +339,6 @@ def _assemble(
         stable_tools = StableToolList(redact_source(mcp, secrets))
         tools.append(stable_tools)
         mutators.append(stable_tools)
-    skills_section = ""
-    if not is_small:
-        skills, skill_notes = load_skills(folder, trusted=trust.is_trusted)
-        notes += skill_notes
-        if skills:
-            from treadle.tools.skills import Skills, format_skills_section
-
-            tools.append(redact_source(Skills(skills), secrets))
-            skills_section = format_skills_section(skills)
-
     # System prompt
     appended = (settings.append_system_prompt, given.instructions)
     prompt, memory = build_system_prompt(
@@ -366,7 +365,10 @@ def _assemble(
     hooks = [*given.hooks]
     if mcp is not None:
         from treadle.apps.assembly.resource_mentions import ResourceMentions
+        from treadle.apps.assembly.servers import FirstMessageWait
 
+        if is_interactive:
+            hooks.insert(0, FirstMessageWait(mcp, settings.server_wait, notify))
         hooks.append(ResourceMentions(mcp.servers))
     if extensions.hooks and not trust.is_trusted and settings.sandbox != "off":
         notes.append(HOOKS_SANDBOXED)

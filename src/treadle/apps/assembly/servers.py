@@ -1,7 +1,9 @@
 """The MCP servers of a session as one tool source.
 
-They start in the background; `open` waits for them only for a limited time. Late tools are handled
-by tools/late_tools.py. extensions.py decides which servers may run, and is asked at every start.
+They start in the background. Without a terminal `open` waits for them, at a terminal the first
+message does (`FirstMessageWait`), so that their tools are in the first request; both for a limited
+time. Late tools are handled by tools/late_tools.py. extensions.py decides which servers may run,
+and is asked at every start.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from treadle.apps.assembly.extensions import start_objections
 from treadle.apps.assembly.hook_environment import make_hook_environment
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.settings import treadle_home
+from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.errors import ConfigError
 from treadle.core.private_folder import make_private_folder
 from treadle.tools.federation import Federation
@@ -30,6 +33,7 @@ from treadle.tools.mcp.token_store import TokenStore, find_keyring
 from treadle.tools.mcp.tool import sanitize_server_name
 
 Notify = Callable[[str], None]
+TELL_AFTER_SECONDS = 1.0
 
 
 class McpServers(Federation):
@@ -47,8 +51,49 @@ class McpServers(Federation):
         await super().open()
         if self._wait:
             await asyncio.gather(*(server.wait_ready(self._wait) for server in self.servers))
-            for server in self.servers:
-                self._problems.on_timeout(server.status, self._wait)
+            self.report_late(self._wait)
+
+    def report_late(self, waited: float) -> None:
+        """Tell the user which servers are still starting after a wait."""
+        for server in self.servers:
+            self._problems.on_timeout(server.status, waited)
+
+
+class FirstMessageWait:
+    """A Hook: the first message of the user waits for servers that are still starting.
+
+    They start when the session opens, while the user types. After a second the user is told what
+    is waited for.
+    """
+
+    points: frozenset[HookPoint] = frozenset({"user_prompt_submit"})
+    timeout: float | None = None  # it has its own limit
+
+    def __init__(self, servers: McpServers, wait: float, notify: Notify | None) -> None:
+        self._servers = servers
+        self._wait = wait
+        self._notify = notify or (lambda text: None)
+        self._is_over = False
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        if self._is_over:
+            return None
+        self._is_over = True
+        loop = asyncio.get_running_loop()
+        told = loop.call_later(TELL_AFTER_SECONDS, self._tell)
+        try:
+            waits = (server.wait_ready(self._wait) for server in self._servers.servers)
+            await asyncio.gather(*waits)
+        finally:
+            told.cancel()
+        self._servers.report_late(self._wait)
+        return None
+
+    def _tell(self) -> None:
+        names = [one.name for one in self._servers.servers if one.status.state == "starting"]
+        if names:
+            listed = ", ".join(names)
+            self._notify(f"waiting for MCP servers to start, up to {self._wait:g} s: {listed}")
 
 
 class ServerProblems:
