@@ -59,6 +59,13 @@ SETTINGS: tuple[Setting, ...] = (
         "tool_summaries", "boolean", "small_model sums up each round of tools in a line", (), "off"
     ),
     Setting(
+        "assist",
+        "boolean",
+        "the engine helps small embedded models with choices, answers and repairs, and says so",
+        (),
+        "off",
+    ),
+    Setting(
         "thinking",
         "effort",
         "reasoning effort: low, medium, high, or a number of tokens",
@@ -127,6 +134,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     small_model: str = ""
     tool_summaries: bool = False
+    assist: bool = True
     thinking: str = ""
     permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
     sandbox: Literal["required", "auto", "off"] = "auto"

@@ -16,10 +16,15 @@ import msgspec
 Arguments = dict[str, Any]
 
 
-class Text(msgspec.Struct, frozen=True, tag="text"):
-    """Plain text of the user, the model or a tool."""
+ENGINE = "engine"
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+    """Plain text of the user, the model or a tool. `by` is ENGINE for a text in a reply that the
+    engine wrote, not the model."""
 
     text: str
+    by: str = ""
 
 
 class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True):
@@ -66,8 +71,9 @@ class Opaque(msgspec.Struct, frozen=True, tag="opaque", omit_defaults=True):
     label: str = ""
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
-    """A call as the model wrote it. `raw` is stored; the arguments are parsed from it.
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, dict=True):
+    """A call as the model wrote it. `raw` is stored; the arguments are parsed from it. `by` is
+    ENGINE if the engine chose it, not the model.
 
     `arguments` is None when `raw` is not one complete JSON object: such a call is never executed,
     and its result is `problem`.
@@ -76,6 +82,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
     id: str
     name: str
     raw: str
+    by: str = ""
 
     @property
     def parsed(self) -> Arguments | str:

@@ -34,9 +34,11 @@ from treadle.apps.conversation.state.blocks import (
     strip_brackets,
 )
 from treadle.apps.conversation.state.view_state import (
+    CHOSEN_BY_ENGINE,
     ViewState,
     add_block,
     add_call,
+    build_engine_note,
     build_user_block,
     close_stream,
     iterate_blocks,
@@ -116,6 +118,8 @@ def _request_started(view: ViewState, event: events.RequestStarted) -> ViewState
 
 
 def _text_delta(view: ViewState, event: events.TextDelta) -> ViewState:
+    if event.by:
+        return add_block(close_stream(view), build_engine_note(redact_own_secrets(event.text)))
     view, last, index = open_stream(view, markdown_stream.start_block())
     assert isinstance(last, MarkdownBlock | CodeBlock), "text grows after text"
     pieces = markdown_stream.append_text(last, redact_own_secrets(event.text))
@@ -152,6 +156,8 @@ def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> Vi
     view = add_call(view, ToolCallBlock(call.id, call.name))
     chars = len(call.raw)
     view = update_call(view, call.id, lambda c: _replace(c, raw=raw, argument_chars=chars))
+    if call.by:
+        view = add_block(view, build_engine_note(CHOSEN_BY_ENGINE))
     return update_todos(view, call)
 
 
