@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
 from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.checkpoints import TurnCheckpoints
 from treadle.apps.assembly.children import (
@@ -47,6 +45,7 @@ from treadle.apps.assembly.coding_agent_arguments import (
 )
 from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
+    add_project_settings,
     approve_extensions,
     discover_extensions,
     list_user_skill_folders,
@@ -242,13 +241,9 @@ def _assemble(
     rules, rule_notes = loaded_rules
 
     # What can be invalid fails here.
-    extensions = discover_extensions(folder, trust.open_store)
-    settings = msgspec.structs.replace(
-        settings,
-        env={**settings.env, **extensions.env},
-        add_dir=(*settings.add_dir, *extensions.added_folders),
-    )
     folder_notes = check_added_folders(settings, folder)
+    extensions = discover_extensions(folder, trust.open_store)
+    settings = add_project_settings(settings, extensions, folder, folder_notes)
     model, model_note = (given.model, "") if given.model is not None else choose_model_now(settings)
     is_small = is_small_model(model)
     small_model = create_small_model(settings)

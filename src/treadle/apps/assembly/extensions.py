@@ -28,7 +28,7 @@ from treadle.apps.assembly.command_files import (
 )
 from treadle.apps.assembly.rules import list_rules_files, open_trust_store
 from treadle.apps.claude_settings import project_settings_files, read_claude_settings
-from treadle.apps.settings import symlink_boundary, treadle_home
+from treadle.apps.settings import Settings, symlink_boundary, treadle_home
 from treadle.core.contracts.hook import Hook
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
@@ -123,6 +123,21 @@ def discover_extensions(
         names,
         {name: value for one in used for name, value in one["env"].items()},
         tuple(added for one in used for added in one["folders"]),
+    )
+
+
+def add_project_settings(
+    settings: Settings, extensions: Extensions, folder: Path, notes: list[str]
+) -> Settings:
+    """The settings with the approved environment and folders of the project; a folder that does
+    not exist is left out, with a note."""
+    found = [one for one in extensions.added_folders if Path(folder, one).expanduser().is_dir()]
+    missing = [one for one in extensions.added_folders if one not in found]
+    notes += [f"{folder / '.claude'}: there is no folder {one}" for one in missing]
+    return msgspec.structs.replace(
+        settings,
+        env={**settings.env, **extensions.env},
+        add_dir=(*settings.add_dir, *found),
     )
 
 

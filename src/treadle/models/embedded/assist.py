@@ -26,8 +26,8 @@ from treadle.models.embedded import answer_template, prompt, repair, tool_choice
 from treadle.models.embedded.grammar import ParsedReply
 from treadle.models.embedded.model import (
     REPEAT_OPTIONS,
-    Completion,
     Embedded,
+    ParsedCompletion,
     build_call,
     list_call_events,
     select_tools,
@@ -87,9 +87,9 @@ class Assisted(WrappedModel):
             )
             async with contextlib.aclosing(stream) as outputs:
                 async for output in outputs:
-                    if not isinstance(output, Completion):
+                    if not isinstance(output, ParsedCompletion):
                         yield output
-            assert isinstance(output, Completion)
+            assert isinstance(output, ParsedCompletion)
             usage = usage + output.usage
             is_new = must_call or not _is_repeated(request, chosen.tools, output.parsed)
             if not output.parsed.tool or is_new:

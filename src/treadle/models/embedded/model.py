@@ -128,9 +128,9 @@ class Embedded:
         )
         async with contextlib.aclosing(stream) as outputs:
             async for output in outputs:
-                if not isinstance(output, Completion):
+                if not isinstance(output, ParsedCompletion):
                     yield output
-        assert isinstance(output, Completion)
+        assert isinstance(output, ParsedCompletion)
         for event in self.list_events(output.parsed, tools, output.usage):
             yield event
 
@@ -142,7 +142,7 @@ class Embedded:
         *,
         may_answer: bool,
         guided: bool,
-    ) -> AsyncGenerator[ModelEvent | Completion, None]:
+    ) -> AsyncGenerator[ModelEvent | ParsedCompletion, None]:
         """A call of one of the allowed tools, or an answer; its text as it arrives, then all."""
         async for event in self.announce_slow_prefix(prompt.build_prefix(tools, request.system)):
             yield event
@@ -167,7 +167,7 @@ class Embedded:
 
     async def _stream_constrained(
         self, request: ModelRequest, prompt_text: str, grammar_text: str
-    ) -> AsyncGenerator[ModelTextDelta | Completion, None]:
+    ) -> AsyncGenerator[ModelTextDelta | ParsedCompletion, None]:
         """One constrained completion: the answer's text as it arrives, then the whole reply."""
         reader = ReplyReader()
         settings = {**_build_settings(request), "grammar": grammar_text}
@@ -177,7 +177,7 @@ class Embedded:
             async for last in chunks:
                 if text := reader.feed(last.text):
                     yield ModelTextDelta(text)
-        yield Completion(reader.finish(), to_usage(last))
+        yield ParsedCompletion(reader.finish(), to_usage(last))
 
     async def announce_slow_prefix(self, prefix: str) -> AsyncGenerator[ModelEvent, None]:
         """The first time, a large model reads a prefix for minutes on a small machine."""
@@ -210,7 +210,7 @@ class Embedded:
         return Reply(AssistantItem(tuple(content), stop=stop, model=self.name, usage=usage))
 
 
-class Completion(msgspec.Struct, frozen=True):
+class ParsedCompletion(msgspec.Struct, frozen=True):
     parsed: ParsedReply
     usage: Usage
 
