@@ -4,6 +4,7 @@
     python benchmarks/embedded/run.py repair MODEL [NAME…]   one-line bugs, with a check
     python benchmarks/embedded/run.py ask MODEL "prompt"     one prompt in the present folder
 
+With --plain the model works without the aids of the engine (models/embedded/assist.py).
 Real agents, real tool calls, real files in a fresh copy of each project.
 """
 
@@ -21,15 +22,21 @@ from pathlib import Path
 
 from treadle.agents.agent import Agent
 from treadle.core.contracts.hook import Block, HookInput, HookPoint
-from treadle.core.contracts.model import ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ToolError
 from treadle.core.events import Event
 from treadle.core.transcript import AssistantItem, Item, Transcript, to_user_item
-from treadle.models.embedded import Embedded
+from treadle.models.embedded import Assisted, Embedded
 from treadle.tools.function import FunctionTool
 
 HERE = Path(__file__).resolve().parent
+IS_PLAIN = "--plain" in sys.argv
+
+
+def make_model(name: str) -> Model:
+    model = Embedded(name)
+    return model if IS_PLAIN else Assisted(model)
 
 
 def tools(root: Path) -> list[FunctionTool]:
@@ -110,7 +117,7 @@ class Goal:
         return Block(text, data={"goal_command": self.command})
 
 
-async def repair(model: Embedded, project: Path) -> str:
+async def repair(model: Model, project: Path) -> str:
     """One row of the table."""
     test = _test_in(project)
     check = f"sh {test}" if test.endswith(".sh") else f"python3 -B {test}"
@@ -138,7 +145,7 @@ def _test_in(project: Path) -> str:
 
 
 async def repairs(name: str, names: list[str]) -> None:
-    model = Embedded(name)
+    model = make_model(name)
     print(
         "| project | repaired | tries | tokens written | s | last text |\n|---|---|---|---|---|---|"
     )
@@ -152,7 +159,7 @@ async def repairs(name: str, names: list[str]) -> None:
 
 
 async def choices(name: str, file: str = "choices.jsonl") -> None:
-    model = Embedded(name)
+    model = make_model(name)
     specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in tools(HERE))
     lines = (HERE / file).read_text().splitlines()
     right = 0
@@ -176,7 +183,7 @@ async def choices(name: str, file: str = "choices.jsonl") -> None:
 
 
 async def ask(name: str, prompt: str) -> None:
-    model = Embedded(name)
+    model = make_model(name)
     print(model.card.note)
     result = await Agent(model, tools(Path.cwd())).run(prompt)
     for item in result.transcript:
@@ -188,7 +195,7 @@ async def ask(name: str, prompt: str) -> None:
 
 
 if __name__ == "__main__":
-    task, name, *rest = sys.argv[1:]
+    task, name, *rest = [word for word in sys.argv[1:] if word != "--plain"]
     if task == "repair":
         asyncio.run(repairs(name, rest))
     elif task == "choices":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from treadle.contracts import CommandResult, FileContent, Workspace, WrappedWorkspace
 from treadle.workspace import LocalWorkspace, WorkspaceOptions
@@ -27,17 +28,9 @@ class Audited(WrappedWorkspace):
         await super().remove(path, expected=expected)
         self._note(f"removed {path}")
 
-    async def run(
-        self,
-        command: str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-    ) -> CommandResult:
+    async def run(self, command: str, **options: Any) -> CommandResult:
         self._note(f"runs {command}")
-        return await super().run(command, cwd=cwd, env=env, timeout=timeout, on_output=on_output)
+        return await super().run(command, **options)
 
 
 async def main() -> None:

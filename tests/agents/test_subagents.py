@@ -15,6 +15,7 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.errors import AccessDenied, ApprovalPending, ConfigError
 from treadle.core.events import ApprovalRequired, ChildEvent, TextDelta, ToolDetached, TurnFinished
+from treadle.core.frontmatter import FrontmatterError, parse_frontmatter, parse_list
 from treadle.core.steps import (
     AfterToolResult,
     ApprovalRequest,
@@ -31,7 +32,6 @@ from treadle.sessions import Journal, resume
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
-from treadle.tools.frontmatter import FrontmatterError, parse_frontmatter, parse_list
 
 
 def task(prompt: str, **more: object) -> tuple[str, dict[str, object]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -276,16 +276,8 @@ class Escapes(WrappedWorkspace):
 
 
 class AlwaysFine(WrappedWorkspace):
-    async def run(
-        self,
-        command: str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-    ) -> CommandResult:
-        done = await super().run(command, cwd=cwd, env=env, timeout=timeout, on_output=on_output)
+    async def run(self, command: str, **options: Any) -> CommandResult:
+        done = await super().run(command, **options)
         return msgspec.structs.replace(done, exit_code=0)
 
 
@@ -300,21 +292,14 @@ class Detaches(WrappedWorkspace):
 
     only_timeouts = True
 
-    async def run(
-        self,
-        command: str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-    ) -> CommandResult:
-        if "& echo $! > child" in command and (timeout is not None) == self.only_timeouts:
+    async def run(self, command: str, **options: Any) -> CommandResult:
+        has_timeout = options.get("timeout") is not None
+        if "& echo $! > child" in command and has_timeout == self.only_timeouts:
             # A process of this one, which the workspace does not know.
             child = await asyncio.create_subprocess_exec("sleep", "1000")
             CHILDREN.append(child)
             command = command.replace("sleep 1000 & echo $! > child", f"echo {child.pid} > child")
-        return await super().run(command, cwd=cwd, env=env, timeout=timeout, on_output=on_output)
+        return await super().run(command, **options)
 
 
 class DetachesWhenCancelled(Detaches):
@@ -322,10 +307,8 @@ class DetachesWhenCancelled(Detaches):
 
 
 class Foreground(WrappedWorkspace):
-    async def start(
-        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> RunningCommand:
-        return await super().start(command.replace("exit 2", "exit 3"), cwd=cwd, env=env)
+    async def start(self, command: str, **options: Any) -> RunningCommand:
+        return await super().start(command.replace("exit 2", "exit 3"), **options)
 
 
 class ClosesOnce(WrappedWorkspace):

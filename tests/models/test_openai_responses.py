@@ -551,7 +551,7 @@ def test_the_providers_own_search_is_offered_and_its_calls_are_priced_and_kept()
     call = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     decoder = ResponsesDecoder(ModelRequest(Transcript()), card, WHO, "openai", None)
     usage = {"input_tokens": 1_000_000, "output_tokens": 0}
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "response.output_item.done", "output_index": 0, "item": call},
         {"type": "response.completed", "response": {"status": "completed", "usage": usage}},
     ]

@@ -34,13 +34,13 @@ from treadle.core.argument_checks import (
     whole_number,
 )
 from treadle.core.errors import ConfigError
-from treadle.core.untrusted_files import read_text
-from treadle.tools.frontmatter import (
+from treadle.core.frontmatter import (
     Frontmatter,
     FrontmatterError,
     parse_frontmatter,
     parse_list,
 )
+from treadle.core.untrusted_files import read_text
 
 AGENT_FOLDERS = (".treadle/agents", ".claude/agents")
 MAX_FILE_BYTES = 256 * 1024

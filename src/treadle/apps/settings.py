@@ -1,10 +1,11 @@
-"""Reads the settings from five sources and records the origin of each value.
+"""Reads the settings from several sources and records the origin of each value.
 
-    defaults < ~/.treadle/config.toml < .treadle/config.toml < TREADLE_* < flags
+    defaults < ~/.claude/settings.json < ~/.treadle/config.toml < .claude/settings.json
+        < .treadle/config.toml < TREADLE_* < flags
 
-The project file is read only in a trusted folder, and may only narrow. An unknown key or a value
-of the wrong kind is a ConfigError with file and line. Not permission rules: those are in
-policy/ruleset/rules_file.py. Used by assembly and by the hosts.
+The project's files are read only in a trusted folder, and may only narrow. An unknown key of our
+own files or a value of the wrong kind is a ConfigError with file and line. Not permission rules:
+those are in policy/ruleset/rules_file.py. Used by assembly and by the hosts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.apps.claude_settings import (
+    ClaudeSettings,
+    project_settings_files,
+    read_claude_settings,
+    user_settings_file,
+)
 from treadle.core.errors import ConfigError
 from treadle.core.text import suggest
 from treadle.core.untrusted_files import read_text
@@ -50,6 +57,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("small_model", "text", "model that summarizes long sessions (default: the model)"),
     Setting(
         "tool_summaries", "boolean", "small_model sums up each round of tools in a line", (), "off"
+    ),
+    Setting(
+        "assist",
+        "boolean",
+        "the engine helps small embedded models with choices, answers and repairs, and says so",
+        (),
+        "off",
     ),
     Setting(
         "thinking",
@@ -101,8 +115,15 @@ SETTINGS: tuple[Setting, ...] = (
         "web search: `provider` for the provider's own, or the address of a SearXNG server",
     ),
     Setting("telemetry", "boolean", "send spans to an OpenTelemetry collector", (), "off"),
-    Setting("server_wait", "seconds", "how long -p waits for MCP servers to start"),
+    Setting("server_wait", "seconds", "how long the first request waits for MCP servers to start"),
     Setting("background_wait", "seconds", "how long -p waits for background agents at its end"),
+    Setting(
+        "cursor_gemini_files",
+        "boolean",
+        "read the instructions of Cursor and Gemini, too (.cursor/rules, .cursorrules, GEMINI.md)",
+        (),
+        "off",
+    ),
     Setting("append_system_prompt", "text", "text added to the system prompt"),
     Setting("add_dir", "list", "more folders the agent may work in"),
     Setting("theme", "choice", "colours of the terminal UI", ("dark", "light", "none")),
@@ -120,6 +141,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     small_model: str = ""
     tool_summaries: bool = False
+    assist: bool = True
     thinking: str = ""
     permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
     sandbox: Literal["required", "auto", "off"] = "auto"
@@ -141,11 +163,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: bool = False
     server_wait: float = 10.0
     background_wait: float = 600.0
+    cursor_gemini_files: bool = False
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
     theme: Literal["", "dark", "light", "none"] = ""  # empty: detect from the terminal
     aliases: dict[str, Any] = {}
     checkers: dict[str, Any] = {}
+    env: dict[str, str] = {}  # for commands; of ~/.claude/settings.json
     origins: dict[str, str] = {}
     notes: tuple[str, ...] = ()
 
@@ -195,7 +219,13 @@ def load_settings(
         for name, (value, origin) in source.items():
             values[name], origins[name] = value, origin
 
+    claude = read_claude_settings(user_settings_file(), None)
+    if claude is not None:
+        values["env"] = claude.env
+        notes += claude.notes
+        override(_list_user_values(claude, env))
     override(_read_file(treadle_home() / "config.toml"))
+    _apply_claude_project(folder, values, origins, notes, is_trusted, env)
     _apply_project_file(folder, values, origins, notes, is_trusted)
     override(_read_environment(env, notes))
     override(_read_flags(flags or {}, format_flag))
@@ -251,6 +281,60 @@ def _find_line(text: str, name: str) -> int:
     spelled = re.escape(name)
     at = re.search(rf"^[ \t]*(\[+[ \t]*)?[\"']?{spelled}[\"']?[ \t]*[=.\]]", text, re.MULTILINE)
     return text.count("\n", 0, at.start()) + 1 if at else 1
+
+
+def _list_user_values(
+    claude: ClaudeSettings, env: Mapping[str, str]
+) -> dict[str, tuple[object, str]]:
+    """The values of the user's file for Claude Code."""
+    model = claude.model if _has_anthropic_key(env) else ""
+    found: dict[str, object] = {
+        "permission_mode": claude.permission_mode,
+        "model": model,
+        "add_dir": claude.added_folders,
+    }
+    return {name: (value, str(claude.file)) for name, value in found.items() if value}
+
+
+def _apply_claude_project(
+    folder: Path,
+    values: dict[str, Any],
+    origins: dict[str, str],
+    notes: list[str],
+    is_trusted: Callable[[], bool] | None,
+    env: Mapping[str, str],
+) -> None:
+    """Apply the mode, if it narrows, and the model, if the user has chosen none. The folders and
+    the environment need an approval: see assembly/extensions.py."""
+    if symlink_boundary(folder) is None:
+        return  # in the home folder these are the user's files
+    for file in project_settings_files(folder):
+        if not file.exists():
+            continue
+        if is_trusted is None or not is_trusted():
+            notes.append(
+                f"of {file} only the ask and deny rules are used: the folder is not trusted "
+                "(run `treadle trust`)"
+            )
+            continue
+        claude = read_claude_settings(file, folder)
+        if claude is None:
+            continue
+        notes += claude.notes
+        mode, setting = claude.permission_mode, SETTINGS_BY_NAME["permission_mode"]
+        if mode and is_narrower(setting, mode, values.get("permission_mode", "ask")):
+            values["permission_mode"], origins["permission_mode"] = mode, str(file)
+        elif mode:
+            notes.append(f"{file}: defaultMode is ignored: a project may only narrow settings")
+        is_free = "model" not in values or origins["model"] == str(
+            project_settings_files(folder)[0]
+        )
+        if claude.model and is_free and _has_anthropic_key(env):
+            values["model"], origins["model"] = claude.model, str(file)
+
+
+def _has_anthropic_key(env: Mapping[str, str]) -> bool:
+    return bool(env.get("ANTHROPIC_API_KEY", "").strip())
 
 
 def _apply_project_file(

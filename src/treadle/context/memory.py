@@ -1,34 +1,42 @@
-"""Memory files: AGENTS.md and CLAUDE.md of the user and of the repository.
+"""Memory files: instructions of the user and of the repository, with what they import.
 
-    ~/.treadle/AGENTS.md, ~/.claude/CLAUDE.md       the user's own
-    AGENTS.md, CLAUDE.md                            in each folder from the root to the current file
-
-A line `@path` imports another file of the workspace. Binary files, symlinks out of the workspace,
-circular imports and text over the size limits are left out, each with a problem line. Files are
-read when a session begins; later changes arrive as notices (reminders.py), so that the prompt
-stays the same.
+memory_files.py lists the files, memory_imports.py the imports. Binary files, symlinks out of the
+repository, circular imports and text over the size limits are left out, each with a problem line.
+Files are read when a session begins; later changes, and rules about certain files, arrive as
+notices (reminders.py), so that the prompt stays the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from treadle.context.memory_files import (
+    FilePatterns,
+    FoundFile,
+    describe_optional_rule,
+    find_folder_files,
+    find_user_files,
+    read_patterns,
+)
+from treadle.context.memory_imports import (
+    list_mentions,
+    may_import,
+    replace_imports,
+    resolve_import,
+)
 from treadle.core.errors import ConfigError
+from treadle.core.frontmatter import Frontmatter, FrontmatterError, parse_frontmatter
 from treadle.core.untrusted_files import open_file, read_prefix, read_text
 
-FILE_NAMES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 MAX_FILE_CHARS = 40_000  # of one file
 MAX_TOTAL_CHARS = 120_000
 MAX_IMPORT_DEPTH = 5
 MAX_FILE_BYTES = MAX_FILE_CHARS * 4 + 1  # bytes beyond are neither read nor watched
-
-_IMPORT = re.compile(r"^@(?P<path>[^\s`@]+)\s*$", re.MULTILINE)
 
 
 class MemoryFile(msgspec.Struct, frozen=True):
@@ -38,13 +46,22 @@ class MemoryFile(msgspec.Struct, frozen=True):
     text: str
     digest: str = ""  # of the file itself, to detect a change
     within: Path | None = None  # symlinks must stay in this folder; None for the user's own files
+    is_rule: bool = False  # it may have front matter, which is not part of `text`
+
+
+class MemoryRule(msgspec.Struct, frozen=True):
+    """A rule that applies when the work touches certain files."""
+
+    file: MemoryFile
+    patterns: FilePatterns
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """The files, and a line for each problem."""
+    """The files, a line for each problem, and the rules that apply to certain files only."""
 
     files: tuple[MemoryFile, ...] = ()
     problems: tuple[str, ...] = ()
+    path_rules: tuple[MemoryRule, ...] = ()
 
     @property
     def text(self) -> str:
@@ -56,14 +73,26 @@ class Memory(msgspec.Struct, frozen=True):
         return "\n\n".join(parts)
 
 
-def read_memory(root: Path, folder: Path | None = None, home: Path | None = None) -> Memory:
-    """All memory files that apply to work in `folder` (by default the root) of a repository."""
-    return _MemoryReader(root).read_all(folder or root, home)
+def read_memory(
+    root: Path, folder: Path | None = None, home: Path | None = None, *, more: bool = False
+) -> Memory:
+    """All memory files that apply to work in `folder` (by default the root) of a repository.
+
+    `more`: also the files that users of Cursor and Gemini have.
+    """
+    return _MemoryReader(root, more=more).read_all(folder or root, home)
 
 
-def read_nested_memory(root: Path, folder: Path, known_paths: Iterable[Path]) -> Memory:
+def read_user_memory(home: Path, *, more: bool = False) -> Memory:
+    """The user's own files alone."""
+    return _MemoryReader(home / ".treadle", more=more).read_all(None, home)
+
+
+def read_nested_memory(
+    root: Path, folder: Path, known_paths: Iterable[Path], *, more: bool = False
+) -> Memory:
     """The files that apply to this subfolder and are not known yet."""
-    return _MemoryReader(root, known_paths).read_all(folder, None)
+    return _MemoryReader(root, known_paths, more=more).read_all(folder, None)
 
 
 def reread_changed(memory: Memory) -> Memory:
@@ -99,52 +128,65 @@ def _reread(file: MemoryFile) -> MemoryFile:
         return file
     if b"\0" in data:
         return _mark_unavailable(file, "the file is no longer used: it is binary")
-    text = data.decode("utf-8", errors="replace")[:MAX_FILE_CHARS].strip()
-    return MemoryFile(file.path, text, digest, file.within)
+    text = data.decode("utf-8", errors="replace")[:MAX_FILE_CHARS]
+    if file.is_rule:
+        text = _split_front_matter(text)[1]
+    return msgspec.structs.replace(file, text=text.strip(), digest=digest)
 
 
 def _mark_unavailable(file: MemoryFile, reason: str) -> MemoryFile:
-    return MemoryFile(file.path, f"({reason})", "", file.within)
+    return msgspec.structs.replace(file, text=f"({reason})", digest="")
 
 
 def _find_memory_files(
-    root: Path, folder: Path, home: Path | None
-) -> list[tuple[Path, Path | None]]:
-    """The files that exist, each with the folder that its symlinks must not leave."""
-    files: list[tuple[Path, Path | None]] = []
+    root: Path, folder: Path | None, home: Path | None, more: bool
+) -> Iterator[FoundFile]:
+    """The files that exist, from the user's own down to those of the folder."""
+    found: list[FoundFile] = []
     if home is not None:
-        own = (home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md")
-        files += [(file, None) for file in own]
-    folders = [root]
-    if folder != root and folder.is_relative_to(root):
-        down = folder.relative_to(root).parts
-        folders += [root.joinpath(*down[: n + 1]) for n in range(len(down))]
-    for parent in folders:
-        files += [(parent / name, root) for name in FILE_NAMES]
-    return [(file, within) for file, within in files if file.exists()]
+        found += find_user_files(home, more=more)
+    if folder is not None:
+        down = folder.relative_to(root).parts if folder.is_relative_to(root) else ()
+        for count in range(len(down) + 1):
+            found += find_folder_files(root.joinpath(*down[:count]), root, more=more)
+    yield from (one for one in found if one.path.exists())
 
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _split_front_matter(text: str) -> tuple[Frontmatter, str]:
+    """The front matter and the rest; invalid front matter is text."""
+    try:
+        return parse_frontmatter(text)
+    except FrontmatterError:
+        return {}, text
+
+
 class _MemoryReader:
     """Reads files with their imports, within the size limits."""
 
-    def __init__(self, root: Path, known_paths: Iterable[Path] = ()) -> None:
+    def __init__(self, root: Path, known_paths: Iterable[Path] = (), *, more: bool = False) -> None:
         self._given_root = root
         self._root = Path(os.path.realpath(root))
+        self._more = more
+        self._home = Path.home()
         self._remaining_chars = MAX_TOTAL_CHARS
         self._seen = {Path(os.path.realpath(path)) for path in known_paths}
+        self._imported: list[MemoryFile] = []  # by a mention in the file that is read now
         self.files: list[MemoryFile] = []
+        self.path_rules: list[MemoryRule] = []
         self.problems: list[str] = []
 
-    def read_all(self, folder: Path, home: Path | None) -> Memory:
-        for file, within in _find_memory_files(self._given_root, folder, home):
-            self._read(file, within)
-        return Memory(tuple(self.files), tuple(self.problems))
+    def read_all(self, folder: Path | None, home: Path | None) -> Memory:
+        self._home = home or self._home
+        for found in _find_memory_files(self._given_root, folder, home, self._more):
+            self._read(found)
+        return Memory(tuple(self.files), tuple(self.problems), tuple(self.path_rules))
 
-    def _read(self, file: Path, within: Path | None) -> None:
+    def _read(self, found: FoundFile) -> None:
+        file, within = found.path, found.within
         real = Path(os.path.realpath(file))
         if real in self._seen:
             return  # CLAUDE.md is often a symlink to AGENTS.md
@@ -156,19 +198,32 @@ class _MemoryReader:
         except ConfigError as error:
             self.problems.append(str(error))
             return
-        text = self._expand(file, data, ())
-        if text:
-            self.files.append(MemoryFile(file, text, _digest(data), within))
+        text = self._decode(file, data)
+        head, body = _split_front_matter(text) if found.is_rule else ({}, text)
+        patterns = read_patterns(found, head) if head else None
+        body = describe_optional_rule(found, head) or body
+        text = self._expand(file, body, (), is_user=within is None)
+        new = MemoryFile(file, text, _digest(data), within, found.is_rule)
+        if patterns is not None:
+            self.path_rules.append(MemoryRule(new, patterns))
+        elif text:
+            self.files.append(new)
+        imported, self._imported = self._imported, []
+        self.files += imported
 
-    def _expand(self, file: Path, data: bytes, above: Sequence[Path]) -> str:
-        if b"\0" in data:
-            self.problems.append(f"{file}: is binary; it is left out")
-            return ""
-        text = self._truncate(file, data.decode("utf-8", errors="replace").strip())
-        if not file.is_relative_to(self._root):
-            return text  # the user's own file imports nothing of the workspace
+    def _decode(self, file: Path, data: bytes) -> str:
+        if b"\0" not in data:
+            return data.decode("utf-8", errors="replace").strip()
+        self.problems.append(f"{file}: is binary; it is left out")
+        return ""
+
+    def _expand(self, file: Path, text: str, above: Sequence[Path], *, is_user: bool) -> str:
+        """The text with its imports."""
+        text = self._truncate(file, text.strip())
         chain = (*above, Path(os.path.realpath(file)))
-        return _IMPORT.sub(lambda match: self._read_import(file, match["path"], chain), text)
+        for path in list_mentions(text):
+            self._add_mentioned(file, path, chain, is_user)
+        return replace_imports(text, lambda path: self._read_import(file, path, chain, is_user))
 
     def _truncate(self, file: Path, text: str) -> str:
         limit = min(MAX_FILE_CHARS, self._remaining_chars)
@@ -179,24 +234,48 @@ class _MemoryReader:
         self._remaining_chars -= len(text)
         return text
 
-    def _read_import(self, file: Path, path: str, above: Sequence[Path]) -> str:
-        target = Path(os.path.realpath(file.parent / path))
-        problem, data = "", b""
-        if target in above:
-            problem = f"@{path} is a circular import"
-        elif len(above) > MAX_IMPORT_DEPTH:
-            problem = f"@{path} is imported more than {MAX_IMPORT_DEPTH} levels deep"
-        elif not target.is_relative_to(self._root):
-            problem = f"@{path} is outside the workspace"
-        else:
-            try:
-                data = read_prefix(target, MAX_FILE_BYTES, within=self._root)
-            except FileNotFoundError:
-                problem = f"@{path} does not exist"
-            except ConfigError as error:
-                problem = f"@{path} is not allowed ({error})"
-        if problem:
-            self.problems.append(f"{file}: {problem}; it is left out")
+    def _read_import(self, file: Path, path: str, above: Sequence[Path], is_user: bool) -> str:
+        """The text of a file whose import is a line of its own."""
+        target = resolve_import(path, file, self._home)
+        if target in self._seen and target not in above:
+            return f"@{path}"  # it is in the prompt already
+        try:
+            data = self._load_import(path, target, above, is_user)
+        except ConfigError as error:
+            self.problems.append(f"{file}: {error}; it is left out")
             return f"(@{path} was left out)"
         self._seen.add(target)
-        return self._expand(target, data, above)
+        return self._expand(target, self._decode(target, data), above, is_user=is_user)
+
+    def _add_mentioned(self, file: Path, path: str, above: Sequence[Path], is_user: bool) -> None:
+        """Read a file that a line mentions. Most such words are no files, which is no problem."""
+        target = resolve_import(path, file, self._home)
+        if target in self._seen or not os.path.isfile(target):  # noqa: PTH113 - may be no path
+            return
+        try:
+            data = self._load_import(path, target, above, is_user)
+        except ConfigError as error:
+            self.problems.append(f"{file}: {error}; it is left out")
+            return
+        self._seen.add(target)
+        place = len(self._imported)
+        text = self._expand(target, self._decode(target, data), above, is_user=is_user)
+        within = self._root if target.is_relative_to(self._root) else None
+        if text:
+            self._imported.insert(place, MemoryFile(target, text, _digest(data), within))
+
+    def _load_import(self, path: str, target: Path, above: Sequence[Path], is_user: bool) -> bytes:
+        """The first bytes of an imported file; ConfigError says why it is not read."""
+        if target in above:
+            raise ConfigError(f"@{path} is a circular import")
+        if len(above) > MAX_IMPORT_DEPTH:
+            raise ConfigError(f"@{path} is imported more than {MAX_IMPORT_DEPTH} levels deep")
+        if not is_user and not may_import(target, self._root, self._home):
+            raise ConfigError(f"@{path} is outside the workspace")
+        try:
+            within = self._root if target.is_relative_to(self._root) else None
+            return read_prefix(target, MAX_FILE_BYTES, within=within)
+        except FileNotFoundError:
+            raise ConfigError(f"@{path} does not exist") from None
+        except ConfigError as error:
+            raise ConfigError(f"@{path} is not allowed ({error})") from error

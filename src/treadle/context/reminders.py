@@ -231,33 +231,62 @@ class ChangedFiles:
 class ChangedMemory:
     """Memory files whose current text is not in the prompt.
 
-    Those that changed since the prompt was built and, with `folders(session)`, those of the
-    subfolders in which the session works.
+    Those that changed since the prompt was built, with `folders(session)` those of the subfolders
+    in which the session works, and with `files(session)` those of the folders of these files and
+    the rules about them. `more`: see `read_memory`.
     """
 
     def __init__(
-        self, memory: Memory, root: Path, folders: Callable[[str], Iterable[Path]] | None = None
+        self,
+        memory: Memory,
+        root: Path,
+        folders: Callable[[str], Iterable[Path]] | None = None,
+        *,
+        files: Callable[[str], Iterable[Path]] | None = None,
+        more: bool = False,
     ) -> None:
         self._memory = memory
         self._root = root
-        self._folders = folders
+        self._list_folders = folders
+        self._list_files = files
+        self._more = more
         # As in the prompt: a file may change back.
         self._changed_originals: dict[Path, MemoryFile] = {}
-        self._nested_files: dict[Path, tuple[MemoryFile, ...]] = {}  # by folder, read once
+        self._nested: dict[Path, Memory] = {}  # by folder, read once
+        self._rules_by_path: dict[Path, tuple[MemoryFile, ...]] = {}
 
     def __call__(self, session_id: str) -> list[MemoryFile]:
         fresh = {file.path: file for file in reread_changed(self._memory).files}
         originals = [file for file in self._memory.files if file.path in fresh]
         self._changed_originals.update({file.path: file for file in originals})
         files = {**self._changed_originals, **fresh}
-        for folder in dict.fromkeys(self._folders(session_id) if self._folders else ()):
-            if folder not in self._nested_files:
-                known = (file.path for file in self._memory.files)
-                self._nested_files[folder] = read_nested_memory(self._root, folder, known).files
-            nested = self._nested_files[folder]
-            newer = {file.path: file for file in reread_changed(Memory(nested)).files}
-            files.update({file.path: newer.get(file.path, file) for file in nested})
-        return list(files.values())
+        paths = list(self._list_files(session_id)) if self._list_files else []
+        folders = list(self._list_folders(session_id)) if self._list_folders else []
+        added: dict[Path, MemoryFile] = {}
+        for folder in dict.fromkeys([*folders, *(path.parent for path in paths)]):
+            added.update({file.path: file for file in self._read_nested(folder).files})
+        for path in paths:
+            added.update({file.path: file for file in self._find_rules(path)})
+        newer = {file.path: file for file in reread_changed(Memory(tuple(added.values()))).files}
+        return list({**files, **added, **newer}.values())
+
+    def _read_nested(self, folder: Path) -> Memory:
+        if folder == self._root:
+            return Memory()
+        if folder not in self._nested:
+            known = [file.path for file in self._memory.files]
+            known += [rule.file.path for rule in self._memory.path_rules]
+            nested = read_nested_memory(self._root, folder, known, more=self._more)
+            self._nested[folder] = nested
+        return self._nested[folder]
+
+    def _find_rules(self, path: Path) -> tuple[MemoryFile, ...]:
+        """The rules about a file; compared with their patterns once."""
+        if path not in self._rules_by_path:
+            rules = (*self._memory.path_rules, *self._read_nested(path.parent).path_rules)
+            matching = tuple(rule.file for rule in rules if rule.patterns.matches(path))
+            self._rules_by_path[path] = matching
+        return self._rules_by_path[path]
 
 
 # --- the notices -----------------------------------------------------------------------------

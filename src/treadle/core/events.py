@@ -171,8 +171,11 @@ class PartCommitted(Event, frozen=True, tag="part_committed", gc=False):
     kind: Literal["text", "thinking"]
 
 
-class TextDelta(Event, frozen=True, tag="text_delta", gc=False):
+class TextDelta(Event, frozen=True, tag="text_delta", gc=False, omit_defaults=True):
+    """A piece of the reply. `by` is "engine" for a text that the engine wrote, not the model."""
+
     text: str
+    by: str = ""
 
 
 class ThinkingDelta(Event, frozen=True, tag="thinking_delta", gc=False):

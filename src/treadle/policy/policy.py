@@ -17,7 +17,7 @@ from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall, PolicyRuling
 from treadle.policy.modes import EDIT_MODES, PermissionMode, apply_mode, choose_narrower
-from treadle.policy.ruleset.rules import RuleSet, normalize_tool_name
+from treadle.policy.ruleset.rules import InvalidRule, RuleSet, normalize_tool_name, parse_rule
 
 NO_RULES = RuleSet()
 HEADLESS_DENIAL = (
@@ -53,6 +53,7 @@ class RulePolicy:
         self._is_tool_changed = is_tool_changed
         self._save_rules = save_rules
         self._mode: PermissionMode = mode
+        self._granted: tuple[str, ...] = ()
         self._evaluator = self._make_evaluator()
 
     async def decide(self, request: PermissionRequest) -> Verdict:
@@ -100,6 +101,18 @@ class RulePolicy:
         self._mode = mode
         self._evaluator = self._make_evaluator()
 
+    def grant(self, rules: tuple[str, ...]) -> None:
+        """Allow these for a turn, for a command that the user started; () ends it."""
+        self._granted = tuple(rule for rule in rules if self._is_valid(rule))
+        self._evaluator = self._make_evaluator()
+
+    def _is_valid(self, rule: str) -> bool:
+        try:
+            parse_rule(rule, self._context.root, self._context.home)
+        except InvalidRule:
+            return False
+        return True
+
     def narrow(self, mode: str) -> "RulePolicy":
         """This policy for a child agent: itself, or a copy in `mode` if that allows less."""
         narrower = choose_narrower(self._mode, mode)
@@ -137,6 +150,8 @@ class RulePolicy:
 
     def _make_evaluator(self) -> PermissionEvaluator:
         context = replace(self._context, accept_edits=self._mode in EDIT_MODES)
+        if self._granted:
+            context = context.with_allow_rules(self._granted, "the command that you started")
         return PermissionEvaluator(context)
 
 

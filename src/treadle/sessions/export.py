@@ -81,12 +81,13 @@ def _item_blocks(item: Item) -> list[ExportBlock]:
     blocks: list[ExportBlock] = []
     for part in item.content:
         match part:
-            case Text(text=text) if text:
-                blocks.append(ExportBlock(role, "", text))
+            case Text(text=text, by=by) if text:
+                blocks.append(ExportBlock("engine" if by else role, "", text))
             case Thinking(text=text) if text:
                 blocks.append(ExportBlock(role, "thinking", text))
-            case ToolCall(name=name, raw=raw):
-                blocks.append(ExportBlock("call", name, raw, "code"))
+            case ToolCall(name=name, raw=raw, by=by):
+                title = f"{name} (chosen by the engine)" if by else name
+                blocks.append(ExportBlock("call", title, raw, "code"))
             case Image() as image:
                 blocks.append(_image_block(role, image))
             case Document(media_type=kind, title=title):

@@ -135,7 +135,8 @@ class Federation:
                 elif (source.name, name) not in self._reported:
                     self._reported.add((source.name, name))
                     logger.warning(_NOT_OFFERED, name, source.name)
-        return tuple(taken.values())
+        # Tools of MCP servers are last: with other servers the tools before them stay cached.
+        return tuple(sorted(taken.values(), key=lambda tool: tool.spec.name.startswith("mcp__")))
 
 
 def _make_collision_error(name: str, first: str, second: str) -> ConfigError:

@@ -24,14 +24,14 @@ import msgspec
 
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ConfigError, ToolError
+from treadle.core.frontmatter import FrontmatterError, parse_frontmatter
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.core.untrusted_files import read_text
 from treadle.tools.federation import StaticSource
-from treadle.tools.frontmatter import FrontmatterError, parse_frontmatter
 
 PROJECT_DIRS = (".treadle/skills", ".claude/skills")
-HOME_DIRS = (".treadle/skills",)
+HOME_DIRS = (".treadle/skills", ".claude/skills")
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 256 * 1024
 MAX_SKILLS = 200

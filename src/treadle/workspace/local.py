@@ -60,6 +60,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     protected        further paths in the root that stay read-only
     denials          deny rules about files, which hold for sandboxed commands too
     env_passthrough  further environment variables that commands get
+    env              variables that commands get, with their values; never a secret
     state_dir        the agent's own folder for what must survive a crash
     outputs_dir      where long outputs are kept; by default only until closing
     max_processes    how many processes a command may have at once
@@ -75,6 +76,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     protected: tuple[str, ...] = ()
     denials: FileDenials = FileDenials()
     env_passthrough: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
     state_dir: Path | None = None
     outputs_dir: Path | None = None
     max_processes: int = limits.DEFAULT_MAX_PROCESSES
@@ -239,8 +241,12 @@ class LocalWorkspace:
 
     def command_environment(self, *, sandboxed: bool, extra: Env = None) -> dict[str, str]:
         """The environment of a command."""
+        given = self._options.env
         env = environment.build_environment(
-            os.environ, sandboxed=sandboxed, passthrough=self._options.env_passthrough, extra=extra
+            {**os.environ, **given},
+            sandboxed=sandboxed,
+            passthrough=(*self._options.env_passthrough, *given),
+            extra=extra,
         )
         return {**env, "TMPDIR": "/tmp"} if sandboxed else env
 

@@ -92,6 +92,30 @@ def test_a_reply_that_ends_with_a_closing_fence_shows_only_the_code():
     assert blocks(open_end)[:1] == [CodeBlock("", "x = 1\n")]
 
 
+def test_what_the_engine_wrote_or_chose_is_not_shown_as_the_models_words():
+    chosen = ToolCall("c1", "bash", CALL.raw, by="engine")
+    shown = [
+        NoteBlock("engine: The files here are a.py."),
+        MarkdownBlock("This folder is a program.\n"),
+        NoteBlock("engine: this call was chosen by the engine, not by the model"),
+    ]
+    live = after(
+        (RequestStarted, "m"),
+        (TextDelta, "The files here are a.py.", "engine"),
+        (TextDelta, "This folder is a program.\n"),
+        (ToolCallBegan, "c1", "bash"),
+        (ToolCallRequested, chosen),
+    )
+    assert [block for block in blocks(live) if not isinstance(block, ToolCallBlock)] == shown
+    parts = (
+        Text("The files here are a.py.", "engine"),
+        Text("This folder is a program.\n"),
+        chosen,
+    )
+    later = build_view([AssistantItem(parts)])
+    assert [block for block in blocks(later) if not isinstance(block, ToolCallBlock)] == shown
+
+
 def test_thinking_and_text_are_separate_blocks():
     view = after((ThinkingDelta, "hm"), (ThinkingDelta, "m"), (TextDelta, "So."), end())
     assert blocks(view) == [ThinkingBlock("hmm"), MarkdownBlock("So.")]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.apps.tui.harness import write_file
+from treadle.apps.assembly.command_files import find_custom_commands
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.block_text import format_activity
 from treadle.apps.conversation.completion import (
@@ -20,7 +21,6 @@ from treadle.apps.conversation.completion import (
     read_git_branch,
 )
 from treadle.apps.conversation.context_usage import format_context_usage
-from treadle.apps.conversation.custom_commands import find_custom_commands
 from treadle.apps.conversation.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.services import helper_programs

@@ -19,12 +19,12 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from tests.apps.web.server import (
     CHROMIUM,
-    PATIENCE,
     TabClient,
     WebServer,
     open_tab,
     web_server,
 )
+from tests.patience import PATIENCE
 from treadle.sessions import Library
 from treadle.testing.provider import FakeReply, ProviderServer, ReceivedRequest
 

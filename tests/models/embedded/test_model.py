@@ -14,12 +14,12 @@ import pytest
 
 from tests.models.embedded.tool_specs import is_there, write
 from treadle.agents.agent import Agent
-from treadle.core.contracts.model import ModelOptions, ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import WrappedModel
 from treadle.core.errors import ContextTooLong, MissingExtra, UnknownModel
-from treadle.core.transcript import AssistantItem, Transcript, to_user_item
-from treadle.models.embedded import Embedded
+from treadle.core.transcript import AssistantItem, Text, Transcript, to_user_item
+from treadle.models.embedded import Assisted, Embedded
 from treadle.models.embedded import server as serving
 from treadle.models.embedded.server import LlamaServer
 from treadle.testing.conformance.model import ADD_TOOL, ConformanceRequests, check_model
@@ -31,7 +31,7 @@ def request(text: str, *tools: ToolSpec, **options: object) -> ModelRequest:
     return ModelRequest(Transcript([to_user_item(text)]), tools=tools, options=asked)
 
 
-async def get_reply(model: Embedded, asked: ModelRequest) -> AssistantItem:
+async def get_reply(model: Model, asked: ModelRequest) -> AssistantItem:
     *_, last = [event async for event in model.stream(asked)]
     assert isinstance(last, Reply)
     return last.item
@@ -55,6 +55,15 @@ class LeftOpen(WrappedModel):
 
 async def test_the_contract_of_a_model_is_kept(tiny: Embedded) -> None:
     await check_model(lambda: LeftOpen(tiny), QUESTIONS)
+
+
+async def test_the_contract_is_kept_with_the_aids_of_the_engine(tiny: Embedded) -> None:
+    await check_model(lambda: LeftOpen(Assisted(tiny)), QUESTIONS)
+
+
+async def test_without_the_aids_every_word_and_call_is_the_models(tiny: Embedded) -> None:
+    reply = await get_reply(tiny, request("add 2 and 3", ADD_TOOL))
+    assert {getattr(part, "by", "") for part in reply.content} == {""}
 
 
 async def test_a_call_is_well_formed_whatever_the_model_thinks(tiny: Embedded) -> None:
@@ -95,7 +104,7 @@ async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
         """Read a file."""
         return Path(path).read_text()
 
-    agent = Agent(tiny, [FunctionTool(bash), FunctionTool(read)])
+    agent = Agent(Assisted(tiny), [FunctionTool(bash), FunctionTool(read)])
     result = await agent.run("List the files here and say what this folder is")
     calls = [
         call.name
@@ -106,6 +115,18 @@ async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
     assert calls == ["bash", "read"]
     assert "The files here are README.md, app.py." in result.text
     assert "tides" in result.text
+    last = result.transcript[-1]
+    assert isinstance(last, AssistantItem)
+    written = [(part.by, part.text) for part in last.content if isinstance(part, Text)]
+    assert [by for by, _ in written] == ["engine", ""]  # the engine began, the model went on
+    assert "The files here are" in written[0][1]
+    marks = {
+        call.by
+        for item in result.transcript
+        if isinstance(item, AssistantItem)
+        for call in item.calls
+    }
+    assert "engine" in marks
 
 
 async def test_a_baked_prefix_is_read_from_disk_in_a_new_process_and_closing_leaves_nothing(

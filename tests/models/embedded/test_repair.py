@@ -15,7 +15,7 @@ from treadle.core.contracts.hook import Block, HookInput, HookPoint
 from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.errors import ToolError
 from treadle.core.transcript import AssistantItem, NoticeItem, Transcript, to_user_item
-from treadle.models.embedded import Embedded, repair
+from treadle.models.embedded import Assisted, Embedded, repair
 from treadle.models.embedded.server import CompletionChunk
 from treadle.models.embedded.small_toolset import select_small_tools
 from treadle.tools.function import FunctionTool
@@ -61,11 +61,11 @@ class FakeServer:
         pass
 
 
-def model(server: FakeServer) -> Embedded:
+def model(server: FakeServer) -> Assisted:
     Path("weights.gguf").write_bytes(b"")
     made = Embedded(path="weights.gguf")
-    made._server = server  # type: ignore[assignment]
-    return made
+    made.server = server  # type: ignore[assignment]
+    return Assisted(made)
 
 
 def line(wrong: str, right: str) -> str:

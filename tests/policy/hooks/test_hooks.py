@@ -156,6 +156,11 @@ def test_a_command_gets_the_fields_that_scripts_know():
     assert json.loads(encode_input(after, {}))["tool_response"] == {
         "text": "out",
         "is_error": False,
+        "success": True,
+        "stdout": "out",
+        "stderr": "",
+        "interrupted": False,
+        "isImage": False,
     }
     stop = json.loads(encode_input(at("stop", last_message="bye", rounds=1), {}))
     assert stop["last_assistant_message"] == "bye"

@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
+from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.custom_commands import (
-    CustomCommand,
-    begins_with_path,
-    find_custom_commands,
-)
+from treadle.apps.conversation.custom_commands import begins_with_path
 from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.local_host import LocalHost
@@ -85,7 +82,8 @@ async def run_command(
             return await command.run(host, questions, arguments)
     for own in custom:
         if own.name == name:
-            return CommandAnswer(message=(Text(own.expand(arguments)),))
+            item = await host.expand_command(own, arguments)
+            return CommandAnswer(message=item.content)
     try:
         prompt = await host.expand_prompt(name, arguments)
     except TreadleError as error:

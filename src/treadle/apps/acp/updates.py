@@ -78,8 +78,8 @@ class SessionUpdates:
 
     def on_event(self, event: Event) -> None:
         match event:
-            case TextDelta(text=text):
-                self._outbox.put(_make_message(text))
+            case TextDelta(text=text, by=by):
+                self._outbox.put(_make_message(f"engine: {text}\n\n" if by else text))
             case ThinkingDelta(text=text):
                 self._outbox.put(_make_thought(text))
             case RequestStarted():

@@ -46,8 +46,10 @@ from treadle.apps.assembly.coding_agent_arguments import (
 )
 from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
+    add_project_settings,
     approve_extensions,
     discover_extensions,
+    list_user_skill_folders,
     load_skills,
     make_hooks,
 )
@@ -64,7 +66,7 @@ from treadle.apps.assembly.model_choice import (
     make_child_model,
     wrap_model,
 )
-from treadle.apps.assembly.parts import AgentParts, CodingAgent, RunningDrivers
+from treadle.apps.assembly.parts import AgentParts, CodingAgent, GrantEnd, RunningDrivers
 from treadle.apps.assembly.prompt import build_system_prompt
 from treadle.apps.assembly.redaction import (
     find_environment_secrets,
@@ -93,10 +95,7 @@ from treadle.apps.assembly.toolset import (
     make_mcp_servers,
     make_workspace_options,
 )
-from treadle.apps.settings import (
-    Settings,
-    treadle_home,
-)
+from treadle.apps.settings import Settings
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
@@ -253,6 +252,8 @@ def _assemble(
 
     # What can be invalid fails here.
     folder_notes = check_added_folders(settings, folder)
+    extensions = discover_extensions(folder, trust.open_store)
+    settings = add_project_settings(settings, extensions, folder, folder_notes)
     model, model_note = (given.model, "") if given.model is not None else choose_model_now(settings)
     is_small = is_small_model(model)
     small_model = create_small_model(settings)
@@ -285,6 +286,7 @@ def _assemble(
     tool_workspace: Workspace = host_workspace or workspace
     if containers is not None:
         tool_workspace = containers.make_workspace(tool_workspace)
+    readable = (str(outputs_dir), *map(str, list_user_skill_folders()))
     policy = LazyPolicy(
         workspace,
         rules,
@@ -292,7 +294,7 @@ def _assemble(
         interactive=given.approve is not None,
         added_folders=settings.add_dir,
         # The results of earlier calls and the user's own skills name files in these folders.
-        readable=(str(outputs_dir), str(treadle_home() / "skills")),
+        readable=readable,
         save_rules=make_rule_saver(folder, trust.open_store),
         is_contained=containers is not None,
     )
@@ -319,8 +321,16 @@ def _assemble(
         from treadle.context.tool_summaries import ToolSummaries
 
         mutators.append(ToolSummaries(small_model))
-    extensions = discover_extensions(folder, trust.open_store)
     notes += [program.summary for program in extensions.unapproved]
+    skills_section = ""
+    if not is_small:
+        skills, skill_notes = load_skills(folder, trusted=trust.is_trusted)
+        notes += skill_notes
+        if skills:
+            from treadle.tools.skills import Skills, format_skills_section
+
+            tools.append(redact_source(Skills(skills), secrets))
+            skills_section = format_skills_section(skills)
     mcp = None
     warnings: list[str] = [*extensions.notes]
     if (extensions.servers or given.servers) and is_small:
@@ -350,16 +360,6 @@ def _assemble(
         )
         tools.append(stable_tools)
         mutators.append(stable_tools)
-    skills_section = ""
-    if not is_small:
-        skills, skill_notes = load_skills(folder, trusted=trust.is_trusted)
-        notes += skill_notes
-        if skills:
-            from treadle.tools.skills import Skills, format_skills_section
-
-            tools.append(redact_source(Skills(skills), secrets))
-            skills_section = format_skills_section(skills)
-
     # System prompt
     appended = (settings.append_system_prompt, given.instructions)
     prompt, memory = build_system_prompt(
@@ -374,17 +374,22 @@ def _assemble(
         appended="\n\n".join(text for text in appended if text.strip()),
         is_small=is_small,
         secrets=secrets,
+        more_memory=settings.cursor_gemini_files,
     )
 
     # Hooks, and what changes the transcript between model calls
     drivers = RunningDrivers()
-    observers: list[Observer] = [WorkspacePreloader(workspace), *given.observers]
+    observers: list[Observer] = [WorkspacePreloader(workspace), GrantEnd(policy)]
+    observers += given.observers
     if telemetry is not None:
         observers.append(telemetry.observer)
     hooks = [*given.hooks]
     if mcp is not None:
         from treadle.apps.assembly.resource_mentions import ResourceMentions
+        from treadle.apps.assembly.servers import FirstMessageWait
 
+        if is_interactive:
+            hooks.insert(0, FirstMessageWait(mcp, settings.server_wait, notify))
         hooks.append(ResourceMentions(mcp.servers, notify if is_interactive else warn))
     if extensions.hooks and not trust.is_trusted and settings.sandbox != "off":
         notes.append(HOOKS_SANDBOXED)
@@ -418,6 +423,7 @@ def _assemble(
             is_attended=can_ask,
             began_attended=began_attended,
             find_seen_digest=host_workspace.find_seen_digest if host_workspace else None,
+            more_memory=settings.cursor_gemini_files,
         )
         mutators.append(reminders)
         if not is_interactive:  # at a terminal the user sees the open todos, and decides
@@ -480,7 +486,7 @@ def _assemble(
             is_trusted=trust.is_trusted,
             interactive=given.approve is not None,
             added_folders=settings.add_dir,
-            readable=(str(outputs_dir), str(treadle_home() / "skills")),
+            readable=readable,
             secrets=secrets,
             notify=warn or logger.warning,
             is_contained=containers is not None,

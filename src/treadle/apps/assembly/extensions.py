@@ -2,22 +2,33 @@
 
     ~/.treadle/settings.json, .treadle/settings.json, .treadle/settings.local.json
         "hooks" and "mcpServers"                .mcp.json    "mcpServers"
-    ~/.treadle/skills, .treadle/skills, .claude/skills
+    ~/.claude/settings.json, .claude/settings.json, .claude/settings.local.json
+        "hooks"; of a project also "env" and "additionalDirectories"
+    ~/.treadle/skills, ~/.claude/skills, .treadle/skills, .claude/skills
 
-Those of the user are always used. Hooks and servers of a folder are used if it is trusted and they
-are unchanged since their approval; its skills if it is trusted. Used by assemble.py and the hosts.
+Those of the user are always used. Hooks, servers, environment and folders of a project are used if
+its folder is trusted and they are unchanged since their approval; its skills if it is trusted. Used
+by assemble.py and the hosts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.apps.assembly.command_files import (
+    COMMAND_FOLDERS,
+    SKILL_FOLDERS,
+    CustomCommand,
+    find_custom_commands,
+)
 from treadle.apps.assembly.rules import list_rules_files, open_trust_store
-from treadle.apps.settings import symlink_boundary, treadle_home
+from treadle.apps.claude_settings import project_settings_files, read_claude_settings
+from treadle.apps.settings import Settings, symlink_boundary, treadle_home
 from treadle.core.contracts.hook import Hook
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
@@ -30,11 +41,12 @@ if TYPE_CHECKING:
 
 # The files of a folder that are used once it is trusted.
 EXTENSION_FILES = (
-    *("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", ".mcp.json"),
-    *(".treadle/config.toml", ".treadle/settings.json", ".treadle/commands", ".claude/commands"),
-    *(".treadle/agents", ".claude/agents", ".treadle/skills", ".claude/skills"),
+    *("AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md"),
+    *(".claude/rules", ".mcp.json", ".treadle/config.toml", ".treadle/settings.json"),
+    *(".claude/settings.json", ".claude/settings.local.json", ".treadle/commands"),
+    *(".claude/commands", ".treadle/agents", ".claude/agents", ".treadle/skills"),
+    *(".claude/skills", ".cursor/rules", ".cursorrules", "GEMINI.md"),
 )
-SKILL_FOLDERS = (".treadle/skills", ".claude/skills")
 CHANGED_SINCE_APPROVAL = (
     "it changed since you approved it: review the changes in the folder, then run "
     "`treadle trust --approve` to allow it again"
@@ -54,6 +66,7 @@ class Extensions(msgspec.Struct, frozen=True):
 
     `unapproved` are hooks and servers of the folder that are new, changed, or not trusted; see
     `approve_extensions`. `notes` report likely mistakes. `user_servers` are those of the user.
+    `env` and `added_folders` are approved ones of the folder's settings.
     """
 
     hooks: tuple[HookConfig, ...] = ()
@@ -61,6 +74,8 @@ class Extensions(msgspec.Struct, frozen=True):
     unapproved: tuple[UnapprovedExtension, ...] = ()
     notes: tuple[str, ...] = ()
     user_servers: frozenset[str] = frozenset()
+    env: dict[str, str] = {}
+    added_folders: tuple[str, ...] = ()
 
 
 def list_extension_files(folder: Path) -> list[str]:
@@ -72,9 +87,11 @@ def discover_extensions(
     folder: Path, open_store: Callable[[], TrustStore] = open_trust_store
 ) -> Extensions:
     """The extensions of the user and of the folder, as they are now."""
-    user_hooks = _read_hook_commands(folder, from_user=True)
-    project_hooks = _read_hook_commands(folder, from_user=False)
     problems: list[str] = []
+    user_hooks = _read_hook_commands(folder, problems, from_user=True)
+    project_hooks = _read_hook_commands(folder, problems, from_user=False)
+    project_settings = _read_project_settings(folder)
+    project_commands = _read_project_commands(folder)
     user_servers = _read_servers(folder, from_user=True, problems=problems)
     names = frozenset(user_servers)
     try:
@@ -84,15 +101,45 @@ def discover_extensions(
         project_servers = {}
         problems.append(f"no MCP server of this folder is started: {error}")
     notes = tuple(problems)
-    if not project_hooks and not project_servers:
+    if not any((project_hooks, project_servers, project_settings, project_commands)):
         return Extensions(tuple(user_hooks), user_servers, notes=notes, user_servers=names)
-    from treadle.policy.hooks import filter_approved_hooks, filter_approved_servers
+    from treadle.policy.hooks import (
+        filter_approved_definitions,
+        filter_approved_hooks,
+        filter_approved_servers,
+    )
 
     trust = open_store()
     hooks, new_hooks = filter_approved_hooks(trust, folder, project_hooks)
     approved, new_servers = filter_approved_servers(trust, folder, project_servers)
-    servers = {**approved, **user_servers}  # the user's server wins over one of the same name
-    return Extensions((*user_hooks, *hooks), servers, (*new_hooks, *new_servers), notes, names)
+    filter_others = partial(filter_approved_definitions, trust, folder)
+    files, new_settings = filter_others("settings", project_settings)
+    _, new_commands = filter_others("command", project_commands)
+    used = [project_settings[name] for name in files]
+    return Extensions(
+        (*user_hooks, *hooks),
+        {**approved, **user_servers},  # the user's server wins over one of the same name
+        (*new_hooks, *new_servers, *new_settings, *new_commands),
+        notes,
+        names,
+        {name: value for one in used for name, value in one["env"].items()},
+        tuple(added for one in used for added in one["folders"]),
+    )
+
+
+def add_project_settings(
+    settings: Settings, extensions: Extensions, folder: Path, notes: list[str]
+) -> Settings:
+    """The settings with the approved environment and folders of the project; a folder that does
+    not exist is left out, with a note."""
+    found = [one for one in extensions.added_folders if Path(folder, one).expanduser().is_dir()]
+    missing = [one for one in extensions.added_folders if one not in found]
+    notes += [f"{folder / '.claude'}: there is no folder {one}" for one in missing]
+    return msgspec.structs.replace(
+        settings,
+        env={**settings.env, **extensions.env},
+        add_dir=(*settings.add_dir, *found),
+    )
 
 
 def approve_extensions(
@@ -102,17 +149,32 @@ def approve_extensions(
 
     Only after the user has seen them, or for a program that trusts the folder.
     """
-    commands = _read_hook_commands(folder, from_user=False)
+    commands = _read_hook_commands(folder, [], from_user=False)
     servers = _read_servers(folder, from_user=False)
-    if not commands and not servers:
+    settings, slash_commands = _read_project_settings(folder), _read_project_commands(folder)
+    if not any((commands, servers, settings, slash_commands)):
         return []
-    from treadle.policy.hooks import approve_hooks, approve_server
+    from treadle.policy.hooks import approve_definitions, approve_hooks, approve_server
 
     trust = open_store()
     approve_hooks(trust, folder, commands)
     for name, server in servers.items():
         approve_server(trust, folder, name, server)
-    return [*(command.name for command in commands), *servers]
+    approve_definitions(trust, folder, "settings", settings)
+    approve_definitions(trust, folder, "command", slash_commands)
+    return [*(command.name for command in commands), *servers, *settings, *slash_commands]
+
+
+def is_command_approved(
+    folder: Path, command: CustomCommand, open_store: Callable[[], TrustStore] = open_trust_store
+) -> bool:
+    """Whether what a custom command runs and allows takes effect."""
+    if command.is_user or not command.definition:
+        return True
+    from treadle.policy.hooks import filter_approved_definitions
+
+    definitions = {f"/{command.name}": command.definition}
+    return bool(filter_approved_definitions(open_store(), folder, "command", definitions)[0])
 
 
 def make_approval_check(
@@ -154,13 +216,38 @@ def start_objections(
     return find_objection
 
 
-def _read_hook_commands(folder: Path, *, from_user: bool) -> list[HookConfig]:
+def _read_hook_commands(folder: Path, problems: list[str], *, from_user: bool) -> list[HookConfig]:
     commands: list[HookConfig] = []
     for file in _find_files_with_key(folder, '"hooks"', from_user=from_user):
         from treadle.policy.hooks import read_hooks_file
+        from treadle.policy.hooks.config import FOREIGN_FOLDER
 
-        commands += read_hooks_file(file, None if from_user else symlink_boundary(folder))
+        within = None if from_user else symlink_boundary(folder)
+        is_foreign = file.parent.name == FOREIGN_FOLDER
+        commands += read_hooks_file(file, within, problems if is_foreign else None)
     return commands
+
+
+def _read_project_settings(folder: Path) -> dict[str, dict[str, Any]]:
+    """The environment and the folders that settings of the project add, by file."""
+    found: dict[str, dict[str, Any]] = {}
+    if symlink_boundary(folder) is None:
+        return found
+    for file in project_settings_files(folder):
+        claude = read_claude_settings(file, folder)
+        if claude is not None and (claude.env or claude.added_folders):
+            added = {"env": claude.env, "folders": list(claude.added_folders)}
+            found[f"{file.parent.name}/{file.name}"] = added
+    return found
+
+
+def _read_project_commands(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the custom commands of the project run and allow, by name."""
+    places = (*COMMAND_FOLDERS, *SKILL_FOLDERS)
+    if symlink_boundary(folder) is None or not any((folder / name).is_dir() for name in places):
+        return {}
+    commands, _ = find_custom_commands([folder])
+    return {f"/{one.name}": one.definition for one in commands if one.definition}
 
 
 def _read_servers(
@@ -249,9 +336,14 @@ def make_hooks(
 # ------------------------------------------------------------------ skills
 
 
+def list_user_skill_folders() -> list[Path]:
+    """The folders with the user's own skills."""
+    return [treadle_home() / "skills", Path.home() / ".claude" / "skills"]
+
+
 def load_skills(folder: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
     """The skills in use, and notes on those that are not."""
-    folders = [treadle_home() / "skills", *(folder / name for name in SKILL_FOLDERS)]
+    folders = [*list_user_skill_folders(), *(folder / name for name in SKILL_FOLDERS)]
     if not any(path.is_dir() for path in folders):
         return [], []
     from treadle.tools.skills import find_skills

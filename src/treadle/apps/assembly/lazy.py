@@ -191,6 +191,7 @@ class LazyPolicy:
         self._readable = readable
         self._save_rules = save_rules
         self._session_rules: tuple[str, ...] = ()
+        self._granted: tuple[str, ...] = ()
         self._policy = Lazy(self._make_policy)
 
     @property
@@ -207,6 +208,12 @@ class LazyPolicy:
         self._session_rules += rules
         if self._policy.is_made:
             self._policy.get().allow_for_session(rules)
+
+    def grant(self, rules: tuple[str, ...]) -> None:
+        """Allow these for a turn; () ends it."""
+        self._granted = rules
+        if self._policy.is_made:
+            self._policy.get().grant(rules)
 
     async def decide(self, request: PermissionRequest) -> Verdict:
         return await (await self.get_policy()).decide(request)
@@ -248,6 +255,7 @@ class LazyPolicy:
             save_rules=save,
         )
         policy.allow_for_session(self._session_rules)
+        policy.grant(self._granted)
         return policy
 
 
@@ -274,6 +282,7 @@ class LazyReminders:
         is_attended: bool = True,
         began_attended: bool = True,
         find_seen_digest: Callable[[str], str] | None = None,
+        more_memory: bool = False,
     ) -> None:
         self._find_seen_digest = find_seen_digest or (lambda digest: digest)
         self._is_attended = is_attended
@@ -281,6 +290,7 @@ class LazyReminders:
         self._builtin = builtin
         self._root = root
         self._memory = memory
+        self._more_memory = more_memory
         self._trusted = trusted
         self._secrets = secrets
         self._mode = mode
@@ -299,8 +309,10 @@ class LazyReminders:
         from treadle.context.memory import Memory
         from treadle.context.reminders import ChangedFiles, ChangedMemory, Reminders
 
-        folders = self._iter_seen_folders if self._trusted else None
-        memory = ChangedMemory(self._memory or Memory(), self._root, folders)
+        files = self._iter_seen_paths if self._trusted else None
+        memory = ChangedMemory(
+            self._memory or Memory(), self._root, files=files, more=self._more_memory
+        )
         return Reminders(
             changed_files=ChangedFiles(self._get_seen_files, self._make_digest),
             changed_memory=lambda session_id: self._redact_files(memory(session_id)),
@@ -321,11 +333,11 @@ class LazyReminders:
         seen_files = self._builtin.sessions.get(session_id).seen_files
         return {path: seen.digest for path, seen in seen_files.items()}
 
-    def _iter_seen_folders(self, session_id: str) -> Iterator[Path]:
-        """The folders below the root that hold files which the session read."""
+    def _iter_seen_paths(self, session_id: str) -> Iterator[Path]:
+        """The files below the root which the session read or wrote."""
         for path in self._builtin.sessions.get(session_id).seen_files:
-            if path.parent != self._root and path.is_relative_to(self._root):
-                yield path.parent
+            if path.is_relative_to(self._root):
+                yield path
 
 
 class _StopHook:

@@ -40,9 +40,15 @@ def choose_model_now(settings: Settings) -> tuple[Model, str]:
 
 
 def create_model(name: str, settings: Settings) -> Model:
+    """The model of this name; a small one gets the aids of the engine, unless they are off."""
     from treadle.models import registry
 
-    return registry.model(name, aliases=settings.aliases, timeouts=settings.model_timeouts)
+    model = registry.model(name, aliases=settings.aliases, timeouts=settings.model_timeouts)
+    if not settings.assist or not is_small_model(model):
+        return model
+    from treadle.models.embedded import Assisted, Embedded
+
+    return Assisted(model) if isinstance(model, Embedded) else model
 
 
 def create_small_model(settings: Settings) -> Model | None:

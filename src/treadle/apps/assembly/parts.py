@@ -35,6 +35,17 @@ if TYPE_CHECKING:
     from treadle.workspace.worktrees.worktrees import Worktrees
 
 
+class GrantEnd(BaseObserver):
+    """Ends with the turn what a custom command allowed."""
+
+    def __init__(self, policy: LazyPolicy) -> None:
+        self._policy = policy
+
+    def on_event(self, event: Event) -> None:
+        if type(event) in (TurnFinished, RunFailed):
+            self._policy.grant(())
+
+
 class RunningDrivers(BaseObserver):
     """The drivers of an agent by their sessions, so that a hook can end the turn that it is in.
 

@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treadle.context.memory_files import (
+    CURSOR_AND_GEMINI_FILES,
+    PROJECT_FILES,
+    find_repository,
+    find_user_files,
+)
 from treadle.context.prompt import (
     UNATTENDED_INSTRUCTION,
     SystemPrompt,
@@ -38,17 +44,19 @@ def build_system_prompt(
     appended: str = "",
     is_small: bool = False,
     secrets: tuple[str, ...] = (),
+    more_memory: bool = False,
 ) -> tuple[SystemPrompt, Memory | None]:
     """The prompt without secrets, and the memory in it if there is any.
 
     It does not change during a session, so that it stays in the provider's cache. `attended`:
-    whether the user could answer questions when the session began.
+    whether the user could answer questions when the session began. `more_memory`: also the files
+    that users of Cursor and Gemini have.
     """
     # Other models get the mode as a notice, so that a change of it keeps the prompt as it is.
     extra = [read_section("plan")] if mode == "plan" and is_small else []
     extra += [] if attended or is_small else [UNATTENDED_INSTRUCTION]
     extra += [appended] if appended.strip() else []
-    memory = None if is_small else _load_memory(root, trusted, notes)
+    memory = None if is_small else _load_memory(root, trusted, notes, more_memory)
     prompt = build_prompt(
         environment=describe_environment(root, added_folders=added_folders),
         tools=tools,
@@ -62,19 +70,23 @@ def build_system_prompt(
     return SystemPrompt(tuple(sections)), memory
 
 
-def _load_memory(root: Path, trusted: bool, notes: list[str]) -> Memory | None:
-    home = Path.home()
-    own_files = (home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md")
-    project_files = [root / name for name in ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")]
-    present = [file.name for file in project_files if file.exists()]
+def _load_memory(folder: Path, trusted: bool, notes: list[str], more: bool) -> Memory | None:
+    home, root = Path.home(), find_repository(folder)
+    names = (*PROJECT_FILES, *(CURSOR_AND_GEMINI_FILES if more else ()))
+    down = folder.relative_to(root).parts
+    folders = [root.joinpath(*down[:count]) for count in range(len(down) + 1)]
+    present = [one / name for one in folders for name in names if (one / name).exists()]
     if present and not trusted:
-        names = ", ".join(present)
-        notes.append(f"{names} ignored: the folder is not trusted (run `treadle trust`)")
-    if not (present and trusted) and not any(file.exists() for file in own_files):
+        listed = ", ".join(str(file.relative_to(root)) for file in present)
+        notes.append(f"{listed} ignored: the folder is not trusted (run `treadle trust`)")
+    own = any(file.path.exists() for file in find_user_files(home, more=more))
+    if not (present and trusted) and not own:
         return None
-    from treadle.context.memory import read_memory
+    from treadle.context.memory import read_memory, read_user_memory
 
-    # Without trust only the user's files: the same as working in ~/.treadle.
-    memory = read_memory(root if trusted else home / ".treadle", home=home)
+    if trusted:
+        memory = read_memory(root, folder, home, more=more)
+    else:
+        memory = read_user_memory(home, more=more)
     notes.extend(memory.problems)
     return memory

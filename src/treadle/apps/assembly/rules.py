@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from treadle.apps.claude_settings import project_settings_files, user_settings_file
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.text import plural
@@ -64,20 +65,29 @@ def choose_trust(folder: Path, trust: bool | None) -> FolderTrust:
 
 
 class RulesFile(NamedTuple):
-    """A settings file that may hold rules; `scope` is its name for the user."""
+    """A settings file that may hold rules; `scope` is its name for the user. `is_foreign`: it was
+    written for Claude Code, and what it has more is no error."""
 
     path: Path
     scope: str
     is_user: bool
+    is_foreign: bool = False
 
 
 def list_rules_files(folder: Path) -> list[RulesFile]:
+    """The settings files with rules and hooks, of the user and of a folder."""
     project = folder / ".treadle"
-    return [
+    files = [
         RulesFile(treadle_home() / "settings.json", "everywhere", is_user=True),
         RulesFile(project / "settings.json", "this project", is_user=False),
         RulesFile(project / "settings.local.json", "this project, only you", is_user=False),
+        RulesFile(user_settings_file(), "everywhere", is_user=True, is_foreign=True),
     ]
+    if symlink_boundary(folder) is not None:  # in the home folder they are the user's
+        shared, local = project_settings_files(folder)
+        files.append(RulesFile(shared, "this project", is_user=False, is_foreign=True))
+        files.append(RulesFile(local, "this project, only you", is_user=False, is_foreign=True))
+    return files
 
 
 def load_rules(
@@ -114,12 +124,14 @@ def _read_rules(
     from treadle.policy.trust import filter_project_rules
 
     notes = list[str]()
-    user = _read_files(folder, [file for file in files if file.is_user])
-    project = _read_files(folder, [file for file in files if not file.is_user])
+    user = _read_files(folder, [file for file in files if file.is_user], notes)
+    project = _read_files(folder, [file for file in files if not file.is_user], notes)
     active = filter_project_rules(project, open_store(), folder)
     if count := len(project.allow) - len(active.allow):
         allow = "that allows commands is" if count == 1 else "that allow commands are"
-        which = f"{plural(count, 'rule')} in {folder / '.treadle'} {allow}"
+        folders = {file.path.parent for file in files if not file.is_user}
+        where = " and ".join(sorted(map(str, folders)))
+        which = f"{plural(count, 'rule')} in {where} {allow}"
         it = "it" if count == 1 else "them"
         notes.append(f"{which} not active. To activate {it}: treadle trust")
     return user + active, notes
@@ -127,17 +139,25 @@ def _read_rules(
 
 def read_project_rules(folder: Path) -> RuleSet:
     """All rules in the project's files, in force or not."""
-    return _read_files(folder, [file for file in list_rules_files(folder) if not file.is_user])
+    return _read_files(folder, [file for file in list_rules_files(folder) if not file.is_user], [])
 
 
-def _read_files(folder: Path, files: Sequence[RulesFile]) -> RuleSet:
+def _read_files(folder: Path, files: Sequence[RulesFile], notes: list[str]) -> RuleSet:
     from treadle.policy.ruleset.rules_file import read_rules
 
     rules = _make_empty_rules()
     root, home = os.path.realpath(folder), str(Path.home())
     for file in files:
         within = None if file.is_user else symlink_boundary(folder)
-        rules += read_rules(file.path, scope=file.scope, root=root, home=home, within=within)
+        places = {"scope": file.scope, "root": root, "home": home}
+        if file.is_foreign:
+            from treadle.policy.ruleset.foreign_rules import read_foreign_rules
+
+            found, problems = read_foreign_rules(file.path, **places, within=within)
+            notes += problems
+        else:
+            found = read_rules(file.path, **places, within=within)
+        rules += found
     return rules
 
 

@@ -1,7 +1,9 @@
 """The MCP servers of a session as one tool source.
 
-They start in the background; `open` waits for them only for a limited time. Late tools are handled
-by tools/late_tools.py. extensions.py decides which servers may run, and is asked at every start.
+They start in the background. Without a terminal `open` waits for them, at a terminal the first
+message does (`FirstMessageWait`), so that their tools are in the first request; both for a limited
+time. Late tools are handled by tools/late_tools.py. extensions.py decides which servers may run,
+and is asked at every start.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from treadle.apps.assembly.extensions import start_objections
 from treadle.apps.assembly.hook_environment import make_hook_environment
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.settings import treadle_home
+from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.errors import ConfigError
 from treadle.core.private_folder import make_private_folder
 from treadle.tools.federation import Federation
@@ -51,20 +54,46 @@ class McpServers(Federation):
 
     async def open(self) -> None:
         await super().open()
-        if not self._wait:
-            return
-        first = min(self._wait, SILENT_WAIT_SECONDS)
-        await self._wait_ready(first)
-        waiting = [one.name for one in self.servers if one.status.state == "starting"]
-        if waiting and self._wait > first:
-            names = ", ".join(waiting)
-            self._on_wait(f"waiting for MCP servers, at most {self._wait:g} s: {names}")
-            await self._wait_ready(self._wait - first)
-        for server in self.servers:
-            self._problems.on_timeout(server.status, self._wait)
+        if self._wait:
+            await self.wait_for_start(self._wait, self._on_wait)
 
-    async def _wait_ready(self, seconds: float) -> None:
-        await asyncio.gather(*(server.wait_ready(seconds) for server in self.servers))
+    async def wait_for_start(self, seconds: float, tell: Notify) -> None:
+        """Wait for all servers; after a moment the user is told for which, at the end which are
+        late."""
+        told = asyncio.get_running_loop().call_later(SILENT_WAIT_SECONDS, self._tell, seconds, tell)
+        try:
+            await asyncio.gather(*(server.wait_ready(seconds) for server in self.servers))
+        finally:
+            told.cancel()
+        for server in self.servers:
+            self._problems.on_timeout(server.status, seconds)
+
+    def _tell(self, seconds: float, tell: Notify) -> None:
+        names = [one.name for one in self.servers if one.status.state == "starting"]
+        if names:
+            tell(f"waiting for MCP servers to start, up to {seconds:g} s: {', '.join(names)}")
+
+
+class FirstMessageWait:
+    """A Hook: the first message of the user waits for servers that are still starting.
+
+    They start when the session opens, while the user types.
+    """
+
+    points: frozenset[HookPoint] = frozenset({"user_prompt_submit"})
+    timeout: float | None = None  # it has its own limit
+
+    def __init__(self, servers: McpServers, wait: float, notify: Notify | None) -> None:
+        self._servers = servers
+        self._wait = wait
+        self._notify = notify or (lambda text: None)
+        self._is_over = False
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        if not self._is_over:
+            self._is_over = True
+            await self._servers.wait_for_start(self._wait, self._notify)
+        return None
 
 
 class ServerProblems:

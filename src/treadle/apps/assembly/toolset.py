@@ -46,7 +46,9 @@ def make_workspace_options(
 ) -> WorkspaceOptions:
     from treadle.workspace.local import WorkspaceOptions
 
-    user_folders = (treadle_home() / "skills", treadle_home() / "hooks")
+    claude = Path.home() / ".claude"
+    own = treadle_home()
+    user_folders = (own / "skills", own / "hooks", claude / "skills", claude / "hooks")
     return WorkspaceOptions(
         extra_roots=tuple(Path(folder, added).expanduser() for added in settings.add_dir),
         readable=tuple(path for path in user_folders if path.is_dir()),
@@ -56,6 +58,7 @@ def make_workspace_options(
         max_memory=settings.command_memory << 20 if settings.command_memory else None,
         outputs_dir=outputs_dir,
         secrets=secrets,
+        env=settings.env,
     )
 
 

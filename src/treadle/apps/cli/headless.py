@@ -62,6 +62,7 @@ from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:
     from treadle.apps.cli.background_tasks import BackgroundWait
+    from treadle.apps.cli.custom_command import StartedCommand
     from treadle.apps.cli.resume_answers import ResumeInput
     from treadle.apps.cli.stream_json import StreamJsonWriter
 
@@ -91,6 +92,12 @@ def _run(
     settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
     is_resumed = line.has("continue") or line.has("resume")
     prompt: tuple[UserContent, ...] = ()
+    command = None
+    if reads_input and (line.prompt or "").startswith("/"):
+        from treadle.apps.cli.custom_command import choose_model, find_command
+
+        command = find_command(line.prompt or "", folder)
+        settings = choose_model(settings, command)
     if reads_input:
         added = [Path(folder, path).expanduser() for path in settings.add_dir]
         files = line.texts("file")
@@ -102,7 +109,9 @@ def _run(
         from treadle.apps.cli.structured_output import read_schema
 
         schema = read_schema(line.text("output_schema"))
-    headless = HeadlessRun(line, settings, folder, prompt, schema, has_output, resume_input)
+    headless = HeadlessRun(
+        line, settings, folder, prompt, schema, has_output, resume_input, command
+    )
     return asyncio.run(headless.run())
 
 
@@ -118,8 +127,10 @@ class HeadlessRun:
         schema: dict[str, object] | None,
         has_output: bool,
         resume_input: ResumeInput | None = None,
+        command: StartedCommand | None = None,
     ) -> None:
         self._command_line = command_line
+        self._command = command
         self._settings = settings
         self._folder = folder
         self._prompt = prompt
@@ -174,6 +185,10 @@ class HeadlessRun:
         self._model, self._session_id = session.model.name, session.store.session_id
         driver: Driver | None = None
         try:
+            if self._command is not None:
+                # The rest of the prompt are piped text and attached files.
+                message = await self._command.expand(session, self._settings)
+                self._prompt = (*message, *self._prompt[1:])
             driver = session.start(self._prompt or None)
             try:
                 if stream_json is not None:

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from treadle.apps.assembly.command_files import CustomCommand
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
@@ -269,6 +270,9 @@ class Host(Protocol):
         """Bring back what the last undo or rewind changed; a message about it."""
 
     # --- services
+
+    async def expand_command(self, command: CustomCommand, arguments: str) -> UserItem:
+        """The message of a custom command; what it allows is allowed until the turn ends."""
 
     async def run_shell_command(
         self, command: str, on_output: Callable[[str], None]

@@ -15,6 +15,7 @@ import msgspec
 
 from treadle.apps import settings as settings_page
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
+from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
 from treadle.apps.conversation.host import (
@@ -492,6 +493,19 @@ class LocalHost:
         return self._checkpoints
 
     # --- services ------------------------------------------------------------------------
+
+    async def expand_command(self, command: CustomCommand, arguments: str) -> UserItem:
+        from treadle.apps.services.command_expansion import expand_command
+
+        session = self._current_session
+        is_approved = extensions.is_command_approved(self.folder, command)
+        folders = self.list_added_folders()
+        message = await expand_command(
+            session, command, arguments, is_approved=is_approved, added_folders=folders
+        )
+        if is_approved:
+            session.policy.grant(command.allowed_tools)
+        return message
 
     async def run_shell_command(
         self, command: str, on_output: Callable[[str], None]

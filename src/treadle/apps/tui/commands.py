@@ -83,12 +83,9 @@ async def run_command(ui: Frontend, line: str) -> None:
 
 async def _run_custom_command(ui: Frontend, name: str, arguments: str) -> None:
     """A command of a file, or a prompt of an MCP server."""
-    text = expand_custom_command(ui.custom_commands, name, arguments)
-    if text is not None:
-        ui.conversation.submit(to_user_item(text))
-        return
     try:
-        message = await ui.host.expand_prompt(name, arguments)
+        message = await expand_custom_command(ui.host, ui.custom_commands, name, arguments)
+        message = message or await ui.host.expand_prompt(name, arguments)
     except TreadleError as error:
         ui.show_message(str(error), "error")
         return

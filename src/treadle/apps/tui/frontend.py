@@ -10,15 +10,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.custom_commands import (
-    CustomCommand,
-    begins_with_path,
-    find_host_commands,
-)
+from treadle.apps.conversation.custom_commands import begins_with_path, find_host_commands
 from treadle.apps.conversation.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands

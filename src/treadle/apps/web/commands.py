@@ -21,7 +21,6 @@ from treadle.apps.web.hub import Hub
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import Download, GoTo, ShowDialog, ShowMessage, TabReply
 from treadle.apps.web.render.dialogs import render_help_dialog
-from treadle.core.transcript.items import to_user_item
 
 PageCommandFunction = Callable[[Hub, LiveSession, str], Awaitable[TabReply | None]]
 
@@ -50,11 +49,11 @@ async def run_command(hub: Hub, session: LiveSession, line: str) -> TabReply | N
         if not command.while_busy:
             session.require_idle()
         return await command.run(hub, session, arguments)
-    text = expand_custom_command(session.custom_commands, name, arguments)
-    if text is None:
+    message = await expand_custom_command(session.host, session.custom_commands, name, arguments)
+    if message is None:
         names = [known for known, _ in list_summaries(session)]
         return ShowMessage(describe_unknown_command(name, names))
-    session.conversation.submit(to_user_item(text))
+    session.conversation.submit(message)
     return None
 
 

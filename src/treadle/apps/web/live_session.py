@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
+from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.conversation.completion import (
     Completion,
     find_completions,
     list_project_files,
 )
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.custom_commands import CustomCommand, find_host_commands
+from treadle.apps.conversation.custom_commands import find_host_commands
 from treadle.apps.conversation.host import Host, HostCallbacks, ModelQuestion
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands

@@ -134,7 +134,10 @@ class ModelCard(msgspec.Struct, frozen=True):
 
 
 class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of text. `by`: see Text; a piece of the engine is a whole text."""
+
     text: str
+    by: str = ""
 
 
 class ModelThinkingDelta(msgspec.Struct, frozen=True, gc=False):

@@ -241,7 +241,7 @@ class ModelCaller:
                     if part != "text":
                         part = self._begin_part(part, "text")
                     streamed.append(event.text)  # type: ignore[union-attr]
-                    emit(TextDelta, event.text)  # type: ignore[union-attr]
+                    emit(TextDelta, event.text, event.by)  # type: ignore[union-attr]
                 elif kind is ModelThinkingDelta:
                     if part != "thinking":
                         part = self._begin_part(part, "thinking")

@@ -16,10 +16,15 @@ import msgspec
 Arguments = dict[str, Any]
 
 
-class Text(msgspec.Struct, frozen=True, tag="text"):
-    """Plain text of the user, the model or a tool."""
+ENGINE = "engine"
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+    """Plain text of the user, the model or a tool. `by` is ENGINE for a text in a reply that the
+    engine wrote, not the model."""
 
     text: str
+    by: str = ""
 
 
 class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True):
@@ -68,7 +73,8 @@ class Opaque(msgspec.Struct, frozen=True, tag="opaque", omit_defaults=True):
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, dict=True):
     """A call. `raw` is stored; the arguments are parsed from it. `repaired` says what the loop has
-    corrected of what the model wrote: a name, the spelling of an argument.
+    corrected of what the model wrote: a name, the spelling of an argument. `by` is ENGINE if the
+    engine chose it, not the model.
 
     `arguments` is None when `raw` is not one complete JSON object: such a call is never executed,
     and its result is `problem`.
@@ -78,6 +84,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
     name: str
     raw: str
     repaired: str = ""
+    by: str = ""
 
     @property
     def parsed(self) -> Arguments | str:

@@ -1,6 +1,7 @@
 """A model on this machine: no key, no network, no cost.
 
     Embedded                                       the model, behind the Model contract
+    Assisted                                       the aids of the engine around it
     list_available_weights · find_default_weights  the weights on this machine
     download_weights                               downloads better ones
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from treadle._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from treadle.models.embedded.assist import Assisted
     from treadle.models.embedded.download import DownloadProgress, download_weights
     from treadle.models.embedded.model import Embedded
     from treadle.models.embedded.weights import (
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_WEIGHTS",
+    "Assisted",
     "Embedded",
     "DownloadProgress",
     "Weights",
@@ -42,6 +45,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "ALL_WEIGHTS": "weights",
+        "Assisted": "assist",
         "DownloadProgress": "download",
         "Embedded": "model",
         "Weights": "weights",

@@ -1,8 +1,8 @@
 """`Embedded`: a model on this machine, without a key, behind the Model contract.
 
-A request becomes one constrained completion: one of a few calls, or an answer. Code does what a
-small model cannot: tool_choice.py narrows the tools of a weak model, repair.py composes edits when
-a check must pass. The weights are loaded at the first request (server.py).
+A request becomes one constrained completion: one of a few calls, or an answer. It decides nothing:
+the aids that a small model needs are in assist.py. The weights are loaded at the first request
+(server.py).
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from treadle.core.errors import ContextTooLong, EmptyReply, UnknownModel
 from treadle.core.extras import require_extra
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
-from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
-from treadle.models.embedded import answer_template, prompt, repair, tool_choice, weights
+from treadle.models.embedded import prompt, weights
 from treadle.models.embedded.grammar import ParsedReply, ReplyReader, build_grammar
 from treadle.models.embedded.server import CompletionChunk, LlamaServer
 from treadle.models.embedded.small_toolset import SmallTool, select_small_tools, to_compact_json
@@ -41,7 +40,6 @@ from treadle.models.embedded.small_toolset import SmallTool, select_small_tools,
 WINDOW = 4_096
 ANSWER_TOKENS = 400
 PROMPT_CHARS_PER_TOKEN = 3  # a low estimate; the prompt is then counted exactly
-MAX_SENTENCE_TOKENS = 60
 REPEAT_OPTIONS = {"repeat_penalty": 1.1}  # the smallest models repeat themselves endlessly
 CUT_TEXT = "(The reply was longer than the limit and was cut off.)"
 
@@ -53,11 +51,16 @@ class Embedded:
         self, name: str | None = None, *, path: str | Path | None = None, threads: int | None = None
     ) -> None:
         self._weights, self._path = _select_weights(name, path)
-        self._server = LlamaServer(self._path, window=WINDOW, threads=threads)
+        self.server = LlamaServer(self._path, window=WINDOW, threads=threads)
 
     @property
     def name(self) -> str:
         return f"embedded/{self._weights.name}"
+
+    @property
+    def is_capable(self) -> bool:
+        """Whether it chooses tools well by itself."""
+        return self._weights.is_capable
 
     @property
     def card(self) -> ModelCard:
@@ -78,7 +81,7 @@ class Embedded:
         return None
 
     async def aclose(self) -> None:
-        await self._server.aclose()
+        await self.server.aclose()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         async with contextlib.aclosing(self._stream(request)) as events:
@@ -86,22 +89,18 @@ class Embedded:
                 yield event
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        tools = _select_tools(request)
+        tools = select_tools(request)
         if request.options.output_schema is not None:
-            return self._stream_text(request, json_schema=request.options.output_schema)
+            return self.stream_text(request, json_schema=request.options.output_schema)
         if not tools:
-            return self._stream_text(request)
-        if self._weights.is_capable:
-            state = repair.read_repair_state(request.transcript, tools)
-            if state is not None:
-                return self._stream_repair(state)
+            return self.stream_text(request)
         return self._stream_step(request, tools)
 
-    async def _stream_text(
+    async def stream_text(
         self, request: ModelRequest, **options: Any
     ) -> AsyncGenerator[ModelEvent, None]:
         """Text alone, or text that follows a caller's schema."""
-        async for event in self._announce_slow_prefix(prompt.build_prefix((), request.system)):
+        async for event in self.announce_slow_prefix(prompt.build_prefix((), request.system)):
             yield event
         prompt_text = await self._build_prompt(request, (), guided=False) + prompt.start_reply()
         texts: list[str] = []
@@ -109,7 +108,7 @@ class Embedded:
         settings = {**_build_settings(request), **options, "stop": list(request.options.stop)}
         if not self._weights.is_capable:
             settings |= REPEAT_OPTIONS
-        async with contextlib.aclosing(self._server.complete(prompt_text, **settings)) as chunks:
+        async with contextlib.aclosing(self.server.complete(prompt_text, **settings)) as chunks:
             async for last in chunks:
                 if last.text:
                     texts.append(last.text)
@@ -117,122 +116,72 @@ class Embedded:
         if not texts:
             raise EmptyReply(f"{self.name} wrote an empty reply.", provider="embedded")
         stop: StopReason = "max_tokens" if last.is_cut else "end_turn"
-        yield self._build_reply([Text("".join(texts))], stop, _to_usage(last))
+        yield self.build_reply([Text("".join(texts))], stop, to_usage(last))
 
     async def _stream_step(
         self, request: ModelRequest, tools: Sequence[SmallTool]
     ) -> AsyncGenerator[ModelEvent, None]:
         """One call, or an answer."""
-        guided = not self._weights.is_capable
-        choose = tool_choice.choose_tools if guided else tool_choice.narrow_tools
-        chosen = choose(request.transcript, tools)
-        if request.options.tool_choice not in ("auto", "none"):
-            chosen = tool_choice.ToolChoice(tuple(tools), may_answer=False)
-        if chosen.forced_call is not None:
-            for event in self._call_events(*chosen.forced_call, Usage(requests=1, cost=0.0)):
-                yield event
-            return
-        if not chosen.tools:
-            async with contextlib.aclosing(self._stream_conclusion(request, tools)) as events:
-                async for event in events:
-                    yield event
-            return
-        async for event in self._announce_slow_prefix(prompt.build_prefix(tools, request.system)):
+        may_answer = request.options.tool_choice in ("auto", "none")
+        stream = self.stream_choice(
+            request, tools, tools, may_answer=may_answer, guided=not self.is_capable
+        )
+        async with contextlib.aclosing(stream) as outputs:
+            async for output in outputs:
+                if not isinstance(output, ParsedCompletion):
+                    yield output
+        assert isinstance(output, ParsedCompletion)
+        for event in self.list_events(output.parsed, tools, output.usage):
+            yield event
+
+    async def stream_choice(
+        self,
+        request: ModelRequest,
+        tools: Sequence[SmallTool],
+        allowed: Sequence[SmallTool],
+        *,
+        may_answer: bool,
+        guided: bool,
+    ) -> AsyncGenerator[ModelEvent | ParsedCompletion, None]:
+        """A call of one of the allowed tools, or an answer; its text as it arrives, then all."""
+        async for event in self.announce_slow_prefix(prompt.build_prefix(tools, request.system)):
             yield event
         prompt_text = await self._build_prompt(request, tools, guided=guided)
-        grammar = build_grammar(chosen.tools, may_answer=chosen.may_answer)
-        usage = Usage()
-        for rules in (grammar, build_grammar(())):  # after a repeated call, only an answer
-            stream = self._stream_constrained(request, prompt_text, rules)
-            async with contextlib.aclosing(stream) as outputs:
-                async for output in outputs:
-                    if isinstance(output, ModelTextDelta):
-                        yield output
-            assert isinstance(output, _Completion)
-            usage, parsed = usage + output.usage, output.parsed
-            if not parsed.tool:
-                if not parsed.answer:
-                    yield ModelTextDelta(CUT_TEXT)
-                yield self._build_answer(parsed, usage)
-                return
-            tool = next(tool for tool in chosen.tools if tool.short_name == parsed.tool)
-            must_call = request.options.tool_choice not in ("auto", "none")
-            if must_call or not _is_repeated(request.transcript, tool, parsed):
-                for event in self._call_events(tool, parsed.arguments, usage):
-                    yield event
-                return
+        grammar = build_grammar(allowed, may_answer=may_answer) if allowed else build_grammar(())
+        stream = self._stream_constrained(request, prompt_text, grammar)
+        async with contextlib.aclosing(stream) as outputs:
+            async for output in outputs:
+                yield output
 
-    async def _stream_conclusion(
-        self, request: ModelRequest, tools: Sequence[SmallTool]
-    ) -> AsyncGenerator[ModelEvent, None]:
-        """A weak model's answer: it starts with the results; the model adds a sentence."""
-        turn = tool_choice.read_current_turn(request.transcript)
-        if not turn.results:
-            async with contextlib.aclosing(self._stream_text(request)) as events:
-                async for event in events:
-                    yield event
-            return
-        template = answer_template.build_answer_template(turn, tools)
-        yield ModelTextDelta(template.start)
-        texts, last = [template.start], CompletionChunk("")
-        if template.continues:
-            chunks = self._server.complete(
-                prompt.format_turn("user", template.prompt) + prompt.start_reply(template.start),
-                n_predict=MAX_SENTENCE_TOKENS,
-                temperature=0.0,
-                stop=["\n", ". "],
-                **REPEAT_OPTIONS,
-            )
-            async with contextlib.aclosing(chunks):
-                async for last in chunks:
-                    if last.text:
-                        texts.append(last.text)
-                        yield ModelTextDelta(last.text)
-            if not last.is_cut and not texts[-1].endswith((".", "!", "?")):
-                texts.append(".")
-                yield ModelTextDelta(".")
-        yield self._build_reply([Text("".join(texts))], "end_turn", _to_usage(last))
+    def list_events(
+        self, parsed: ParsedReply, tools: Sequence[SmallTool], usage: Usage
+    ) -> list[ModelEvent]:
+        """The last events of a reply that was read."""
+        if parsed.tool:
+            tool = next(tool for tool in tools if tool.short_name == parsed.tool)
+            call = build_call(tool, parsed.arguments)
+            return [*list_call_events(call), self.build_reply([call], "tool_use", usage)]
+        cut: list[ModelEvent] = [] if parsed.answer else [ModelTextDelta(CUT_TEXT)]
+        stop: StopReason = "max_tokens" if parsed.is_cut else "end_turn"
+        return [*cut, self.build_reply([Text(parsed.answer or CUT_TEXT)], stop, usage)]
 
     async def _stream_constrained(
         self, request: ModelRequest, prompt_text: str, grammar_text: str
-    ) -> AsyncGenerator[ModelTextDelta | _Completion, None]:
+    ) -> AsyncGenerator[ModelTextDelta | ParsedCompletion, None]:
         """One constrained completion: the answer's text as it arrives, then the whole reply."""
         reader = ReplyReader()
         settings = {**_build_settings(request), "grammar": grammar_text}
         last = CompletionChunk("")
-        chunks = self._server.complete(prompt_text + prompt.start_reply(), **settings)
+        chunks = self.server.complete(prompt_text + prompt.start_reply(), **settings)
         async with contextlib.aclosing(chunks):
             async for last in chunks:
                 if text := reader.feed(last.text):
                     yield ModelTextDelta(text)
-        yield _Completion(reader.finish(), _to_usage(last))
+        yield ParsedCompletion(reader.finish(), to_usage(last))
 
-    async def _stream_repair(self, state: repair.RepairState) -> AsyncGenerator[ModelEvent, None]:
-        """The next step of a repair; see repair.py."""
-        usage = Usage(requests=1)
-        async for event in self._announce_slow_prefix(repair.INSTRUCTION):
-            yield event
-        async with contextlib.aclosing(repair.find_next_step(state, self._server)) as outputs:
-            async for output in outputs:
-                if isinstance(output, CompletionChunk):
-                    usage = usage + msgspec.structs.replace(_to_usage(output), requests=0)
-        assert isinstance(output, repair.RepairStep)
-        content: list[AssistantContent] = []
-        if output.text:
-            yield ModelTextDelta(output.text)
-            content.append(Text(output.text))
-        if output.record is not None:
-            content.append(output.record.to_part())
-        for tool, arguments in output.calls:
-            call = _build_call(tool, arguments)
-            content.append(call)
-            for event in _list_call_events(call):
-                yield event
-        yield self._build_reply(content, "tool_use" if output.calls else "end_turn", usage)
-
-    async def _announce_slow_prefix(self, prefix: str) -> AsyncGenerator[ModelEvent, None]:
+    async def announce_slow_prefix(self, prefix: str) -> AsyncGenerator[ModelEvent, None]:
         """The first time, a large model reads a prefix for minutes on a small machine."""
-        if self._weights.is_capable and not await self._server.has_prefix(prefix):
+        if self._weights.is_capable and not await self.server.has_prefix(prefix):
             what = "reads its instructions for the first time; later starts are fast."
             yield ModelNotified(f"{self.name} {what}")
 
@@ -241,14 +190,14 @@ class Embedded:
     ) -> str:
         """The prefix, whose state is loaded, and as much of the history as fits."""
         prefix = prompt.build_prefix(tools, request.system)
-        await self._server.load_prefix(prefix)
+        await self.server.load_prefix(prefix)
         reply_tokens = _build_settings(request)["n_predict"]
-        room = WINDOW - await self._server.count_tokens(prefix) - reply_tokens
+        room = WINDOW - await self.server.count_tokens(prefix) - reply_tokens
         chars = room * PROMPT_CHARS_PER_TOKEN
         for _ in range(4):
             items = request.transcript
             history = prompt.format_conversation(items, tools, max_chars=chars, guided=guided)
-            if await self._server.count_tokens(history) <= room:
+            if await self.server.count_tokens(history) <= room:
                 return prefix + history
             chars //= 2
         raise ContextTooLong(
@@ -257,23 +206,11 @@ class Embedded:
             provider="embedded",
         )
 
-    def _call_events(
-        self, tool: SmallTool, arguments: dict[str, Any], usage: Usage
-    ) -> list[ModelEvent]:
-        call = _build_call(tool, arguments)
-        return [*_list_call_events(call), self._build_reply([call], "tool_use", usage)]
-
-    def _build_answer(self, parsed: ParsedReply, usage: Usage) -> Reply:
-        stop: StopReason = "max_tokens" if parsed.is_cut else "end_turn"
-        return self._build_reply([Text(parsed.answer or CUT_TEXT)], stop, usage)
-
-    def _build_reply(
-        self, content: list[AssistantContent], stop: StopReason, usage: Usage
-    ) -> Reply:
+    def build_reply(self, content: list[AssistantContent], stop: StopReason, usage: Usage) -> Reply:
         return Reply(AssistantItem(tuple(content), stop=stop, model=self.name, usage=usage))
 
 
-class _Completion(msgspec.Struct, frozen=True):
+class ParsedCompletion(msgspec.Struct, frozen=True):
     parsed: ParsedReply
     usage: Usage
 
@@ -307,7 +244,7 @@ def _missing_message(chosen: weights.Weights | None) -> str:
     return f"{chosen.title} is not on this machine: run `treadle models get {chosen.name}`."
 
 
-def _select_tools(request: ModelRequest) -> tuple[SmallTool, ...]:
+def select_tools(request: ModelRequest) -> tuple[SmallTool, ...]:
     choice = request.options.tool_choice
     if choice == "none":
         return ()
@@ -323,12 +260,12 @@ def _build_settings(request: ModelRequest) -> dict[str, Any]:
     return {"n_predict": limit, "temperature": options.temperature or 0.0, **options.extra}
 
 
-def _build_call(tool: SmallTool, arguments: dict[str, Any]) -> ToolCall:
+def build_call(tool: SmallTool, arguments: dict[str, Any]) -> ToolCall:
     raw = to_compact_json(tool.to_real_arguments(arguments))
     return ToolCall(f"call_{uuid.uuid4().hex[:16]}", tool.real_name, raw)
 
 
-def _list_call_events(call: ToolCall) -> list[ModelEvent]:
+def list_call_events(call: ToolCall) -> list[ModelEvent]:
     return [
         ModelToolCallBegan(call.id, call.name),
         ModelToolCallDelta(call.id, call.raw),
@@ -336,13 +273,6 @@ def _list_call_events(call: ToolCall) -> list[ModelEvent]:
     ]
 
 
-def _to_usage(last: CompletionChunk) -> Usage:
+def to_usage(last: CompletionChunk) -> Usage:
     tokens = (last.prompt_tokens, last.output_tokens, last.cached_tokens)
     return Usage(*tokens, requests=1, cost=0.0)
-
-
-def _is_repeated(transcript: Transcript, tool: SmallTool, parsed: ParsedReply) -> bool:
-    """Whether the model repeats a call although nothing has changed since."""
-    raw = to_compact_json(tool.to_real_arguments(parsed.arguments))
-    calls = tool_choice.list_calls_since_change(transcript)
-    return any(call.name == tool.real_name and call.raw == raw for call in calls)

@@ -14,8 +14,10 @@ the function that runs a program.
 from treadle.policy.hooks.approval import (
     UnapprovedExtension,
     add_file_hashes,
+    approve_definitions,
     approve_hooks,
     approve_server,
+    filter_approved_definitions,
     filter_approved_hooks,
     filter_approved_servers,
 )
@@ -38,6 +40,8 @@ __all__ = [
     "UnapprovedExtension",
     "approve_hooks",
     "approve_server",
+    "approve_definitions",
+    "filter_approved_definitions",
     "filter_approved_hooks",
     "filter_approved_servers",
     "add_file_hashes",

@@ -31,7 +31,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)")
 
 
 class UnapprovedExtension(msgspec.Struct, frozen=True):
-    """A hook or server of a project that does not run, and why."""
+    """A hook, server, command or settings file of a project that has no effect, and why."""
 
     kind: str
     name: str
@@ -62,7 +62,8 @@ class UnapprovedExtension(msgspec.Struct, frozen=True):
     @property
     def detail_lines(self) -> tuple[str, ...]:
         """Everything that the user has to know before approving it."""
-        first = f"{self.kind} {collapse_blanks(self.name)} runs {self.description}"
+        verb = {"settings": "adds", "command": "does"}.get(self.kind, "runs")
+        first = f"{self.kind} {collapse_blanks(self.name)} {verb} {self.description}"
         return first, *(f"  {collapse_blanks(line)}" for line in self.details)
 
 
@@ -138,6 +139,41 @@ def _describe_server(server: Mapping[str, Any]) -> Iterator[str]:
 def approve_server(store: TrustStore, folder: Path, name: str, server: Mapping[str, Any]) -> None:
     """Approve this server, which the user was shown."""
     store.approve(folder, "server", name, add_file_hashes(server, folder))
+
+
+def filter_approved_definitions(
+    store: TrustStore, folder: Path, kind: str, definitions: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[UnapprovedExtension]]:
+    """The names of settings files or commands of a project that take effect, and those that wait.
+
+    Settings have `env` and `folders`, a command has `run` and `allow`.
+    """
+    checker = _ApprovalChecker(store, folder, kind)
+    allowed, waiting = list[str](), list[UnapprovedExtension]()
+    for name, definition in definitions.items():
+        unapproved = checker.check(name, definition, _describe_definition(definition), "", ())
+        if unapproved is None:
+            allowed.append(name)
+        else:
+            waiting.append(unapproved)
+    return allowed, waiting
+
+
+def approve_definitions(
+    store: TrustStore, folder: Path, kind: str, definitions: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Approve these settings or commands, which the user was shown."""
+    for name, definition in definitions.items():
+        store.approve(folder, kind, name, add_file_hashes(definition, folder))
+
+
+def _describe_definition(definition: Mapping[str, Any]) -> str:
+    """What settings add, or what a command runs and allows, in one line."""
+    parts = [f"the folder {folder}" for folder in definition.get("folders", ())]
+    parts += [f"{name}={value}" for name, value in definition.get("env", {}).items()]
+    parts += definition.get("run", ())
+    allowed = ", ".join(definition.get("allow", ()))
+    return "; ".join([*parts, *([f"allows {allowed}"] if allowed else [])])
 
 
 def add_file_hashes(definition: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -27,6 +27,12 @@ from treadle.policy.hooks.protocol import HookReply, encode_input, parse_output,
 
 MAX_OUTPUT_BYTES = 1 << 20
 MAX_REASON_CHARS = 2_000
+# The permission modes as Claude Code names them.
+_FOREIGN_MODES = {
+    "ask": "default",
+    "accept-edits": "acceptEdits",
+    "bypass": "bypassPermissions",
+}
 MAX_BLOCKED_STOPS = 10  # in one turn; then the turn ends anyway
 
 
@@ -111,7 +117,14 @@ class CommandHook:
             return None
         if not self._context.is_approved(self.command):
             raise HookFailed(f"{self._label} changed since you approved it; approve it again")
-        reply = self._interpret(hook_input, await self._run(hook_input))
+        try:
+            reply = self._interpret(hook_input, await self._run(hook_input))
+        except HookFailed as error:
+            if self.command.is_foreign and hook_input.point == "pre_tool_use":
+                # Scripts for Claude Code count on it: only exit code 2 denies a call.
+                self._context.notify(f"{error} (the call was not denied)")
+                return None
+            raise
         if self.command.is_project and isinstance(reply.answer, Permit):
             # A sandboxed command could have changed what this hook runs: the user decides.
             return None
@@ -133,7 +146,7 @@ class CommandHook:
         common_input: dict[str, Any] = {
             "transcript_path": context.transcript_path,
             "cwd": folder,
-            "permission_mode": context.get_mode(),
+            "permission_mode": self._get_mode(),
         }
         if hook_input.point in ("stop", "subagent_stop"):
             turn = hook_input.session_id, hook_input.turn_id
@@ -144,10 +157,14 @@ class CommandHook:
             cwd=folder,
             env={**context.get_extra_env(command), **folders},
             timeout=command.timeout,
-            stdin=encode_input(hook_input, common_input),
+            stdin=encode_input(hook_input, common_input, command.event),
             limit=MAX_OUTPUT_BYTES,
             sandboxed=None if command.is_project else context.sandboxed,
         )
+
+    def _get_mode(self) -> str:
+        mode = self._context.get_mode()
+        return _FOREIGN_MODES.get(mode, mode) if self.command.is_foreign else mode
 
     def _interpret(self, hook_input: HookInput, executed: ProgramResult) -> HookReply:
         if executed.timed_out:
@@ -162,7 +179,8 @@ class CommandHook:
         if executed.is_truncated:
             raise HookFailed(f"{self._label} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
         try:
-            return parse_output(hook_input, _decode_output(executed.stdout))
+            folder = str(self._context.folder)
+            return parse_output(hook_input, _decode_output(executed.stdout), folder)
         except ValueError as error:
             raise HookFailed(f"{self._label}: {error}") from error
 

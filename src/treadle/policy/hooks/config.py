@@ -4,13 +4,15 @@
         {"type": "command", "command": "./check.sh", "timeout": 60}]}]}}
 
 A misspelt event or an invalid matcher is an error with file and line: such a hook would never
-run, and would not guard anything. Reads only; command_hook.py runs the commands.
+run, and would not guard anything. In a file that was written for Claude Code it is a note: that
+program knows more events and kinds. Reads only; command_hook.py runs the commands.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +29,7 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
     "UserPromptSubmit": "user_prompt_submit",
     "PreToolUse": "pre_tool_use",
     "PermissionRequest": "permission_request",
+    "PostToolUseFailure": "post_tool_use",
     "PostToolUse": "post_tool_use",
     "PreCompact": "pre_compact",
     "SubagentStop": "subagent_stop",
@@ -35,6 +38,10 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
     "SessionEnd": "session_end",
 }
 DEFAULT_TIMEOUT = 60.0
+FOREIGN_TIMEOUT = 600.0  # of a hook that was written for Claude Code
+
+FOREIGN_FOLDER = ".claude"
+_COMMAND_END = re.compile(r"&&|\|\||[;|\n]")
 
 # Tool names in the settings of other agents, where they differ in more than case.
 HOOK_TOOL_NAMES = {
@@ -42,7 +49,7 @@ HOOK_TOOL_NAMES = {
     "apply_patch": "ApplyPatch", "notebook_edit": "NotebookEdit",
 }  # fmt: skip
 # A hook for edits is also one for patches, whichever of the two a model prefers.
-HOOK_TOOL_ALIASES = {"apply_patch": ("Edit", "Write")}
+HOOK_TOOL_ALIASES = {"apply_patch": ("Edit", "Write"), "edit": ("MultiEdit",), "task": ("Agent",)}
 
 # The field that a matcher is compared with at points without a tool, and its default.
 MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
@@ -64,6 +71,7 @@ class HookConfig(msgspec.Struct, frozen=True):
     origin: str = ""
     index: int = 0  # among the commands of its event in its file
     is_project: bool = False  # an approved hook of the project, not one of the user
+    condition: str = ""  # a rule, such as Bash(git *): only such calls
 
     @property
     def point(self) -> HookPoint:
@@ -72,15 +80,31 @@ class HookConfig(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """The name of an approval; it does not change with the command."""
-        return f"{Path(self.origin).name}/{self.event}/{self.index}"
+        file = Path(self.origin)
+        place = f"{file.parent.name}/{file.name}" if self.is_foreign else file.name
+        return f"{place}/{self.event}/{self.index}"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was written for Claude Code, and expects what that program does."""
+        return Path(self.origin).parent.name == FOREIGN_FOLDER
 
     @property
     def definition(self) -> dict[str, Any]:
         """The content that an approval is for."""
-        return {key: getattr(self, key) for key in ("event", "matcher", "command", "timeout")}
+        keys = ("event", "matcher", "command", "timeout", *(("condition",) * bool(self.condition)))
+        return {key: getattr(self, key) for key in keys}
 
     def matches(self, hook_input: HookInput) -> bool:
-        """Whether the matcher selects this input."""
+        """Whether the event, the matcher and the condition select this input."""
+        is_error = bool(hook_input.data.get("is_error"))
+        if self.event == "PostToolUseFailure" and not is_error:
+            return False
+        if self.event == "PostToolUse" and self.is_foreign and is_error:
+            return False  # there this event is about calls that succeeded
+        return self._has_matching_name(hook_input) and matches_condition(self.condition, hook_input)
+
+    def _has_matching_name(self, hook_input: HookInput) -> bool:
         if self.matcher in ("", "*"):
             return True
         return any(map(_compile_matcher(self.matcher).fullmatch, _list_subjects(hook_input)))
@@ -102,18 +126,46 @@ def to_hook_tool_name(name: str) -> str:
     return HOOK_TOOL_NAMES.get(name) or name[:1].upper() + name[1:]
 
 
-def read_hooks_file(file: Path, within: Path | None = None) -> list[HookConfig]:
+def matches_condition(condition: str, hook_input: HookInput) -> bool:
+    """Whether a call is one that the rule describes: `Bash(git *)`, `Edit(*.ts)`, `Write`."""
+    if not condition or "tool_name" not in hook_input.data:
+        return True
+    name, _, pattern = condition.removesuffix(")").partition("(")
+    if name.strip().casefold() not in {one.casefold() for one in _list_subjects(hook_input)}:
+        return False
+    arguments = hook_input.data.get("tool_input", {})
+    if not pattern:
+        return True
+    if "command" in arguments:
+        pattern = f"{pattern[:-2]}*" if pattern.endswith(":*") else pattern
+        parts = [part.strip() for part in _COMMAND_END.split(str(arguments["command"]))]
+        return any(fnmatchcase(part, pattern) or part == pattern[:-2] for part in parts)
+    path = str(arguments.get("file_path") or arguments.get("path") or "")
+    return fnmatchcase(path, pattern) or fnmatchcase(path, f"*/{pattern}")
+
+
+def read_hooks_file(
+    file: Path, within: Path | None = None, problems: list[str] | None = None
+) -> list[HookConfig]:
     """The hooks of a settings file; none without a file, ConfigError if it is wrong.
 
-    With `within`, a symlink out of that folder is not followed.
+    With `within`, a symlink out of that folder is not followed. `problems`: see `parse_hooks`.
     """
     settings, text = read_settings_file(file, within)
-    return parse_hooks(settings, str(file), text)
+    return parse_hooks(settings, str(file), text, problems)
 
 
-def parse_hooks(settings: Mapping[str, Any], origin: str, text: str = "") -> list[HookConfig]:
-    """The hooks of parsed settings; `text` is the file, for line numbers."""
-    return list(_parse_events(settings.get("hooks", {}), _SettingsText(origin, text)))
+def parse_hooks(
+    settings: Mapping[str, Any], origin: str, text: str = "", problems: list[str] | None = None
+) -> list[HookConfig]:
+    """The hooks of parsed settings; `text` is the file, for line numbers.
+
+    With `problems`, an event or a hook that is wrong or not known is left out, with a line there.
+    """
+    location = _SettingsText(origin, text, problems)
+    if settings.get("disableAllHooks") is True:
+        return []
+    return list(_parse_events(settings.get("hooks", {}), location))
 
 
 class _SettingsText(NamedTuple):
@@ -121,21 +173,33 @@ class _SettingsText(NamedTuple):
 
     origin: str
     text: str
+    problems: list[str] | None
 
     def make_error(self, near: str, problem: str) -> ConfigError:
         return ConfigError(f"{self.origin}:{find_line(self.text, near)}: {problem}")
 
+    def report(self, error: ConfigError) -> None:
+        """Raise the error, or note it where errors are left out."""
+        if self.problems is None:
+            raise error
+        self.problems.append(f"{error}; it is not used")
+
 
 def _parse_events(hooks: object, location: _SettingsText) -> Iterator[HookConfig]:
     if not isinstance(hooks, Mapping):
-        raise location.make_error("hooks", "hooks must be an object of events")
+        location.report(location.make_error("hooks", "hooks must be an object of events"))
+        return
     for event, groups in hooks.items():
         if event not in HOOK_EVENTS:
             close = suggest(str(event), HOOK_EVENTS)
             hint = f"did you mean {close}?" if close else f"known events: {', '.join(HOOK_EVENTS)}"
-            raise location.make_error(str(event), f"unknown hook event {event!r}; {hint}")
+            problem = f"unknown hook event {event!r}"
+            problem += f"; {hint}" if location.problems is None else ""
+            location.report(location.make_error(str(event), problem))
+            continue
         if not isinstance(groups, list):
-            raise location.make_error(event, f"hooks.{event} must be a list")
+            location.report(location.make_error(event, f"hooks.{event} must be a list"))
+            continue
         commands = (c for group in groups for c in _parse_group(event, group, location))
         for index, command in enumerate(commands):
             yield msgspec.structs.replace(command, index=index)
@@ -144,17 +208,23 @@ def _parse_events(hooks: object, location: _SettingsText) -> Iterator[HookConfig
 def _parse_group(event: str, group: object, location: _SettingsText) -> Iterator[HookConfig]:
     if not isinstance(group, Mapping) or not isinstance(group.get("hooks"), list):
         problem = f'hooks.{event}: each entry is {{"matcher": …, "hooks": […]}}'
-        raise location.make_error(event, problem)
+        location.report(location.make_error(event, problem))
+        return
     matcher = group.get("matcher") or ""
     if not isinstance(matcher, str):
-        raise location.make_error(event, f"hooks.{event}: matcher must be a string")
+        location.report(location.make_error(event, f"hooks.{event}: matcher must be a string"))
+        return
     try:
         _compile_matcher(matcher if matcher != "*" else "")
     except re.error as error:
         problem = f"hooks.{event}: the matcher {matcher!r} is not a valid pattern ({error})"
-        raise location.make_error(matcher, problem) from error
+        location.report(location.make_error(matcher, problem))
+        return
     for entry in group["hooks"]:
-        yield _parse_entry(event, matcher, entry, location)
+        try:
+            yield _parse_entry(event, matcher, entry, location)
+        except ConfigError as error:
+            location.report(error)
 
 
 def _parse_entry(event: str, matcher: str, entry: object, location: _SettingsText) -> HookConfig:
@@ -166,12 +236,14 @@ def _parse_entry(event: str, matcher: str, entry: object, location: _SettingsTex
         raise location.make_error(event, problem)
     if not isinstance(command, str) or not command.strip() or "\0" in command:
         raise location.make_error(event, f"hooks.{event}: a hook needs a command")
-    timeout = entry.get("timeout", DEFAULT_TIMEOUT)
+    is_foreign = location.problems is not None
+    timeout = entry.get("timeout", FOREIGN_TIMEOUT if is_foreign else DEFAULT_TIMEOUT)
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not is_number or not 0 < timeout <= 86_400:
         problem = f"hooks.{event}: timeout is {timeout!r}; it must be seconds above 0"
         raise location.make_error(command, problem)
-    return HookConfig(event, command, matcher, float(timeout), location.origin)
+    condition = str(entry.get("if") or "").strip()
+    return HookConfig(event, command, matcher, float(timeout), location.origin, condition=condition)
 
 
 @lru_cache(maxsize=256)

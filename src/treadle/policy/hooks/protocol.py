@@ -8,7 +8,9 @@ command_hook.py, which runs the command.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -37,7 +39,7 @@ class HookDecision(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HookSpecificOutput(msgspec.Struct, frozen=True, rename="camel"):
-    permission_decision: Literal["allow", "deny", "ask"] | None = None
+    permission_decision: Literal["allow", "deny", "ask", "defer"] | None = None
     permission_decision_reason: str | None = None
     updated_input: dict[str, Any] | None = None
     additional_context: str | None = None
@@ -84,8 +86,9 @@ class HookReply(msgspec.Struct, frozen=True):
 # ------------------------------------------------------------------ to the command
 
 
-def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> bytes:
-    """The standard input of a hook command."""
+def encode_input(hook_input: HookInput, common_input: Mapping[str, Any], event: str = "") -> bytes:
+    """The standard input of a hook command; `event` is the name that its settings use."""
+    folder = str(common_input.get("cwd") or "")
     data = dict(hook_input.data)
     call_id = data.pop("call_id", None)
     data.pop("summary", None)
@@ -94,17 +97,20 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
     payload: dict[str, Any] = {
         "session_id": hook_input.session_id,
         **common_input,
-        "hook_event_name": _EVENT_BY_POINT[hook_input.point],
+        "hook_event_name": event or _EVENT_BY_POINT[hook_input.point],
         "turn_id": hook_input.turn_id,
         "caller": hook_input.caller,
     }
     if "tool_name" in data:
         payload["tool_name"] = to_hook_tool_name(str(data.pop("tool_name")))
-        payload["tool_input"] = _add_file_path(hook_input)
+        payload["tool_input"] = _add_file_path(hook_input, folder)
         data.pop("tool_input", None)
         payload["tool_use_id"] = call_id
     if "tool_response" in data:
-        payload["tool_response"] = {"text": data.pop("tool_response"), "is_error": is_error}
+        text = str(data.pop("tool_response"))
+        payload["tool_response"] = _describe_response(payload, text, is_error=is_error)
+        if is_error:
+            payload["error"] = text
     if "last_message" in data:
         payload["last_assistant_message"] = data.pop("last_message")
     key, default = MATCHER_FIELDS.get(hook_input.point, ("", ""))
@@ -114,33 +120,56 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
     return json.dumps({**payload, **data}, default=str).encode()
 
 
-def _add_file_path(hook_input: HookInput) -> dict[str, Any]:
-    """The arguments with `file_path`, which scripts check: a model that gives the path under
-    another name must not evade a guard."""
+def _add_file_path(hook_input: HookInput, folder: str = "") -> dict[str, Any]:
+    """The arguments with an absolute `file_path`, which scripts check: a model that gives the path
+    under another name must not evade a guard."""
     arguments = dict(hook_input.data.get("tool_input", {}))
-    files = hook_input.data.get("access", NO_ACCESS).files
-    if "file_path" in arguments or len(files) != 1 or files[0].path not in arguments.values():
+    access = hook_input.data.get("access", NO_ACCESS)
+    path = arguments.get("file_path")
+    if path is None and len(access.files) == 1 and access.files[0].path in arguments.values():
+        path = access.files[0].path
+    if not isinstance(path, str):
         return arguments
-    return {**arguments, "file_path": files[0].path}
+    absolute = os.path.normpath(Path(folder, access.cwd, path))
+    return {**arguments, "file_path": absolute}
 
 
-def _remove_file_path(changed: dict[str, Any], hook_input: HookInput) -> dict[str, Any]:
-    """Remove the added `file_path` again; a changed one replaces the synonym."""
-    before, shown = hook_input.data.get("tool_input", {}), _add_file_path(hook_input)
-    if "file_path" in before or "file_path" not in shown or "file_path" not in changed:
+def _describe_response(payload: Mapping[str, Any], text: str, *, is_error: bool) -> dict[str, Any]:
+    """The result of a call, with the fields that scripts for Claude Code read."""
+    response: dict[str, Any] = {"text": text, "is_error": is_error, "success": not is_error}
+    if payload["tool_name"] == "Bash":
+        response |= {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
+    if "file_path" in payload["tool_input"]:
+        response["filePath"] = payload["tool_input"]["file_path"]
+    return response
+
+
+def _remove_file_path(
+    changed: dict[str, Any], hook_input: HookInput, folder: str
+) -> dict[str, Any]:
+    """Undo what `_add_file_path` did; a changed path replaces the one of the model."""
+    before, shown = hook_input.data.get("tool_input", {}), _add_file_path(hook_input, folder)
+    if "file_path" not in shown or "file_path" not in changed:
         return changed
+    if "file_path" in before:
+        is_same = changed["file_path"] == shown["file_path"]
+        return {**changed, "file_path": before["file_path"]} if is_same else changed
     rest = {key: value for key, value in changed.items() if key != "file_path"}
     if changed["file_path"] == shown["file_path"]:
         return rest
-    others = {key: value for key, value in rest.items() if value != shown["file_path"]}
+    access = hook_input.data.get("access", NO_ACCESS)
+    others = {key: value for key, value in rest.items() if value != access.files[0].path}
     return {**others, "file_path": changed["file_path"]}
 
 
 # ------------------------------------------------------------------ from the command
 
 
-def parse_output(hook_input: HookInput, stdout: str) -> HookReply:
-    """The reply of a command that exited with 0; ValueError if the output is wrong."""
+def parse_output(hook_input: HookInput, stdout: str, folder: str = "") -> HookReply:
+    """The reply of a command that exited with 0; ValueError if the output is wrong.
+
+    `folder` is the `cwd` of its input.
+    """
     text = stdout.strip()
     if not text.startswith("{"):
         # Plain text is context at these two points, and ignored at the others.
@@ -153,7 +182,7 @@ def parse_output(hook_input: HookInput, stdout: str) -> HookReply:
     message = (output.system_message or "").strip()
     if not output.continue_:
         return _parse_halt(hook_input.point, output, message)
-    answer, extra_context = _parse_answer(hook_input, output)
+    answer, extra_context = _parse_answer(hook_input, output, folder)
     return HookReply(answer, extra_context, message)
 
 
@@ -165,7 +194,9 @@ def _parse_halt(point: HookPoint, output: HookOutput, message: str) -> HookReply
     return HookReply(None, "", message, None if point in ("stop", "subagent_stop") else reason)
 
 
-def _parse_answer(hook_input: HookInput, output: HookOutput) -> tuple[HookAnswer | None, str]:
+def _parse_answer(
+    hook_input: HookInput, output: HookOutput, folder: str
+) -> tuple[HookAnswer | None, str]:
     """The answer that the point allows, and context for the model in addition to it."""
     specific, context = output.hook_specific_output, output.context
     reason = output.reason or _NO_REASON
@@ -176,7 +207,8 @@ def _parse_answer(hook_input: HookInput, output: HookOutput) -> tuple[HookAnswer
             if output.is_denied:
                 return Block(reason), ""
             if output.effective_input is not None:
-                return Change(_remove_file_path(output.effective_input, hook_input)), context
+                changed = _remove_file_path(output.effective_input, hook_input, folder)
+                return Change(changed), context
         case "permission_request":
             return _parse_permission(output), ""
         case "post_tool_use":

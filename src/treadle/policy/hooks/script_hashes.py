@@ -85,7 +85,7 @@ def hash_scripts(definition: Mapping[str, Any], folder: Path) -> ScriptHashes:
     names = {_get_program_name(word) for word in words}
     if len(words) > _MAX_WORDS or not names.isdisjoint(_BUILD_PROGRAMS):
         is_complete = False
-    collector = _FileCollector(os.path.realpath(folder))
+    collector = _FileCollector(os.path.realpath(folder), _list_logs(commands))
     collector.add_named_folders(words[:_MAX_WORDS])
     for base in collector.folders:
         for path in _list_candidate_paths(base, words[:_MAX_WORDS], names):
@@ -109,6 +109,22 @@ def _parse_definition(definition: Mapping[str, Any]) -> tuple[list[SimpleCommand
     parsed = parse_command(_expand_known_variables(line))
     commands = list(_walk_commands((*parsed.commands, *parsed.guessed_commands)))
     return commands, not parsed.doubts and all(map(_is_resolvable, commands))
+
+
+def _list_logs(commands: Sequence[SimpleCommand]) -> frozenset[str]:
+    """The files that the line only writes: their content is not run."""
+    written, used = set[str](), set[str]()
+    for command in commands:
+        words = [word.text or "" for word in command.argv]
+        if words and _get_program_name(words[0]) == "tee":
+            written.update(word for word in words[1:] if not word.startswith("-"))
+        else:
+            used.update(words)
+        for redirect in command.redirects:
+            if redirect.target is not None and redirect.target.text:
+                (used if redirect.effect == "read" else written).add(redirect.target.text)
+    names = {os.path.basename(word) for word in used}  # noqa: PTH119 - most are not paths
+    return frozenset(word for word in written if os.path.basename(word) not in names)  # noqa: PTH119
 
 
 def _is_resolvable(command: SimpleCommand) -> bool:
@@ -244,8 +260,9 @@ def _list_module_files(base: str, name: str) -> Iterator[str]:
 class _FileCollector:
     """Collects files with their hashes, symlinks, and the folders that words are relative to."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, logs: frozenset[str] = frozenset()) -> None:
         self._root = root
+        self._logs = {os.path.realpath(os.path.join(root, log)) for log in logs}
         self.files: dict[str, str] = {}
         self.folders = [root]  # that words may be relative to
         self.is_truncated = False
@@ -272,7 +289,7 @@ class _FileCollector:
         if not os.path.lexists(path):
             return
         real = self._resolve_symlinks(path)
-        if self._is_inside(real) and os.path.isfile(real):
+        if self._is_inside(real) and os.path.isfile(real) and real not in self._logs:
             self._record(real)
 
     def _resolve_symlinks(self, path: str) -> str:

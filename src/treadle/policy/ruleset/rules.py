@@ -168,7 +168,7 @@ def normalize_tool_name(name: str) -> str:
 def _matches_mcp_tool(rule: str, key: str) -> bool:
     server, _, tool = rule[5:].partition("__")
     their_server, _, their_tool = key[5:].partition("__")
-    if not key.startswith("mcp__") or server != their_server:
+    if not key.startswith("mcp__") or server not in (their_server, "*"):
         return False
     return not tool or fnmatch.fnmatchcase(their_tool, tool)
 

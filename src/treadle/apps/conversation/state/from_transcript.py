@@ -61,6 +61,9 @@ def apply_item(view: ViewState, item: Item) -> ViewState:
 def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
     for part in item.content:
         match part:
+            case Text(text=text, by=by) if by:
+                note = view_state.build_engine_note(view_state.redact_own_secrets(text))
+                view = add_block(view, note)
             case Text(text=text):
                 for piece in markdown_stream.split_markdown(view_state.redact_own_secrets(text)):
                     view = add_block(view, piece)
@@ -70,6 +73,9 @@ def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
                 raw, chars = redact_for_display(part.raw), len(part.raw)
                 call = ToolCallBlock(part.id, part.name, raw=raw, argument_chars=chars)
                 view = view_state.update_todos(add_call(view, call), part)
+                if part.by:
+                    note = view_state.build_engine_note(view_state.CHOSEN_BY_ENGINE)
+                    view = add_block(view, note)
             case Opaque(label=label) if label:
                 view = add_block(view, NoteBlock(label))
             case _:

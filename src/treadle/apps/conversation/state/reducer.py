@@ -34,9 +34,11 @@ from treadle.apps.conversation.state.blocks import (
     strip_brackets,
 )
 from treadle.apps.conversation.state.view_state import (
+    CHOSEN_BY_ENGINE,
     ViewState,
     add_block,
     add_call,
+    build_engine_note,
     build_user_block,
     close_stream,
     iterate_blocks,
@@ -116,6 +118,8 @@ def _request_started(view: ViewState, event: events.RequestStarted) -> ViewState
 
 
 def _text_delta(view: ViewState, event: events.TextDelta) -> ViewState:
+    if event.by:
+        return add_block(close_stream(view), build_engine_note(redact_own_secrets(event.text)))
     view, last, index = open_stream(view, markdown_stream.start_block())
     assert isinstance(last, MarkdownBlock | CodeBlock), "text grows after text"
     pieces = markdown_stream.append_text(last, redact_own_secrets(event.text))
@@ -154,7 +158,10 @@ def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> Vi
     def fill(block: ToolCallBlock) -> ToolCallBlock:
         return _replace(block, name=call.name, raw=raw, argument_chars=len(call.raw))
 
-    return update_todos(update_call(view, call.id, fill), call)
+    view = update_call(view, call.id, fill)
+    if call.by:
+        view = add_block(view, build_engine_note(CHOSEN_BY_ENGINE))
+    return update_todos(view, call)
 
 
 def _approval_required(view: ViewState, event: events.ApprovalRequired) -> ViewState:

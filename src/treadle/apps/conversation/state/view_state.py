@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoItem
 
 MAX_NAME_CHARS = 60  # of an attached text
+CHOSEN_BY_ENGINE = "this call was chosen by the engine, not by the model"
 _replace = msgspec.structs.replace
 
 
@@ -169,6 +170,11 @@ def _name_text(text: str) -> str:
     first, _, rest = text.strip().partition("\n")
     cut = "…" if rest or len(first) > MAX_NAME_CHARS else ""
     return f"{first[:MAX_NAME_CHARS]}{cut} ({plural(len(text), 'character')})"
+
+
+def build_engine_note(text: str) -> NoteBlock:
+    """What the engine wrote or did in a reply: never shown as the words of the model."""
+    return NoteBlock(f"engine: {text}")
 
 
 def build_user_block(item: UserItem) -> UserMessageBlock:
