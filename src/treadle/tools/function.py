@@ -38,10 +38,12 @@ from treadle.core.errors import ConfigError, ToolError
 from treadle.core.function_thread import run_in_thread
 from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.tools.thread_context import make_thread_context
-from treadle.tools.tool_options import ToolOptions, check_effect, check_name, check_options
+from treadle.tools.tool_options import check_effect, check_name, check_options
 
 if TYPE_CHECKING:
     import typing_extensions
+
+    from treadle.tools.option_types import ToolOptions
 
     # With defaults, so that `list[FunctionTool]` is a complete type.
     P = typing_extensions.ParamSpec("P", default=...)
@@ -190,7 +192,7 @@ async def _to_output(value: Any) -> ToolOutput:
 
 
 def _merge_options(before: ToolOptions, new: ToolOptions) -> ToolOptions:
-    return cast(ToolOptions, {**before, **new})
+    return cast("ToolOptions", {**before, **new})
 
 
 def _check_function(function: object) -> Callable[..., Any]:
