@@ -9,7 +9,6 @@ from treadle import Agent, ToolContext, ToolError, ToolOutput
 from treadle.contracts import Access, Arguments, BaseTool, Preview, ProbeResult, ToolSpec
 from treadle.models import Say, Scripted
 
-
 SEAT = {"type": "object", "properties": {"seat": {"type": "string"}}, "required": ["seat"]}
 
 
