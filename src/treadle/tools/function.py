@@ -35,9 +35,7 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.errors import ConfigError, ToolError
-from treadle.core.function_thread import run_in_thread
 from treadle.core.transcript.content import Arguments, Document, Image, Text
-from treadle.tools.thread_context import make_thread_context
 from treadle.tools.tool_options import check_effect, check_name, check_options
 
 if TYPE_CHECKING:
@@ -155,7 +153,13 @@ class FunctionTool(BaseTool, Generic[P, R]):
             positional, named = self._parameters.bind(arguments, context)
             value = await self.function(*positional, **named)  # type: ignore[misc]  # async
             return await _to_output(value)
-        # A plain function may block, so it runs in a thread.
+        return await self._call_in_thread(arguments, context)
+
+    async def _call_in_thread(self, arguments: Arguments, context: ToolContext[Any]) -> ToolOutput:
+        """A plain function may block, so it runs in a thread."""
+        from treadle.core.function_thread import run_in_thread
+        from treadle.tools.thread_context import make_thread_context
+
         cancelled = threading.Event()
         if self._parameters.context is not None:
             context = make_thread_context(context, cancelled)
