@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 import psycopg
 
+from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
@@ -118,6 +119,9 @@ class PostgresStore:
         self._is_closed = True
         try:
             await self.flush()
+        except StoreError as error:
+            count = len(self._queue)
+            raise make_unwritten_error(self.session_id, count, error) from error
         finally:
             if self._writing:
                 await asyncio.wait(self._writing)
