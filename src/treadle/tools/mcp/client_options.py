@@ -14,10 +14,12 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.transcript.content import Text, UserContent
+from treadle.tools.mcp.token_store import TokenStore
 
 if TYPE_CHECKING:
     from treadle.tools.mcp.oauth import PersonLogin
-    from treadle.tools.mcp.token_store import TokenStore
+else:
+    PersonLogin = object  # for help(); the module needs the SDK
 
 
 class SamplingMessage(msgspec.Struct, frozen=True):
