@@ -2,6 +2,8 @@
 
     python benchmarks/startup.py [--runs 9] [--turns 20]
 
+    import         `import treadle` against `python -c pass`                     at most 1.2
+    first agent    made with a tool, against importing asyncio and msgspec       at most 1.4
     --version      against `python -c pass`                                      at most 2.0
     one reply      `treadle -p` against bare_agent.py over httpx                 at most 1.5
     shell turns    twenty of them, without the sandbox and with it               at most 2.3, 3.5
@@ -30,6 +32,17 @@ HERE = Path(__file__).resolve().parent
 PYTHON = sys.executable
 TREADLE = [PYTHON, "-I", str(HERE.parent / "src/treadle/__main__.py")]
 BARE = [PYTHON, "-I", str(HERE / "bare_agent.py")]
+PASS = [PYTHON, "-I", "-c", "pass"]
+LIBRARIES = [PYTHON, "-I", "-c", "import asyncio, msgspec"]
+IMPORT = f"import sys; sys.path.insert(0, {str(HERE.parent / 'src')!r})\nimport treadle"
+FIRST_AGENT = f"""{IMPORT}
+from treadle.models import Scripted
+@treadle.tool(effect="pure")
+async def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+treadle.Agent(Scripted(["Done."]), [add])
+"""
 MOST_MEMORY = 60.0
 
 
@@ -164,7 +177,9 @@ def main() -> int:
             shell = [*ask, "--allow", "Bash(*)", "--sandbox"]
             turns = f"{given.turns} shell turns"
             rows = [
-                (Row("--version", 2.0, [PYTHON, "-I", "-c", "pass"], [*TREADLE, "--version"]), env),
+                (Row("import", 1.2, PASS, [PYTHON, "-I", "-c", IMPORT]), env),
+                (Row("first agent", 1.4, LIBRARIES, [PYTHON, "-I", "-c", FIRST_AGENT]), env),
+                (Row("--version", 2.0, PASS, [*TREADLE, "--version"]), env),
                 (Row("one reply", 1.5, [*BARE, one_url, "--httpx"], ask), env),
                 (Row("one reply, floor without httpx", None, [*BARE, one_url], ask), env),
                 (Row(turns, 2.3, [*BARE, many_url, "--httpx"], [*shell, "off"]), many_env),

@@ -29,7 +29,7 @@ class Seat:
 
 @dataclass
 class Cinema:
-    tickets: dict[Seat, Guest] = field(default_factory=dict)
+    tickets: dict[Seat, Guest] = field(default_factory=dict[Seat, Guest])
 
 
 @tool(effect="pure")

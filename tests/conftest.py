@@ -25,6 +25,7 @@ import pytest
 from hypothesis import configuration, settings
 
 from tests.postgres import postgres_server, postgres_url, shared_postgres
+from treadle.core import function_thread
 
 __all__ = ["postgres_server", "postgres_url", "shared_postgres"]  # fixtures
 
@@ -244,11 +245,12 @@ def _children() -> set[str]:
 
 
 @pytest.fixture
-def no_leaks() -> Iterator[NoLeaks]:
+def no_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[NoLeaks]:
     """Fail the test if it leaves tasks, threads, child processes or descriptors behind.
 
     Tasks are seen in `async def` tests, and in others through `no_leaks.run(...)`.
     """
+    monkeypatch.setattr(function_thread, "IDLE_SECONDS", 0.01)
     leaks = NoLeaks()
     yield leaks
     leaks.check()

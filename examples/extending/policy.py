@@ -16,7 +16,8 @@ class AskOnce:
     def __init__(self, rules_file: Path, denied: frozenset[str] = frozenset()) -> None:
         self._file = rules_file
         self._denied = denied
-        self._allowed = set(json.loads(rules_file.read_text())) if rules_file.exists() else set()
+        rules = rules_file.read_text() if rules_file.exists() else "[]"
+        self._allowed = set[str](json.loads(rules))
 
     async def decide(self, request: PermissionRequest) -> Verdict:
         name = request.tool.name

@@ -9,14 +9,13 @@ from treadle import Agent, ToolContext, ToolError, ToolOutput
 from treadle.contracts import Access, Arguments, BaseTool, Preview, ProbeResult, ToolSpec
 from treadle.models import Say, Scripted
 
+SEAT = {"type": "object", "properties": {"seat": {"type": "string"}}, "required": ["seat"]}
+
 
 class Book(BaseTool):
-    spec = ToolSpec(
-        "book",
-        "Book a seat.",
-        {"type": "object", "properties": {"seat": {"type": "string"}}, "required": ["seat"]},
-        effect="verifiable",
-    )
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec("book", "Book a seat.", SEAT, effect="verifiable")
 
     def __init__(self, seats: dict[str, str]) -> None:
         self._seats = seats  # the key of the booking by seat, "" while it is free

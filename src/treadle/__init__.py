@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from treadle._version import __version__
     from treadle.agents.agent import Agent
-    from treadle.agents.agent_files import AgentDefinition
+    from treadle.agents.agent_definition import AgentDefinition
     from treadle.agents.result import Result
     from treadle.agents.session import Session
     from treadle.agents.stream import Stream
@@ -125,7 +125,7 @@ __getattr__, __dir__ = lazy_exports(
         "Access": "core.contracts.tool",
         "AfterToolResult": "core.steps",
         "Agent": "agents.agent",
-        "AgentDefinition": "agents.agent_files",
+        "AgentDefinition": "agents.agent_definition",
         "Approval": "core.steps",
         "ApprovalRequest": "core.steps",
         "ApprovalRequired": "core.events",

@@ -11,16 +11,18 @@ from __future__ import annotations
 from treadle.core.contracts.gate import Admit, BaseGate, Gate, RequestEstimate, Stop
 from treadle.core.contracts.hook import (
     AddContext,
-    BeforeEffectData,
     Block,
     Change,
     Hook,
     HookAnswer,
     HookInput,
     HookPoint,
+    Permit,
+)
+from treadle.core.contracts.hook_data import (
+    BeforeEffectData,
     NotificationData,
     PermissionRequestData,
-    Permit,
     PostToolUseData,
     PreCompactData,
     PreToolUseData,

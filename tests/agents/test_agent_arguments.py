@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -350,3 +352,19 @@ def test_a_run_context_is_not_for_tools():
 
 def test_a_cost_budget_may_be_a_number():
     assert CostBudget(0.5).budget.limit == 0.5
+
+
+def test_an_agent_is_made_without_modules_that_it_can_do_without():
+    program = (
+        "import sys, asyncio, msgspec\n"
+        "before = set(sys.modules)\n"
+        "from treadle import Agent, tool\n"
+        "from treadle.models import Scripted\n"
+        "def add(a: int, b: int = 1) -> int:\n"
+        "    return a + b\n"
+        "Agent(Scripted(['Hi']), [tool(add, effect='pure')], instructions='Be brief.')\n"
+        "others = {name for name in set(sys.modules) - before if not name.startswith('treadle')}\n"
+        "sys.exit(' '.join(sorted(others)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert done.stderr.decode().split() == []

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from treadle import Agent, Usage
-from treadle.agents.agent_files import AgentDefinition, read_agent_file
+from treadle.agents.agent_definition import AgentDefinition
+from treadle.agents.agent_files import read_agent_file
 from treadle.agents.tool_names import find_unknown, match_tools
 from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelRequest

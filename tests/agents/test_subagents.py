@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, Usage
-from treadle.agents.agent_files import AgentDefinition, read_agent_file, read_agent_files
+from treadle.agents.agent_definition import AgentDefinition
+from treadle.agents.agent_files import read_agent_file, read_agent_files
 from treadle.agents.agent_settings import Approver
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -147,6 +148,12 @@ class DropsOnError(MemoryStore):
         return self.failure
 
 
+class ClosesSilently(MemoryStore):
+    async def aclose(self) -> None:
+        with contextlib.suppress(StoreError):
+            await super().aclose()
+
+
 class ClosesOnce(MemoryStore):
     async def aclose(self) -> None:
         if self.is_closed:
@@ -168,6 +175,7 @@ BROKEN_STORES: dict[Promise, type[MemoryStore]] = {
     store_promises.sessions_do_not_mix: Mixing,
     store_promises.an_entry_that_cannot_be_encoded_is_refused_as_a_whole: TypeErrors,
     store_promises.a_failed_flush_can_be_repeated: DropsOnError,
+    store_promises.a_close_that_fails_says_so_and_releases_the_session: ClosesSilently,
     store_promises.can_be_closed_twice: ClosesOnce,
 }
 

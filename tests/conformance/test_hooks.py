@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import get_args
 
 from treadle.contracts import AddContext, HookInput, HookPoint
-from treadle.core.contracts.hook import HOOK_DATA
+from treadle.core.contracts.hook_data import HOOK_DATA
 from treadle.policy import hook
 from treadle.testing import check_hook
 from treadle.testing.conformance.hook import HOOK_INPUTS

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import pydoc
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +43,15 @@ def test_every_public_name_exists_and_is_listed_by_dir(module: str):
     assert set(loaded.__all__) <= set(dir(loaded))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         loaded.nonsense  # noqa: B018 - the access is the test
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_help_works_for_every_public_value(module: str):
+    loaded = importlib.import_module(module)
+    for name in loaded.__all__:
+        value = getattr(loaded, name)
+        if isinstance(value, type) and issubclass(value, msgspec.Struct):
+            assert name in pydoc.render_doc(value)  # it evaluates the annotations
 
 
 def list_imports(text: str) -> set[tuple[str, str]]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from treadle import Agent, Transcript, Usage, tool
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint

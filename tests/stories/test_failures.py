@@ -319,6 +319,30 @@ async def test_a_call_in_doubt_whose_tool_is_gone_is_not_said_to_be_undone(effec
     assert "outcome unknown" in answers(driver.transcript)[0]
 
 
+async def test_a_call_whose_intent_could_not_be_stored_in_time_is_made_after_a_resume():
+    store, record = MemoryStore(), RecordingTool(effect="irreversible")
+    model = Scripted([Say(calls=[("record", {})])])
+    store_flush = store.flush
+
+    async def flush() -> None:
+        if any(isinstance(entry, Intent) for entry in store.queued):
+            raise StoreFull("no space left")
+        await store_flush()
+
+    store.flush = flush  # type: ignore[method-assign]
+    with pytest.raises(StoreFull):
+        await Agent(model, [record]).run("x", session=store)
+    await store_flush()  # there is room again, and what waited is written
+    intents = [entry for entry in store.entries if isinstance(entry, Intent)]
+    assert ([one.is_withdrawn for one in intents], record.calls) == ([False, True], [])
+
+    view = fold_entries(store.entries)
+    assert view.intents == {}
+    driver = Agent(Scripted(["done"]), [record]).start(view=view)
+    await driver.next()
+    assert (len(record.calls), answers(driver.transcript)) == (1, ["ok"])
+
+
 # --- tasks -------------------------------------------------------------------------------
 
 

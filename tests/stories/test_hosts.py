@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from treadle import Agent, CacheRequest, ModelOptions
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import (

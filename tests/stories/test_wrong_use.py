@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import math
@@ -14,7 +15,7 @@ from treadle import Agent, ChildEvent, Document, Image, ToolOutput, tool
 from treadle.core.contracts.tool import BaseTool, ToolContext, ToolSpec
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.transcript import Arguments, ToolResultItem
-from treadle.models import Say, Scripted
+from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import CallLimit, RoundLimit, SharedBudget, TimeLimit, TokenBudget
 
 # --- tools -------------------------------------------------------------------------------
@@ -204,3 +205,35 @@ async def test_run_sync_inside_an_event_loop_says_what_to_use():
 
 def test_the_event_of_a_child_is_exported():
     assert ChildEvent.__module__ == "treadle.core.events"
+
+
+@pytest.mark.parametrize(
+    ("method", "argument"),
+    [("steer", "x"), ("submit", "x"), ("interrupt", "stop"), ("approve", "c"), ("deny", "c")],
+)
+async def test_a_run_that_is_controlled_from_another_thread_says_how(method: str, argument: str):
+    pause = Pause()
+    agent = Agent(Scripted([["Let me ", pause, "see."]]))
+    async with agent.session("a", store="sessions.db") as session:
+        run = asyncio.create_task(session.run("Hi"))
+        await pause.reached.wait()
+        with pytest.raises(LoopError, match=rf"call_soon_threadsafe\({method}, "):
+            await asyncio.to_thread(getattr(session, method), argument)
+        pause.release()
+        assert (await run).text == "Let me see."
+
+
+async def test_a_message_from_another_thread_is_kept_while_nothing_runs():
+    async with Agent(Scripted(["Hello."])).session("a", store="sessions.db") as session:
+        await asyncio.to_thread(session.submit, "Hi")
+        assert (await session.run()).text == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("sotre", "did you mean 'store'"), ("metadata", "session.run"), ("id", "first argument")],
+)
+def test_an_unknown_argument_of_a_session_is_named_with_a_hint(name: str, hint: str):
+    wrong: Any = {name: "x"}
+    with pytest.raises(TypeError, match=rf"agent\.session has no argument '{name}'; .*{hint}"):
+        Agent(Scripted([])).session("a", **wrong)

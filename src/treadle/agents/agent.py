@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_runs import AgentRuns
 from treadle.agents.agent_settings import (
     Approver,

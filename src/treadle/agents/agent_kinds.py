@@ -5,7 +5,7 @@ A definition of the same name replaces one (agent_files.py). Used by task_tool.p
 
 from __future__ import annotations
 
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
 
 CHILD_INSTRUCTIONS = (
     "You work on one task that another agent gave you. It sees only your last message, so put into "

@@ -30,7 +30,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT, OutputT
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Never, Self, Unpack
 
     from treadle.agents.argument_types import RunOptions
     from treadle.agents.session import Session
@@ -44,6 +44,7 @@ OUTPUT_RETRIES = 2
 _RETRIES_EXPECTED = whole_number(0)
 
 
+SESSION_ARGUMENTS = ("session_id", "deps", "history", "store")
 RUN_ARGUMENTS = (*("prompt", "deps", "output", "output_retries", "history", "session", "metadata"),)
 
 
@@ -224,6 +225,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         deps: DepsT = cast(Any, None),  # noqa: B008 - None, for any type
         history: History | None = None,
         store: StoreLocation | None = None,
+        **unknown: Never,
     ) -> Session[DepsT, OutputT]:
         """`async with agent.session("order-42") as session`: a conversation that is stored as it
         goes on. The same id continues it, also after a crash; without an id it is a new one.
@@ -235,6 +237,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         from treadle.agents.session import Session
 
         self._check_open()
+        reject_unknown_argument("agent.session", SESSION_ARGUMENTS, unknown)
         location = store if store is not None else self.store
         return Session(self, session_id, location, deps, history)
 
@@ -378,11 +381,16 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
 def check_run(function: str, known: Iterable[str], unknown: Iterable[str], retries: object) -> None:
     """TypeError for an argument that does not exist, ConfigError for a wrong `output_retries`."""
+    reject_unknown_argument(function, known, unknown)
+    check("output_retries", retries, _RETRIES_EXPECTED)
+
+
+def reject_unknown_argument(function: str, known: Iterable[str], unknown: Iterable[str]) -> None:
+    """TypeError for an argument that does not exist."""
     for name in unknown:
         from treadle.agents.foreign_names import unknown_argument
 
         raise unknown_argument(function, name, known)
-    check("output_retries", retries, _RETRIES_EXPECTED)
 
 
 def make_history(history: object) -> Transcript:

@@ -20,7 +20,7 @@ from typing import (
     get_origin,
 )
 
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
 from treadle.core.argument_checks import (
     DICT,
     FUNCTION,

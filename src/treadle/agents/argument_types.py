@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_runs import History
 from treadle.agents.agent_settings import Approver, InstructionsLike, ToolLike
 from treadle.agents.structured_output import StructuredOutput

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
 from treadle.agents.subagents import ChildStart
 from treadle.agents.tool_names import fold_name, match_tools

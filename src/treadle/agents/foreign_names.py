@@ -49,6 +49,18 @@ _SESSION_RUN_ARGUMENTS: Mapping[str, str] = {
     "message_history": "history, an argument of agent.session",
     "store": "an argument of agent.session",
 }
+_SESSION_ARGUMENTS: Mapping[str, str] = {
+    "id": "session_id, the first argument",
+    "name": "session_id, the first argument",
+    "session": "session_id, the first argument",
+    "prompt": "an argument of session.run",
+    "metadata": "an argument of session.run",
+    "output": "an argument of session.run",
+    "message_history": "history",
+    "context": "deps",
+    "path": "store",
+    "db_path": "store",
+}
 _CODING_AGENT_ARGUMENTS: Mapping[str, str] = {
     **_AGENT_ARGUMENTS,
     "cwd": "folder",
@@ -89,6 +101,7 @@ _RESULT_ATTRIBUTES: Mapping[str, str] = {
 _ARGUMENTS = {
     "Agent": _AGENT_ARGUMENTS,
     "agent.run": _RUN_ARGUMENTS,
+    "agent.session": _SESSION_ARGUMENTS,
     "session.run": _SESSION_RUN_ARGUMENTS,
     "coding_agent": _CODING_AGENT_ARGUMENTS,
 }

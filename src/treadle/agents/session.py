@@ -411,7 +411,10 @@ class KeptStore(WrappedStore):
     def append(self, entry: Entry) -> None:
         super().append(entry)
         if self._timer is None:
-            loop = asyncio.get_running_loop()
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return  # no event loop to write in the background: a flush will
             self._timer = loop.call_later(WRITE_DELAY, self._start_writing)
 
     async def flush(self) -> None:

@@ -169,10 +169,11 @@ class Stream(BaseObserver, Generic[OutputT]):
         elif kind is TurnFinished or kind is RunFailed:
             # With an output type, another turn may follow until the answer fits.
             self._is_finished = self._structured_output is None or kind is RunFailed
-        self._wake()
+        if self._reader is not None:
+            self._wake()
 
     def _wake(self) -> None:
-        reader = self._reader
+        reader, self._reader = self._reader, None
         if reader is not None and not reader.done():
             reader.set_result(None)
 

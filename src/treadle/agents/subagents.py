@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from treadle.agents import child_stores
-from treadle.agents.agent_files import AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.stream import DecideApprovals
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver

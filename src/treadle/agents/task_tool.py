@@ -11,7 +11,8 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from treadle.agents.agent_files import MODES, AgentDefinition
+from treadle.agents.agent_definition import AgentDefinition
+from treadle.agents.agent_files import MODES
 from treadle.agents.agent_kinds import BUILTIN_AGENTS, GENERAL_AGENT, find_kind
 from treadle.agents.child_settings import TASK_TOOL
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart

@@ -33,9 +33,11 @@ def check(name: str, value: object, expected: Expected) -> None:
     """ConfigError if the value does not fit."""
     if not expected.fits(value):
         raise ConfigError(f"{name} is {value!r:.80}; expected {expected.words}")
-    if expected.element is not None and isinstance(value, Sequence):
+    element = expected.element
+    if element is not None and value and isinstance(value, Sequence):
         for index, one in enumerate(value):
-            check(f"{name}[{index}]", one, expected.element)
+            if element.element is not None or not element.fits(one):
+                check(f"{name}[{index}]", one, element)
 
 
 def check_all(values: Mapping[str, object], table: Mapping[str, Expected]) -> None:
@@ -47,7 +49,9 @@ def check_all(values: Mapping[str, object], table: Mapping[str, Expected]) -> No
 def check_fields(value: object, table: Mapping[str, Expected]) -> None:
     """Check the attributes of an object when it is made: `ModelOptions(temperature="hot")`."""
     for name, expected in table.items():
-        check(f"{type(value).__name__}.{name}", getattr(value, name), expected)
+        field = getattr(value, name)
+        if expected.element is not None or not expected.fits(field):
+            check(f"{type(value).__name__}.{name}", field, expected)
 
 
 # --- what can be expected ------------------------------------------------------------------

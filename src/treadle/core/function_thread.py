@@ -1,4 +1,4 @@
-"""A thread for each running plain function.
+"""A thread for each running plain function; one that is free is used again for a while.
 
 Not asyncio's executor: that one has few threads, the log of a session and others wait behind its
 queue, and a program cannot end before all of them do. The loop limits how many calls run at once
@@ -10,9 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any
+
+IDLE_SECONDS = 10.0  # how long a free thread waits for another function
 
 
 async def run_in_thread(function: Callable[[], Any], cancelled: threading.Event) -> Any:
@@ -21,26 +25,92 @@ async def run_in_thread(function: Callable[[], Any], cancelled: threading.Event)
     A cancellation sets the event and waits for the function: what it returns is still its result.
     A second cancellation leaves it running. The thread does not keep the process alive.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
-    done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # retrieved
-    run = contextvars.copy_context().run
-
-    def work() -> None:
-        value, error = None, None
-        try:
-            value = run(function)
-        except BaseException as raised:  # noqa: BLE001 - becomes the result of the call
-            error = _as_exception(raised)
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(_resolve, done, value, error)
-
-    threading.Thread(target=work, name="treadle-function", daemon=True).start()
+    call = _Call(function)
+    _start(call)
     try:
-        return await asyncio.shield(done)
+        await call.wait()
     except asyncio.CancelledError:
         cancelled.set()
-        return await asyncio.shield(done)
+        await call.wait()
+    return call.take_result()
+
+
+class _Call:
+    """One call of a function: made in the event loop, run in a thread, awaited in the loop."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._value: Any = None
+        self._error: Exception | None = None
+        self._function = function
+        self._loop = asyncio.get_running_loop()
+        self._run_in_context = contextvars.copy_context().run
+        self._is_over = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def run(self) -> None:
+        try:
+            self._value = self._run_in_context(self._function)
+        except BaseException as raised:  # noqa: BLE001 - becomes the result of the call
+            self._error = _as_exception(raised)
+
+    def report(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
+            self._loop.call_soon_threadsafe(self._end)
+
+    async def wait(self) -> None:
+        if not self._is_over:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+    def take_result(self) -> Any:
+        error, self._error = self._error, None
+        if error is None:
+            return self._value
+        try:
+            raise error
+        finally:
+            del error  # its traceback has this frame
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Worker:
+    """A thread that runs one function after another."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="treadle-function", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                call = self.calls.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                try:
+                    _idle.remove(self)
+                except ValueError:
+                    continue  # it was taken at this moment: its call is on the way
+                return
+            call.run()
+            _idle.append(self)  # before the report: the next call finds this thread
+            call.report()
+            del call  # with all that the function holds
+
+
+_idle: list[_Worker] = []  # each operation on it is atomic
+# The threads of the parent are not in a forked process.
+os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _start(call: _Call) -> None:
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = _Worker()
+    worker.calls.put(call)
 
 
 def _as_exception(raised: BaseException) -> Exception:
@@ -50,10 +120,3 @@ def _as_exception(raised: BaseException) -> Exception:
     error = RuntimeError(f"the function raised {type(raised).__name__}: {raised}")
     error.__cause__ = raised
     return error
-
-
-def _resolve(done: asyncio.Future[Any], value: object, error: Exception | None) -> None:
-    if error is not None:
-        done.set_exception(error)
-    else:
-        done.set_result(value)

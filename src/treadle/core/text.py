@@ -6,7 +6,10 @@ Pure functions. See core/sanitize.py for terminal escapes and core/redaction.py 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def suggest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
@@ -68,5 +71,7 @@ def format_age(seconds: float) -> str:
 
 def shorten_home(path: str | Path) -> str:
     """A path with `~` in place of the home folder."""
+    from pathlib import Path  # an agent is made without it
+
     text, home = str(path), str(Path.home())
     return "~" + text[len(home) :] if text == home or text.startswith(f"{home}/") else text

@@ -18,13 +18,12 @@ The abilities:
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
 from treadle.core.contracts.model import ModelCard
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.usage import Usage
 
 # Local servers, where a token has no price.
@@ -51,10 +50,12 @@ _OPEN_REASONING = _OPEN | {"thinking", "effort"}
 
 
 # As documented: Claude from 4.5 on, GPT from 5.4 on.
-_SEARCHES_TOOLS = re.compile(r"claude-[a-z]+-(4-[5-9]|[5-9]).*|gpt-(5\.[4-9]|[6-9])(?!.*nano).*")
+_SEARCHES_TOOLS = compile_lazily(
+    r"claude-[a-z]+-(4-[5-9]|[5-9]).*|gpt-(5\.[4-9]|[6-9])(?!.*nano).*"
+)
 
 
-class LongContextPricing(NamedTuple):
+class LongContextPricing(msgspec.Struct, frozen=True):
     """A request with more input than `threshold` costs more, as a whole, by these factors."""
 
     threshold: int
@@ -62,7 +63,7 @@ class LongContextPricing(NamedTuple):
     output_factor: float
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct, frozen=True):
     vendor: str
     id: str
     window: int
@@ -155,9 +156,9 @@ _ROWS = (
 _ROWS_BY_NAME_LENGTH = tuple(sorted(_ROWS, key=lambda row: -len(row.name)))
 
 # A suffix that does not make it another model: a date, a build, "latest".
-_VERSION_SUFFIX = re.compile(r"([-@:](latest|0|\d{8}|\d{4}-\d\d-\d\d|\d{4}|v\d[\w:.]*))*")
+_VERSION_SUFFIX = compile_lazily(r"([-@:](latest|0|\d{8}|\d{4}-\d\d-\d\d|\d{4}|v\d[\w:.]*))*")
 # A suffix that makes it another version, for which the row does not hold.
-_OTHER_VERSION = re.compile(r"[-.]\d{1,2}(?!\d)")
+_OTHER_VERSION = compile_lazily(r"[-.]\d{1,2}(?!\d)")
 
 # For models that are not listed: what the vendor's newer models have in common.
 _FAMILY_DEFAULTS = (
@@ -290,7 +291,7 @@ def _find_row(model: str) -> tuple[_Row | None, bool]:
     for row in _ROWS_BY_NAME_LENGTH:
         if plain.startswith(row.name):
             rest = plain[len(row.name) :]
-            if _VERSION_SUFFIX.fullmatch(rest):
+            if not rest or _VERSION_SUFFIX.fullmatch(rest):
                 return row, True
             if rest[0] in "-:@" and not _OTHER_VERSION.match(rest):
                 return row, False

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import msgspec
 import psycopg
 
-from treadle.core.errors import SessionBusy, SessionTooNew
+from treadle.core.contracts.store import make_unwritten_error
+from treadle.core.errors import SessionBusy, SessionTooNew, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry
 from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
@@ -78,6 +79,9 @@ class PostgresStore(QueuedStore):
         self._is_closed = True
         try:
             await self.flush()
+        except StoreError as error:
+            count = len(self._queue)
+            raise make_unwritten_error(self.session_id, count, error) from error
         finally:
             await self._wait_for_writes()
 

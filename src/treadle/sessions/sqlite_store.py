@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.argument_checks import PATH, TEXT, check
+from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry
@@ -97,25 +98,20 @@ class SqliteStore(QueuedStore):
         return _decode_entries(bodies, self._path, self.session_id)
 
     async def aclose(self) -> None:
-        """If the last flush fails, the store stays open: it can be flushed and closed again."""
         if self._is_closed:
             return
+        self._is_closed = True
         try:
             await self.flush()
-        except StoreError:
-            raise
-        except BaseException:
-            await self._release()
-            raise
-        await self._release()
-
-    async def _release(self) -> None:
-        self._is_closed = True
-        await self._wait_for_writes()
-        with self._thread_lock:
-            self._database.close()
-            if self._lock is not None:
-                os.close(self._lock)
+        except StoreError as error:
+            count = len(self._queue)
+            raise make_unwritten_error(self.session_id, count, error) from error
+        finally:
+            await self._wait_for_writes()
+            with self._thread_lock:
+                self._database.close()
+                if self._lock is not None:
+                    os.close(self._lock)
 
     # --- in a thread -----------------------------------------------------------------------
 

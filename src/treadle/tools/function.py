@@ -35,13 +35,13 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.errors import ConfigError, ToolError
-from treadle.core.function_thread import run_in_thread
 from treadle.core.transcript.content import Arguments, Document, Image, Text
-from treadle.tools.thread_context import make_thread_context
-from treadle.tools.tool_options import ToolOptions, check_effect, check_name, check_options
+from treadle.tools.tool_options import check_effect, check_name, check_options
 
 if TYPE_CHECKING:
     import typing_extensions
+
+    from treadle.tools.option_types import ToolOptions
 
     # With defaults, so that `list[FunctionTool]` is a complete type.
     P = typing_extensions.ParamSpec("P", default=...)
@@ -153,7 +153,13 @@ class FunctionTool(BaseTool, Generic[P, R]):
             positional, named = self._parameters.bind(arguments, context)
             value = await self.function(*positional, **named)  # type: ignore[misc]  # async
             return await _to_output(value)
-        # A plain function may block, so it runs in a thread.
+        return await self._call_in_thread(arguments, context)
+
+    async def _call_in_thread(self, arguments: Arguments, context: ToolContext[Any]) -> ToolOutput:
+        """A plain function may block, so it runs in a thread."""
+        from treadle.core.function_thread import run_in_thread
+        from treadle.tools.thread_context import make_thread_context
+
         cancelled = threading.Event()
         if self._parameters.context is not None:
             context = make_thread_context(context, cancelled)
@@ -190,7 +196,7 @@ async def _to_output(value: Any) -> ToolOutput:
 
 
 def _merge_options(before: ToolOptions, new: ToolOptions) -> ToolOptions:
-    return cast(ToolOptions, {**before, **new})
+    return cast("ToolOptions", {**before, **new})
 
 
 def _check_function(function: object) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import ConfigError
@@ -31,11 +31,8 @@ METHOD_NAMES = ("self", "cls")
 _CONTEXT_TEXT = compile_lazily(r"(Optional\[)?([\w.]+\.)?ToolContext(\[.*\])?\]?(\s*\|\s*None)?")
 
 
-class CallArguments(NamedTuple):
-    """How the function is called."""
-
-    positional: tuple[Any, ...]
-    named: dict[str, Any]
+# How the function is called: positional arguments, and those by name.
+CallArguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Parameters:
@@ -82,7 +79,7 @@ class Parameters:
         if self.context is not None:
             values[self.context] = context
         positional = [values.pop(one.name, one.default) for one in self._positional]
-        return CallArguments(tuple(positional), values)
+        return tuple(positional), values
 
     def _set_context(self, name: str, hint: Any) -> None:
         if self.context is not None:

@@ -1,14 +1,14 @@
 """The options of `@tool`, and their checks: a wrong option raises ConfigError where it is written.
 
-Used by function.py.
+option_types.py has their types. Used by function.py.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypedDict, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_args
 
 from treadle.core.argument_checks import (
     FLAG,
@@ -21,60 +21,26 @@ from treadle.core.argument_checks import (
     optional,
     whole_number,
 )
-from treadle.core.contracts.tool import Access, ProbeResult
 from treadle.core.errors import ConfigError
 from treadle.core.lazy_regex import compile_lazily
 from treadle.core.text import suggest
-from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
+
+if TYPE_CHECKING:
+    from treadle.tools.option_types import ToolOptions
 
 # What every provider accepts.
 TOOL_NAME = compile_lazily(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 
 
-class ToolOptions(TypedDict, total=False):
-    """Every option of `@tool`; each may be left out.
-
-    name              what the model calls; the name of the function
-    description       for the model; the docstring of the function
-    effect            pure: can be repeated, and runs beside other calls · verifiable: `probe` can
-                      find out whether it happened · irreversible: at most once (the default)
-    approval          the user decides on every call, even if the policy allows it
-    concurrent        may run beside other calls; the default for a pure tool
-    timeout           seconds; the default is `tool_timeout` of the agent. Then the call is
-                      cancelled (`context.is_cancelled`), and has 5 seconds to end
-    max_result_chars  a longer result is truncated
-    detachable        the call may continue in the background: `context.detach()`
-    detach_after      seconds after which it continues there
-    access            what a call touches: keys for the order of calls, files and commands for the
-                      policy
-    check             what else is wrong with the arguments, as a text for the model; None: nothing
-    evidence, probe   of a verifiable tool: what is kept before a call, and whether it happened
-    """
-
-    name: str | None
-    description: str | None
-    effect: EffectClass
-    approval: bool
-    concurrent: bool | None
-    timeout: float | None
-    max_result_chars: int
-    detachable: bool | None
-    detach_after: float | None
-    access: Callable[[Arguments], Access] | None
-    check: Callable[[Arguments], str | None] | None
-    probe: Callable[..., Awaitable[ProbeResult]] | None
-    evidence: Callable[..., Awaitable[dict[str, Any]]] | None
-
-
 def check_options(options: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option that does not exist or has a wrong value."""
     for option, value in options.items():
-        expected = _EXPECTED.get(option)
+        expected = EXPECTED_OPTIONS.get(option)
         if expected is None:
-            near = suggest(option, _EXPECTED)
+            near = suggest(option, EXPECTED_OPTIONS)
             hint = f"; did you mean `{near}`?" if near else "."
-            known = ", ".join(_EXPECTED)
+            known = ", ".join(EXPECTED_OPTIONS)
             raise ConfigError(f"a tool has no option `{option}`{hint} It has {known}")
         check(f"{option} of a tool", value, expected)
 
@@ -105,7 +71,7 @@ def check_name(name: object) -> None:
 _OPTIONAL_TEXT = optional(TEXT)
 _OPTIONAL_FLAG = optional(FLAG)
 _OPTIONAL_FUNCTION = optional(FUNCTION)
-_EXPECTED: Mapping[str, Expected] = {
+EXPECTED_OPTIONS: Mapping[str, Expected] = {
     "name": _OPTIONAL_TEXT,
     "description": _OPTIONAL_TEXT,
     "effect": one_of(*get_args(EffectClass)),

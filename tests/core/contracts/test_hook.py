@@ -22,7 +22,8 @@ from treadle.contracts import (
     Transcript,
     Verdict,
 )
-from treadle.core.contracts.hook import ALLOWED_ANSWERS, HOOK_DATA
+from treadle.core.contracts.hook import ALLOWED_ANSWERS
+from treadle.core.contracts.hook_data import HOOK_DATA
 from treadle.models import Say, Scripted
 from treadle.policy import hook
 

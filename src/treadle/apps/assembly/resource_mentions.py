@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from treadle.core.contracts.hook import AddContext, HookInput, HookPoint, UserPromptSubmitData
+from treadle.core.contracts.hook import AddContext, HookInput, HookPoint
+from treadle.core.contracts.hook_data import UserPromptSubmitData
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.text import suggest

@@ -14,18 +14,17 @@
     session_end           nothing
 
 Several hooks run in order. A hook that raises at pre_tool_use denies the call; at other points
-it causes a warning. `HookInput.data` has a type for each point: HOOK_DATA. Used by
+it causes a warning. `HookInput.data` has a type for each point: hook_data.py. Used by
 core/loop/hooks.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, Literal, Protocol, TypedDict
+from typing import Any, Generic, Literal, Protocol
 
 import msgspec
 
-from treadle.core.contracts.tool import Access
 from treadle.core.events import Caller
 from treadle.core.transcript.content import Arguments
 from treadle.core.type_variables import HookDataT
@@ -43,71 +42,6 @@ HookPoint = Literal[
     "notification",
     "session_end",
 ]
-
-
-class SessionStartData(TypedDict):
-    source: Literal["startup", "resume"]  # resume: the session has a history
-
-
-class UserPromptSubmitData(TypedDict):
-    prompt: str  # the text of the message
-
-
-class PreToolUseData(TypedDict):
-    tool_name: str
-    tool_input: Arguments  # parsed and valid
-    call_id: str
-    summary: str  # one line for the user
-    access: Access  # what the call touches
-
-
-class BeforeEffectData(PreToolUseData):
-    """As at pre_tool_use; the arguments are final."""
-
-
-class PermissionRequestData(PreToolUseData):
-    """As at pre_tool_use."""
-
-
-class PostToolUseData(PreToolUseData):
-    tool_response: str  # what the model will read; "" if the result is not only text
-    is_error: bool
-
-
-class PreCompactData(TypedDict):
-    trigger: Literal["auto", "manual"]
-
-
-class StopData(TypedDict):
-    last_message: str  # the text of the last reply
-    rounds: int  # tool rounds of this turn
-
-
-class SubagentStopData(StopData):
-    agent_type: str
-
-
-class NotificationData(TypedDict):
-    notification_type: Literal["permission_prompt"]
-
-
-class SessionEndData(TypedDict):
-    """Nothing."""
-
-
-HOOK_DATA: Mapping[HookPoint, type] = {
-    "session_start": SessionStartData,
-    "user_prompt_submit": UserPromptSubmitData,
-    "pre_tool_use": PreToolUseData,
-    "before_effect": BeforeEffectData,
-    "permission_request": PermissionRequestData,
-    "post_tool_use": PostToolUseData,
-    "pre_compact": PreCompactData,
-    "subagent_stop": SubagentStopData,
-    "stop": StopData,
-    "notification": NotificationData,
-    "session_end": SessionEndData,
-}
 
 
 class HookInput(msgspec.Struct, Generic[HookDataT], frozen=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from treadle.core.errors import StoreError
+from treadle.core.errors import SessionBusy, StoreError, StoreFull
+from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry
 
 
@@ -42,4 +43,12 @@ class Store(Protocol):
     async def load(self) -> Sequence[Entry]: ...
 
     async def aclose(self) -> None:
-        """Flush, and release the session so that another process can open it."""
+        """Flush, and release the session so that another process can open it. If the flush fails,
+        the session is released, too, and the StoreError says how much of it is not written."""
+
+
+def make_unwritten_error(session_id: str, count: int, error: StoreError) -> StoreError:
+    """The error of a session that is closed although its last entries could not be written."""
+    kind = type(error) if isinstance(error, (StoreFull, SessionBusy)) else StoreError
+    lost = plural(count, "entry", "entries")
+    return kind(f"session {session_id} is closed; not written: {lost}. {error}")

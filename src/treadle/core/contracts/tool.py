@@ -8,19 +8,18 @@ core/loop/execute.py; built-in tools use the Workspace contract.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, cast, runtime_checkable
 
 import msgspec
 
+# Not only for type checkers: help(ToolContext) reads its annotations.
+from treadle.core.contracts.task_manager import TaskManager
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Event
 from treadle.core.transcript.content import Arguments, ResultContent
 from treadle.core.transcript.entries import EffectClass
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT
-
-if TYPE_CHECKING:
-    from treadle.core.contracts.task_manager import TaskManager
-    from treadle.core.contracts.workspace import Workspace
 
 DEFAULT_RESULT_CHARS = 100_000
 

@@ -8,10 +8,12 @@ own limits (folders, sandbox).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class FileContent(msgspec.Struct, frozen=True):

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
@@ -35,6 +34,9 @@ from treadle.core.contracts.workspace import (
 from treadle.core.errors import StoreError
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import Entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class WrappedModel:

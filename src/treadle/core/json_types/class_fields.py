@@ -5,17 +5,16 @@ Used by json_type.py, which makes an object schema of them.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import msgspec
 
 
-class JsonField(NamedTuple):
+class JsonField(msgspec.Struct, frozen=True):
     """A named part of an object. Without `is_required` it may be absent; `default` is for the
     schema."""
 
@@ -26,7 +25,7 @@ class JsonField(NamedTuple):
     key: str = ""  # the argument of the constructor, if it is not the name
 
 
-class ClassShape(NamedTuple):
+class ClassShape(msgspec.Struct, frozen=True):
     fields: list[JsonField]
     make: Callable[..., Any]
     is_closed: bool = False
@@ -38,7 +37,7 @@ def find_reader(kind: type) -> Callable[[Any, Any], ClassShape] | None:
         return None if kind.__struct_config__.array_like else _read_struct
     if typing.is_typeddict(kind) or _is_extension_typed_dict(kind):
         return _read_typed_dict
-    if dataclasses.is_dataclass(kind):
+    if hasattr(kind, "__dataclass_fields__"):
         return _read_dataclass
     if hasattr(kind, "__attrs_attrs__"):
         return _read_attrs
@@ -70,6 +69,8 @@ def _get_struct_default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _read_dataclass(kind: Any, hint: Any) -> ClassShape:
+    import dataclasses  # only for dataclasses
+
     hints = _read_class_hints(kind, hint)
     fields = []
     for one in dataclasses.fields(kind):

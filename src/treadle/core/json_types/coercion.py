@@ -8,7 +8,6 @@ Pure functions, used by json_type.py, pydantic_type.py and the schemas of output
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,6 +50,8 @@ def coerce(value: Any, schema: Any, root: JSONSchema | None = None) -> Any:
 
 def _read_text(text: str, schema: JSONSchema) -> Any:
     """The JSON value in a text if it has a type that the schema allows; else the text."""
+    import json  # only for a value that does not fit
+
     word = text.strip().lower()
     try:
         value = json.loads(word if word in ("true", "false") else text)

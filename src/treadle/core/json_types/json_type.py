@@ -13,7 +13,6 @@ from __future__ import annotations
 import collections
 import collections.abc
 import inspect
-import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -435,7 +434,7 @@ def _add_default(schema: JSONSchema, field: JsonField) -> JSONSchema:
     if field.is_required or field.default is msgspec.UNSET:
         return schema
     try:
-        default = json.loads(msgspec.json.encode(field.default, enc_hook=_refuse))
+        default = msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=_refuse))
     except (TypeError, ValueError):
         return schema
     return (

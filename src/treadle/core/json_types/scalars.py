@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
-import pathlib
+import os
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -26,7 +26,7 @@ from treadle.core.json_types.schema import (
 )
 
 
-class Node(NamedTuple):
+class Node(msgspec.Struct, frozen=True):
     """A type: its schema, and the function that makes a value of it or raises Mismatch.
 
     `plain_type`: a value of exactly this class needs no conversion.
@@ -45,12 +45,20 @@ def compile_scalar(kind: type) -> Node | None:
         return check_type({"type": "boolean"}, (bool,))
     if kind in _TEXT_TYPES:
         return _compile_text(kind)
-    if issubclass(kind, pathlib.PurePath):
+    if _is_path(kind):
         return _compile_simple({"type": "string"}, (str,), kind)
     for base, schema, accepted in _NUMBERS_AND_TEXT:
         if issubclass(kind, base):
             return _compile_simple(schema, accepted, kind)
     return None
+
+
+def _is_path(kind: type) -> bool:
+    if not issubclass(kind, os.PathLike):
+        return False
+    from pathlib import PurePath  # only for paths
+
+    return issubclass(kind, PurePath)
 
 
 def make_value(make: Callable[..., Any], values: Any) -> Any:

@@ -9,7 +9,6 @@ Pure functions on plain values. Used by json_type.py, and by the schemas of tool
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -84,6 +83,8 @@ def make_mismatch(schema: JSONSchema, value: object, root: JSONSchema | None = N
 
 def show_value(value: object) -> str:
     """A JSON value on one line, cut to a few words."""
+    import json  # only for messages
+
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):

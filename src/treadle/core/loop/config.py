@@ -6,7 +6,6 @@ Made by agents/, shared by every driver of one agent, never changed.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, cast
@@ -55,6 +54,8 @@ class RealClock:
         return time.monotonic()
 
     def random(self) -> float:
+        import random  # only for retries
+
         return random.random()
 
     async def sleep(self, seconds: float) -> None:

@@ -84,11 +84,13 @@ class HostControls:
 
         `metadata` goes into the requests and the result of the turn that answers the message.
         """
+        self._interruption.check_loop("submit")
         item = to_user_item(user_input, metadata)
         return self._queue(item, is_busy=self._session.state.turn is not None)
 
     def steer(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
         """Queue a message for the agent at work; it is marked as steering. Returns its id."""
+        self._interruption.check_loop("steer")
         item = to_user_item(user_input, metadata)
         return self._queue(msgspec.structs.replace(item, steered=True))
 
@@ -104,6 +106,7 @@ class HostControls:
     def withdraw(self, message: str | UserItem) -> bool:
         """Take back a queued message, by its id or as one of `snapshot().pending_input`; False if
         it has entered the transcript already."""
+        self._interruption.check_loop("withdraw")
         message_id = self._inbox.withdraw(message)
         if message_id:
             self._emitter.emit(MessageDropped, message_id, "withdrawn")
@@ -127,6 +130,7 @@ class HostControls:
     ) -> bool:
         """Let a pending call run, as it is or edited; False if none has that id. `session_id` is
         that of the child agent, if children use the same call ids."""
+        self._interruption.check_loop("approve")
         child = self._find_child_request(call_id, session_id)
         if child is not None:
             return child.approve(call_id, arguments=arguments, always=always)
@@ -135,6 +139,7 @@ class HostControls:
     def deny(
         self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
     ) -> bool:
+        self._interruption.check_loop("deny")
         child = self._find_child_request(call_id, session_id)
         if child is not None:
             return child.deny(call_id, reason)
@@ -202,6 +207,7 @@ class HostControls:
     def interrupt(self, reason: str = "user_cancelled") -> None:
         """Cancel the stream, every tool and every child agent; the turn, if there is one, ends
         `aborted`. Between two steps, next() reports the end."""
+        self._interruption.check_loop("interrupt")
         if self._session.state.turn is not None or self._interruption.is_running:
             self._interruption.request(reason)
         if self._open_round is not None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from treadle.core.errors import DriverBusy
+from treadle.core.errors import DriverBusy, LoopError
 from treadle.core.events import WarningRaised
 from treadle.core.loop.emitter import Emitter
 
@@ -106,6 +106,20 @@ class Interruption:
     @property
     def is_running(self) -> bool:
         return self._task is not None
+
+    def check_loop(self, method: str) -> None:
+        """LoopError if a step is running in another event loop, as that of another thread is."""
+        if self._task is None:
+            return
+        try:
+            is_same = asyncio.get_running_loop() is self._task.get_loop()
+        except RuntimeError:
+            is_same = False
+        if not is_same:
+            raise LoopError(
+                f"{method}() was called from another thread than that of the run; call "
+                f"loop.call_soon_threadsafe({method}, ...) with the event loop of the run"
+            )
 
     def is_stopping(self) -> bool:
         """Whether nothing new may begin."""

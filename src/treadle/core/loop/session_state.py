@@ -7,6 +7,7 @@ decides what happens. DurableLog writes to the store and knows what must be dura
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 
 import msgspec
 
@@ -14,7 +15,7 @@ from treadle.core.contracts.gate import RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
-from treadle.core.errors import LoopError, SessionBusy, error_message
+from treadle.core.errors import LoopError, SessionBusy, StoreError, error_message
 from treadle.core.events import (
     Caller,
     LoopContinued,
@@ -516,10 +517,16 @@ class DurableLog:
             self._needs_flush = self._needs_flush or isinstance(item, UserItem)
 
     async def write_intent(self, intent: Intent) -> None:
-        """Make the intent durable; the effect may begin once this returns."""
+        """Make the intent durable; the effect may begin once this returns. If it cannot be made
+        durable, it is withdrawn: the store may still write it later."""
         if self._store is not None:
             self._store.append(intent)
-            await self._store.flush()
+            try:
+                await self._store.flush()
+            except Exception:
+                with suppress(StoreError):
+                    self._store.append(msgspec.structs.replace(intent, is_withdrawn=True))
+                raise
             self._needs_flush = True  # what became of the effect
 
     async def flush_before_model_call(self) -> None:

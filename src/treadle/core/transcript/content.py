@@ -6,12 +6,15 @@ these; the codec of a provider converts them to its own blocks and back.
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Sequence
-from pathlib import PurePath
-from typing import Any, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 Arguments = dict[str, Any]
 
@@ -155,6 +158,8 @@ def to_json_object(value: object) -> dict[str, Any]:
     try:
         stored = msgspec.json.encode(value, enc_hook=_encode_path)
     except UnicodeEncodeError:
+        import json  # rarely needed
+
         builtins = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_path)
         return cast(dict[str, Any], json.loads(json.dumps(builtins)))
     except RecursionError:
@@ -163,8 +168,8 @@ def to_json_object(value: object) -> dict[str, Any]:
 
 
 def _encode_path(value: object) -> str:
-    if isinstance(value, PurePath):
-        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
     raise TypeError(f"a value of the type {type(value).__name__} cannot be stored in a session")
 
 
@@ -184,9 +189,10 @@ def parse_arguments(raw: str) -> Arguments | str:
     if not raw.strip():
         return {}
     try:
-        value, end = _strict_decoder.raw_decode(raw.lstrip(_JSON_SPACES))
+        decoder = _get_strict_decoder()
+        value, end = decoder.raw_decode(raw.lstrip(_JSON_SPACES))
         if end != len(raw):  # spaces, or more than one value
-            value = _strict_decoder.decode(raw)
+            value = decoder.decode(raw)
     except _InvalidArguments as problem:
         return str(problem)
     except RecursionError:
@@ -220,4 +226,8 @@ def _reject_constant(name: str) -> Any:
     raise _InvalidArguments(f"{name} is not valid JSON")
 
 
-_strict_decoder = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_reject_constant)
+@cache
+def _get_strict_decoder() -> JSONDecoder:
+    from json import JSONDecoder  # an agent is made without it
+
+    return JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_reject_constant)

@@ -53,7 +53,8 @@ class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind", omit_
 class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_defaults=True):
     """A call is about to have its effect. `evidence` is what a probe will compare. `raw` holds the
     arguments of the run if they differ from the model's: edited, changed by a hook, forwarded.
-    `is_assumed`: the log is damaged where the intent would be; the call may or may not have run."""
+    `is_assumed`: the log is damaged where the intent would be; the call may or may not have run.
+    `is_withdrawn`: the intent could not be made durable in time, so the call did not run."""
 
     call_id: str
     tool: str
@@ -62,6 +63,7 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_d
     evidence: dict[str, Any] = {}
     raw: str | None = None
     is_assumed: bool = False
+    is_withdrawn: bool = False
 
 
 class EarlyResult(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
@@ -309,6 +311,8 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                 turns, open_turn, parked = max(turns + 1, _turn_number(turn_id)), turn_id, None
                 rounds, calls, used, metadata = 0, 0, Usage(), {}
                 used_by_children = Usage()
+            case Intent(is_withdrawn=True):
+                intents.pop(entry.call_id, None)
             case Intent():
                 intents[entry.call_id] = entry
             case EarlyResult(result=result):

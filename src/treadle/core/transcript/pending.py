@@ -54,8 +54,7 @@ Move = AwaitInput | AskModel | RunTools | Rest
 def pending(transcript: Transcript) -> Move:
     """The next move."""
     answered: set[str] = set()
-    for position in range(len(transcript) - 1, -1, -1):
-        item = transcript[position]
+    for item in reversed(transcript):
         if type(item) is ToolResultItem:
             answered.add(item.call_id)
         elif type(item) is AssistantItem:
@@ -80,8 +79,7 @@ def _move_after_reply(reply: AssistantItem, answered: set[str]) -> Move:
 
 def last_reply(transcript: Transcript) -> AssistantItem | None:
     """The last reply of the model, if there is one."""
-    for position in range(len(transcript) - 1, -1, -1):
-        item = transcript[position]
+    for item in reversed(transcript):
         if type(item) is AssistantItem:
             return item
     return None

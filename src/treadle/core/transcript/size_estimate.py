@@ -11,7 +11,6 @@ Only headers and page objects are read: nothing is decoded or validated.
 from __future__ import annotations
 
 import re
-import zlib
 
 from treadle.core.transcript.content import (
     Document,
@@ -124,6 +123,8 @@ def count_pdf_pages(data: bytes) -> int:
 
 
 def _inflate(data: bytes) -> bytes:
+    import zlib  # only for a PDF
+
     try:
         return zlib.decompressobj().decompress(data.lstrip(b"\r\n"), MAX_OBJECT_STREAM_BYTES)
     except zlib.error:

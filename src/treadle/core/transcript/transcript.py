@@ -94,6 +94,11 @@ class Transcript(Sequence[Item]):
             raise IndexError(f"transcript has {self._length} items, not {index + 1}")
         return self._shared.items[index]
 
+    def __reversed__(self) -> Iterator[Item]:
+        items = self._shared.items
+        for position in range(self._length - 1, -1, -1):
+            yield items[position]
+
     def __iter__(self) -> Iterator[Item]:
         items = self._shared.items
         for position in range(self._length):

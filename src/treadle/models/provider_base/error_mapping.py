@@ -117,10 +117,10 @@ def find_error_field(end: bytes) -> bytes:
 
 
 _TOOL_NUMBERS = (
-    re.compile(r"function_declarations\[(\d+)"),  # Gemini; its tools[0] holds all of them
-    re.compile(r"\btools(?:\.|\[|\",\s*)(\d+)"),
+    compile_lazily(r"function_declarations\[(\d+)"),  # Gemini; its tools[0] holds all of them
+    compile_lazily(r"\btools(?:\.|\[|\",\s*)(\d+)"),
 )
-_TOOL_NAME = re.compile(r"\bfunction '([\w-]+)'")
+_TOOL_NAME = compile_lazily(r"\bfunction '([\w-]+)'")
 
 
 def find_refused_tool(error: BadRequest, tools: Sequence[ToolSpec]) -> str:

@@ -11,13 +11,13 @@ line that says what was left out; thinking of another origin is left out silentl
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.tool import ToolSpec
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.text import format_bytes
 from treadle.core.transcript.content import (
     AssistantContent,
@@ -234,10 +234,10 @@ def select_omissions(
 
 # ------------------------------------------------------------------ ids and names
 
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_LEGAL_ID = compile_lazily(r"[a-zA-Z0-9_-]+")
 MAX_TOOL_NAME_CHARS = 64
-_MARKED_NAME = re.compile(r"_[0-9a-f]{8}$")  # see `_make_legal`
-_LEGAL_TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_MARKED_NAME = compile_lazily(r"_[0-9a-f]{8}$")  # see `_make_legal`
+_LEGAL_TOOL_NAME = compile_lazily(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
 def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> str:
@@ -273,6 +273,8 @@ def make_provider_tool_name(name: str) -> str:
 
 
 def _make_legal(text: str, max_length: int) -> str:
+    import zlib  # only for a name that is not legal
+
     mark = f"{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
     return f"{re.sub('[^a-zA-Z0-9_-]', '_', text)[: max_length - 9]}_{mark}"
 

@@ -6,12 +6,12 @@ catalog, for suggestions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
 
 from treadle.core.errors import ConfigError, UnknownModel
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.text import suggest
 from treadle.models.catalog import list_models
 from treadle.models.registry.providers import KNOWN_PROVIDERS, ProviderEntry
@@ -38,11 +38,11 @@ _PROVIDER_ALIASES = {
 }
 
 _VENDOR_PATTERNS = (
-    (re.compile(r"claude-"), "anthropic"),
-    (re.compile(r"(gpt-(?!oss)|chatgpt-|codex-|o[1-9]\b)"), "openai"),
-    (re.compile(r"gemini-"), "gemini"),
-    (re.compile(r"deepseek-"), "deepseek"),
-    (re.compile(r"(mistral|ministral|magistral|codestral|devstral)-"), "mistral"),
+    (compile_lazily(r"claude-"), "anthropic"),
+    (compile_lazily(r"(gpt-(?!oss)|chatgpt-|codex-|o[1-9]\b)"), "openai"),
+    (compile_lazily(r"gemini-"), "gemini"),
+    (compile_lazily(r"deepseek-"), "deepseek"),
+    (compile_lazily(r"(mistral|ministral|magistral|codestral|devstral)-"), "mistral"),
 )
 
 _FAMILIES = ("opus", "sonnet", "haiku")

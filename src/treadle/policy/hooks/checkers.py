@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 
-from treadle.core.contracts.hook import Change, HookAnswer, HookInput, HookPoint, PostToolUseData
+from treadle.core.contracts.hook import Change, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.hook_data import PostToolUseData
 from treadle.core.contracts.workspace import CommandResult, Workspace
 from treadle.core.errors import ConfigError, WorkspaceError
 

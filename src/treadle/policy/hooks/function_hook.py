@@ -21,10 +21,12 @@ from typing import Any, Literal, TypeVar, get_args, overload
 from treadle.core.contracts.hook import (
     DEFAULT_HOOK_TIMEOUT,
     AddContext,
-    BeforeEffectData,
     HookAnswer,
     HookInput,
     HookPoint,
+)
+from treadle.core.contracts.hook_data import (
+    BeforeEffectData,
     NotificationData,
     PermissionRequestData,
     PostToolUseData,

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from treadle._version import __version__
+from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry, TurnEnded, View
@@ -216,6 +217,9 @@ class Journal:
     async def _close(self) -> None:
         try:
             await self.flush()
+        except StoreError as error:
+            count = len(self.unwritten_entries)
+            raise make_unwritten_error(self.session_id, count, error) from error
         finally:
             self._is_released = True
             with self._write_lock:  # a write of a cancelled task continues in its thread

@@ -12,10 +12,13 @@ from typing import Any, get_args
 
 from treadle.core.contracts.hook import (
     ALLOWED_ANSWERS,
-    BeforeEffectData,
     Hook,
     HookInput,
     HookPoint,
+    get_hook_timeout,
+)
+from treadle.core.contracts.hook_data import (
+    BeforeEffectData,
     NotificationData,
     PermissionRequestData,
     PostToolUseData,
@@ -26,7 +29,6 @@ from treadle.core.contracts.hook import (
     StopData,
     SubagentStopData,
     UserPromptSubmitData,
-    get_hook_timeout,
 )
 from treadle.core.contracts.tool import Access
 from treadle.testing.conformance.promises import (

@@ -253,6 +253,28 @@ async def a_failed_flush_can_be_repeated(
         _assert_entries(await store.load(), entries)
 
 
+async def a_close_that_fails_says_so_and_releases_the_session(
+    open_store: OpenSession, fail_writes: FailWrites | None
+) -> None:
+    if fail_writes is None:
+        return
+    store = await build(open_store, "not closed")
+    store.append(user_entry("one"))
+    await store.flush()
+    store.append(user_entry("two"))
+    fail_writes(True)
+    try:
+        await store.aclose()
+    except StoreError:
+        pass
+    else:
+        raise AssertionError("aclose raised no StoreError, and the last entry is not written")
+    finally:
+        fail_writes(False)
+    async with opened(open_store, "not closed") as again:
+        _assert_entries(list(await again.load())[:1], [user_entry("one")])
+
+
 async def can_be_closed_twice(open_store: OpenSession, fail_writes: FailWrites | None) -> None:
     store = await build(open_store, "closed twice")
     store.append(user_entry("one"))
@@ -275,6 +297,7 @@ STORE_PROMISES: tuple[Promise, ...] = (
     sessions_do_not_mix,
     an_entry_that_cannot_be_encoded_is_refused_as_a_whole,
     a_failed_flush_can_be_repeated,
+    a_close_that_fails_says_so_and_releases_the_session,
     can_be_closed_twice,
 )
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 import msgspec
 
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.transcript.content import Text, UserContent
-
-if TYPE_CHECKING:
-    from treadle.tools.mcp.oauth import PersonLogin
-    from treadle.tools.mcp.token_store import TokenStore
+from treadle.tools.mcp.token_store import TokenStore
 
 
 class SamplingMessage(msgspec.Struct, frozen=True):
@@ -58,6 +55,17 @@ class McpLogMessage(msgspec.Struct, frozen=True):
     level: str
     text: str
     logger: str = ""
+
+
+class PersonLogin(Protocol):
+    """How a person logs in: `show_link` lets them open it, `wait_redirect` returns the URL that
+    the authorization server sends them to."""
+
+    redirect_uri: str
+
+    async def show_link(self, url: str) -> None: ...
+
+    async def wait_redirect(self) -> str: ...
 
 
 class McpClientOptions(msgspec.Struct, frozen=True):

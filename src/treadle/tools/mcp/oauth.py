@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -37,6 +37,7 @@ from pydantic import AnyUrl
 
 from treadle._version import __version__
 from treadle.core.errors import ToolError
+from treadle.tools.mcp.client_options import PersonLogin
 from treadle.tools.mcp.config import McpOAuthConfig, McpServerConfig
 from treadle.tools.mcp.token_store import LoginRecord, TokenStore
 
@@ -45,17 +46,6 @@ UNUSED_REDIRECT = "http://127.0.0.1/callback"  # of a session that cannot log in
 _TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
-
-
-class PersonLogin(Protocol):
-    """How a person logs in: `show_link` lets them open it, `wait_redirect` returns the URL that
-    the authorization server sends them to."""
-
-    redirect_uri: str
-
-    async def show_link(self, url: str) -> None: ...
-
-    async def wait_redirect(self) -> str: ...
 
 
 def make_auth(

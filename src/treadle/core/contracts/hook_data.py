@@ -1,0 +1,79 @@
+"""What a hook is given at each point: the types of `HookInput.data`.
+
+They are for annotations: `def check(hook_input: HookInput[PreToolUseData])`. The loop passes plain
+dicts, and an agent is made without this module: a TypedDict is slow to create.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+from treadle.core.contracts.hook import HookPoint
+from treadle.core.contracts.tool import Access
+from treadle.core.transcript.content import Arguments
+
+
+class SessionStartData(TypedDict):
+    source: Literal["startup", "resume"]  # resume: the session has a history
+
+
+class UserPromptSubmitData(TypedDict):
+    prompt: str  # the text of the message
+
+
+class PreToolUseData(TypedDict):
+    tool_name: str
+    tool_input: Arguments  # parsed and valid
+    call_id: str
+    summary: str  # one line for the user
+    access: Access  # what the call touches
+
+
+class BeforeEffectData(PreToolUseData):
+    """As at pre_tool_use; the arguments are final."""
+
+
+class PermissionRequestData(PreToolUseData):
+    """As at pre_tool_use."""
+
+
+class PostToolUseData(PreToolUseData):
+    tool_response: str  # what the model will read; "" if the result is not only text
+    is_error: bool
+
+
+class PreCompactData(TypedDict):
+    trigger: Literal["auto", "manual"]
+
+
+class StopData(TypedDict):
+    last_message: str  # the text of the last reply
+    rounds: int  # tool rounds of this turn
+
+
+class SubagentStopData(StopData):
+    agent_type: str
+
+
+class NotificationData(TypedDict):
+    notification_type: Literal["permission_prompt"]
+
+
+class SessionEndData(TypedDict):
+    """Nothing."""
+
+
+HOOK_DATA: Mapping[HookPoint, type] = {
+    "session_start": SessionStartData,
+    "user_prompt_submit": UserPromptSubmitData,
+    "pre_tool_use": PreToolUseData,
+    "before_effect": BeforeEffectData,
+    "permission_request": PermissionRequestData,
+    "post_tool_use": PostToolUseData,
+    "pre_compact": PreCompactData,
+    "subagent_stop": SubagentStopData,
+    "stop": StopData,
+    "notification": NotificationData,
+    "session_end": SessionEndData,
+}

@@ -1,0 +1,90 @@
+"""Plain functions run in threads, which are used again and end when nothing needs them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from functools import partial
+
+import pytest
+
+from treadle.core import function_thread
+from treadle.core.function_thread import run_in_thread
+
+
+async def test_a_free_thread_is_used_again_and_functions_at_once_have_their_own():
+    first = await run_in_thread(threading.get_ident, threading.Event())
+    assert await run_in_thread(threading.get_ident, threading.Event()) == first
+    meet = threading.Barrier(3)
+
+    def wait_for_others() -> int:
+        meet.wait(30)
+        return threading.get_ident()
+
+    calls = [run_in_thread(wait_for_others, threading.Event()) for _ in range(3)]
+    assert len({*await asyncio.gather(*calls), threading.get_ident()}) == 4
+
+
+async def test_a_thread_ends_after_a_while_and_the_next_function_has_another(monkeypatch):
+    monkeypatch.setattr(function_thread, "_idle", [])
+    monkeypatch.setattr(function_thread, "IDLE_SECONDS", 0.001)
+    used = await run_in_thread(threading.current_thread, threading.Event())
+    await asyncio.to_thread(used.join, 30)
+    assert not used.is_alive()
+    assert function_thread._idle == []
+    assert await run_in_thread(lambda: "run", threading.Event()) == "run"
+
+
+async def test_a_cancelled_function_is_told_and_its_result_counts():
+    began, told = threading.Event(), threading.Event()
+
+    def work() -> str:
+        began.set()
+        return "stopped" if told.wait(30) else "not told"
+
+    task = asyncio.create_task(run_in_thread(work, told))
+    await asyncio.to_thread(began.wait, 30)
+    task.cancel()
+    assert await task == "stopped"
+
+
+async def test_a_second_cancellation_leaves_the_function_running():
+    began, release = threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        release.wait(30)
+
+    task = asyncio.create_task(run_in_thread(work, threading.Event()))
+    await asyncio.to_thread(began.wait, 30)
+    try:
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    finally:
+        release.set()
+
+
+async def test_nothing_of_a_function_that_failed_is_kept():
+    class Held:
+        pass
+
+    def fail(held: Held) -> None:
+        raise ValueError("no")
+
+    held = Held()
+    watched = weakref.ref(held)
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="no"):
+            await run_in_thread(partial(fail, held), threading.Event())
+        del held
+        # The thread drops the call when it takes the next one at the latest.
+        await run_in_thread(lambda: None, threading.Event())
+        assert watched() is None
+    finally:
+        gc.enable()
