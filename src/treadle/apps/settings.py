@@ -54,8 +54,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "thinking",
         "effort",
-        "reasoning effort: low, medium, high, or a number of tokens",
-        ("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+        "reasoning effort: auto (what the model's maker recommends), none, low, medium, high, or a "
+        "number of tokens",
+        ("auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"),
     ),
     Setting(
         "permission_mode",
@@ -113,7 +114,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     small_model: str = ""
     tool_summaries: bool = False
-    thinking: str = ""
+    thinking: str = "auto"
     permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
     sandbox: Literal["required", "auto", "off"] = "auto"
     network: bool = False

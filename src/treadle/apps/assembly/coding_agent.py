@@ -282,7 +282,7 @@ def _assemble(
     # Limits
     gates, shared_budget = make_gates(settings, model, host, notes)
     effort = settings.thinking
-    model_options = ModelOptions(thinking=int(effort) if effort.isdigit() else effort or None)
+    model_options = ModelOptions(thinking=int(effort) if effort.isdecimal() else effort)
 
     # Tools: built-in and given ones, then MCP servers and skills
     builtin = make_builtin_tools(model, tool_workspace, policy, can_ask=began_attended)

@@ -11,18 +11,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from treadle.core.contracts.model import Model, ModelCard, ModelRequest
+from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
 from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
 from treadle.core.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
-    DEFAULT_MAX_TOKENS,
     ORIGIN,
     AnthropicEncoder,
     RequestHead,
     can_think,
     encode_head,
     list_head_sources,
+    resolve_max_tokens,
+    thinks_by_effort,
 )
 from treadle.models.catalog import card_for
 from treadle.models.http.timeouts import Timeouts
@@ -36,6 +37,7 @@ from treadle.models.provider_base.error_mapping import (
     validate_key,
 )
 from treadle.models.provider_base.http_model import HTTPModel
+from treadle.models.thinking_defaults import AUTO
 
 DEFAULT_ENDPOINT = "https://api.anthropic.com"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
@@ -142,8 +144,10 @@ class AnthropicCodec:
     def _get_head(self, request: ModelRequest, has_calls: bool) -> RequestHead:
         cache = request.transcript.cache
         key = ("anthropic", "head", self._model)
-        thinks = request.options.thinking is not None and can_think(
-            request.transcript, request.quarantine, self._encoder.limits
+        options, limits = request.options, self._encoder.limits
+        thinks = options.thinking is not None and (
+            thinks_by_effort(options, self.card)
+            or can_think(request.transcript, request.quarantine, limits)
         )
         head: RequestHead | None = cache.get(key)
         if head is None or head.source != list_head_sources(self.card, request, thinks, has_calls):
@@ -183,7 +187,7 @@ class Anthropic(HTTPModel):
     ) -> None:
         card = card or card_for(f"anthropic/{model}")
         if card.default_output is None:
-            default_output = min(card.max_output, DEFAULT_MAX_TOKENS)
+            default_output = resolve_max_tokens(ModelOptions(thinking=AUTO), card)
             card = msgspec.structs.replace(card, default_output=default_output)
         codec = self._messages_codec = AnthropicCodec(
             model, card, api_key, base_url, headers=headers, beta=beta, version=version

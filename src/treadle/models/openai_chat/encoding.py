@@ -46,6 +46,7 @@ from treadle.models.provider_base.openai_common import (
 )
 from treadle.models.provider_base.quirks import Quirks
 from treadle.models.provider_base.request_limits import TEXT_TYPES, RequestLimits
+from treadle.models.thinking_defaults import resolve_thinking
 
 # Gemini's value for a call without its signature, because another model made the call.
 _UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'
@@ -215,14 +216,14 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
 def _build_thinking_options(
     card: ModelCard, quirks: Quirks, request: ModelRequest
 ) -> dict[str, object]:
-    effort = resolve_effort(request.options)
+    effort = resolve_effort(request.options, card)
     if effort is None or not quirks.effort_field:
         return {}
     if quirks.effort_field == "reasoning_effort":
         # The models of a local server are unknown; it ignores an option that they lack.
         is_accepted = "effort" in card.abilities or not quirks.needs_key
         return {"reasoning_effort": effort} if is_accepted else {}
-    budget = request.options.thinking
+    budget = resolve_thinking(request.options, card)
     return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": effort}}
 
 

@@ -37,6 +37,7 @@ from treadle.models.provider_base.request_limits import (
     make_provider_tool_name,
 )
 from treadle.models.provider_base.tool_schema import adapt_tool_schema
+from treadle.models.thinking_defaults import DISABLED, resolve_thinking
 
 
 class OpenAIAccount:
@@ -208,13 +209,11 @@ def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
     return encoded
 
 
-def resolve_effort(options: ModelOptions) -> str | None:
+def resolve_effort(options: ModelOptions, card: ModelCard) -> str | None:
     """The thinking effort as one word; a budget in tokens becomes the nearest effort."""
-    thinking = options.thinking
+    thinking = resolve_thinking(options, card)
     if thinking is None or isinstance(thinking, str):
-        return thinking or None
-    if thinking <= 0:
-        return "minimal"
+        return "none" if thinking == DISABLED else thinking
     return "low" if thinking <= 4_096 else "medium" if thinking <= 16_384 else "high"
 
 
