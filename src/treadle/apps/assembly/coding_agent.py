@@ -63,6 +63,7 @@ from treadle.apps.assembly.model_choice import (
 )
 from treadle.apps.assembly.parts import AgentParts, CodingAgent, RunningDrivers
 from treadle.apps.assembly.prompt import build_system_prompt
+from treadle.apps.assembly.recent_files import RecentFiles
 from treadle.apps.assembly.redaction import (
     find_environment_secrets,
     redact,
@@ -90,6 +91,7 @@ from treadle.apps.assembly.toolset import (
 )
 from treadle.apps.settings import (
     Settings,
+    parse_size,
     treadle_home,
 )
 from treadle.context.compaction import Compactor
@@ -287,7 +289,13 @@ def _assemble(
     # Tools: built-in and given ones, then MCP servers and skills
     builtin = make_builtin_tools(model, tool_workspace, policy, can_ask=began_attended)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
-    mutators: list[Mutator] = [Compactor(small_model or model)]
+    mutators: list[Mutator] = [
+        Compactor(
+            small_model or model,
+            compact_at=parse_size(settings.compact_at),
+            read_recent_files=RecentFiles(builtin, tool_workspace, secrets),
+        )
+    ]
     if settings.tool_summaries and small_model is None:
         notes.append("tool_summaries has no effect: set small_model, the model that writes them")
     elif settings.tool_summaries and small_model is not None:
