@@ -37,7 +37,6 @@ class HeadLog(msgspec.Struct, frozen=True):
     save: Callable[[HeadRecorded], None]
     last: HeadRecorded | None = None
     cached_tokens: int = 0
-    is_unattended: bool = False
 
 
 class CacheMonitor(WrappedModel):
@@ -75,7 +74,7 @@ class CacheMonitor(WrappedModel):
             return
         if last is not None and _has_same_head(last.request, request):
             return
-        head = make_head(self.name, request, log.is_unattended)
+        head = make_head(self.name, request)
         if head != log.last:
             log.save(head)
             self._head_log = msgspec.structs.replace(log, last=head)
@@ -96,7 +95,7 @@ class CacheMonitor(WrappedModel):
         return f"{text} (+{format_dollars(loss)})" if loss > 0 else text
 
 
-def make_head(model: str, request: ModelRequest, is_unattended: bool = False) -> HeadRecorded:
+def make_head(model: str, request: ModelRequest) -> HeadRecorded:
     tools = [(tool.name, tool.description, tool.schema) for tool in request.tools]
     return HeadRecorded(
         model,
@@ -104,7 +103,6 @@ def make_head(model: str, request: ModelRequest, is_unattended: bool = False) ->
         tuple([tool.name for tool in request.tools]),
         zlib.crc32(msgspec.json.encode(tools)),
         request.options.thinking,
-        is_unattended,
     )
 
 

@@ -43,6 +43,7 @@ from treadle.apps.assembly.coding_agent_arguments import (
     read_given_servers,
     reject_unknown_arguments,
 )
+from treadle.apps.assembly.environment import EnvironmentNotices
 from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
     approve_extensions,
@@ -95,6 +96,7 @@ from treadle.apps.settings import (
     treadle_home,
 )
 from treadle.context.compaction import Compactor
+from treadle.context.prompt import describe_commands, find_family
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
@@ -253,10 +255,6 @@ def _assemble(
         from treadle.apps.assembly.telemetry import make_telemetry
 
         telemetry = make_telemetry()
-    # A resumed session keeps the tools and instructions that it began with: other ones would break
-    # the provider's cache. A notice tells the model that the user can answer now, or cannot.
-    head = view.request_head if view is not None else None
-    began_attended = can_ask if head is None or is_small else not head.is_unattended
     first_notes = host.notes if host is not None else (model_note,) if model_note else ()
     notes = [*first_notes[:1], *settings.notes, *folder_notes, *rule_notes, *first_notes[1:]]
 
@@ -287,7 +285,7 @@ def _assemble(
     model_options = ModelOptions(thinking=int(effort) if effort.isdecimal() else effort)
 
     # Tools: built-in and given ones, then MCP servers and skills
-    builtin = make_builtin_tools(model, tool_workspace, policy, can_ask=began_attended)
+    builtin = make_builtin_tools(model, tool_workspace, policy)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
     mutators: list[Mutator] = [
         Compactor(
@@ -343,18 +341,20 @@ def _assemble(
             skills_section = format_skills_section(skills)
 
     # System prompt
+    commands = describe_commands(settings.sandbox, network=settings.network)
     appended = (settings.append_system_prompt, given.instructions)
     prompt, memory = build_system_prompt(
         folder,
         notes=notes,
         trusted=trust.is_trusted,
-        attended=began_attended,
         mode=settings.permission_mode,
+        family=find_family(model.card.name),
         added_folders=[Path(added) for added in settings.add_dir],
         tools=builtin.instructions(),
         skills=skills_section,
         appended="\n\n".join(text for text in appended if text.strip()),
         is_small=is_small,
+        commands=commands,
         secrets=secrets,
     )
 
@@ -394,10 +394,10 @@ def _assemble(
             trusted=trust.is_trusted,
             secrets=secrets,
             is_attended=can_ask,
-            began_attended=began_attended,
             find_seen_digest=host_workspace.find_seen_digest if host_workspace else None,
         )
         mutators.append(reminders)
+        mutators.append(EnvironmentNotices(folder, workspace, trusted=trust.is_trusted))
         if not is_interactive:  # at a terminal the user sees the open todos, and decides
             hooks.append(reminders.stop_hook)
 
@@ -439,9 +439,7 @@ def _assemble(
             make_workspace_options=lambda moved: make_workspace_options(
                 settings, folder, outputs_dir, secrets, moved
             ),
-            make_builtin=lambda workspace, policy: make_builtin_tools(
-                model, workspace, policy, can_ask=began_attended
-            ),
+            make_builtin=lambda workspace, policy: make_builtin_tools(model, workspace, policy),
             make_model=lambda name: wrap_model(
                 create_model(name, settings), secrets, None, suspend=False
             ),
@@ -452,6 +450,7 @@ def _assemble(
             added_folders=settings.add_dir,
             readable=(str(outputs_dir), str(treadle_home() / "skills")),
             secrets=secrets,
+            commands=commands,
             notify=warn or logger.warning,
         )
         place = ChildPlace(folder, builtin, policy, prompt, worktrees)
@@ -459,7 +458,7 @@ def _assemble(
 
     head_log = None
     if store is not None:
-        head_log = make_head_log(store, view, is_unattended=not began_attended)
+        head_log = make_head_log(store, view)
     agent = CodingAgent(
         wrap_model(model, secrets, head_log, suspend=suspend),
         tools,

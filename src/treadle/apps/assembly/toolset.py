@@ -57,15 +57,12 @@ class WorkspacePreloader(BaseObserver):
             self._workspace.preload()
 
 
-def make_builtin_tools(
-    model: Model, workspace: Workspace, policy: LazyPolicy, *, can_ask: bool
-) -> BuiltinSource:
-    """The built-in tools that this model can use; `ask` only if the user can answer."""
+def make_builtin_tools(model: Model, workspace: Workspace, policy: LazyPolicy) -> BuiltinSource:
+    """The built-in tools that this model can use, the same in every host: `ask` is among them also
+    if no user can answer, and says so."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
     names = list(SMALL_TOOLS if is_small_model(model) else STANDARD_TOOLS)
-    if not can_ask and "ask" in names:
-        names.remove("ask")
     if "patch" in model.card.abilities:
         names.insert(names.index("edit"), "apply_patch")
     return builtin_tools(

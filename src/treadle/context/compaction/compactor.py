@@ -7,9 +7,9 @@
 
 The room is the window without the reply's share and without the fixed part (instructions, tools),
 which compaction cannot reduce. In a very large window it ends at MAX_TRIGGER_TOKENS: a request of
-that size is slow and expensive, and models overlook more of it. A compaction that saves too little to justify a broken cache is
-rejected with a warning; after two in a row the next attempt is made when the room is full. Items
-that leave the view stay in the log, where `recall` and `uncompact` find them.
+that size is slow and expensive, and models overlook more of it. A compaction that saves too little
+to justify a broken cache is rejected with a warning; after two in a row the next attempt is made
+when the room is full. Items that leave the view stay in the log; `recall` finds them.
 """
 
 from __future__ import annotations

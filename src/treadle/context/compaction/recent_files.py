@@ -1,4 +1,4 @@
-"""The files that the session used last, shown again after a summary: a notice of kind "recent_files".
+"""The files that a session used last, shown again after a summary: a notice "recent_files".
 
 A summary names files, but the next edit needs their text. Used by compactor.py; the files come from
 a function, see apps/assembly.
