@@ -583,7 +583,9 @@ def test_a_round_begun_by_another_model_goes_on_without_thinking():
         theirs, content=(Thinking("x", "s", origin="anthropic"), *theirs.calls)
     )
     assert "thinking" in body(asked(Transcript([to_user_item("go"), own, answer]), options=options))
-    assert "thinking" in body(asked(foreign.append(to_user_item("next")), options=options))
+    assert "thinking" not in body(asked(foreign.append(to_user_item("next")), options=options))
+    ended = foreign.append(AssistantItem((Text("1"),))).append(to_user_item("next"))
+    assert "thinking" in body(asked(ended, options=options))
 
 
 SEALED = Thinking("hm", "sig", origin="anthropic")

@@ -248,13 +248,14 @@ def can_think(
     After a change of model in the middle of a round, or if its thinking was refused, the reply is
     sent without thinking, and the provider refuses a request with thinking.
     """
-    if not transcript or not isinstance(transcript[-1], ToolResultItem):
-        return True
     omissions = dict.fromkeys(quarantine, REFUSED_REASON)
+    is_round = False
     for position in range(len(transcript) - 1, -1, -1):
         item = transcript[position]
         if isinstance(item, AssistantItem):
-            return has_thinking(item, position, limits, omissions)
+            return not is_round or has_thinking(item, position, limits, omissions)
+        # A notice or a message after the results is part of the same message as they are.
+        is_round = is_round or isinstance(item, ToolResultItem)
     return True
 
 
