@@ -49,8 +49,8 @@ PEERS = (
 INTRODUCTION = """\
 # What the model sees
 
-The whole first request of the coding agent for one model of each family: a trusted git repository with
-two files, no memory files, skills or MCP servers, and this prompt: "{prompt}"
+The whole first request of the coding agent for one model of each family: a trusted git repository
+with two files, no memory files, skills or MCP servers, and this prompt: "{prompt}"
 The tests write this page (`UPDATE_REQUESTS=1`) and fail when it is out of date.
 [context.md](context.md) explains the parts; `treadle prompt --tools` prints those of your folder.
 

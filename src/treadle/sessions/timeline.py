@@ -160,8 +160,9 @@ class _TimelineBuilder:
                 return  # written with the reply
             case HeadRecorded():
                 return
-            case ViewRewritten(mutator=mutator, is_repair=False):
-                self._add_step("rewrite", record, mutator)
+            case ViewRewritten(mutator=mutator, is_repair=False, start=start, stop=stop):
+                if start < stop:  # otherwise notices were only added
+                    self._add_step("rewrite", record, mutator)
             case Rewound():
                 self._add_step("rewind", record, "rewound")
             case TurnEnded(reason=reason, detail=detail):

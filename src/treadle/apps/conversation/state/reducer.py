@@ -41,10 +41,11 @@ from treadle.apps.conversation.state.view_state import (
     close_stream,
     iterate_blocks,
     open_stream,
+    finish_todos,
     redact_own_secrets,
     replace_block,
+    request_todos,
     update_call,
-    update_todos,
 )
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
@@ -152,7 +153,7 @@ def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> Vi
     view = add_call(view, ToolCallBlock(call.id, call.name))
     chars = len(call.raw)
     view = update_call(view, call.id, lambda c: _replace(c, raw=raw, argument_chars=chars))
-    return update_todos(view, call)
+    return request_todos(view, call)
 
 
 def _approval_required(view: ViewState, event: events.ApprovalRequired) -> ViewState:
@@ -199,6 +200,7 @@ def _tool_finished(view: ViewState, event: events.ToolFinished) -> ViewState:
         state = "denied" if call.state == "denied" else state
         return _replace(call, state=state, result=result, display=display, progress="")
 
+    view = finish_todos(view, event.call_id, is_error=event.is_error)
     return _replace(update_call(view, event.call_id, finish), activity=WORKING)
 
 
