@@ -11,7 +11,7 @@ from genai_prices.types import TieredPrices
 from treadle.core.contracts.model import ModelCard, ModelOptions
 from treadle.core.transcript import Usage
 from treadle.models.catalog import card_for, compute_cost, list_models
-from treadle.models.thinking_defaults import resolve_thinking
+from treadle.models.effort_defaults import resolve_thinking
 
 
 @pytest.mark.parametrize(

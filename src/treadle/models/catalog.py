@@ -26,7 +26,7 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.transcript.usage import Usage
-from treadle.models.thinking_defaults import find_thinking_default
+from treadle.models.effort_defaults import find_thinking_default
 
 # Local servers, where a token has no price.
 LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "embedded"})

@@ -27,6 +27,7 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.models.effort_defaults import DISABLED, resolve_thinking
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
@@ -45,7 +46,6 @@ from treadle.models.provider_base.request_limits import (
     make_provider_tool_name,
 )
 from treadle.models.provider_base.tool_schema import adapt_tool_schema
-from treadle.models.thinking_defaults import DISABLED, resolve_thinking
 
 ORIGIN = "anthropic"
 ATTACHED_LABEL = "attached"  # of an Opaque whose fields belong to the block before it

@@ -26,6 +26,7 @@ from treadle.models.anthropic.encoding import (
     thinks_by_effort,
 )
 from treadle.models.catalog import card_for
+from treadle.models.effort_defaults import AUTO
 from treadle.models.http.timeouts import Timeouts
 from treadle.models.http.urls import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
@@ -37,7 +38,6 @@ from treadle.models.provider_base.error_mapping import (
     validate_key,
 )
 from treadle.models.provider_base.http_model import HTTPModel
-from treadle.models.thinking_defaults import AUTO
 
 DEFAULT_ENDPOINT = "https://api.anthropic.com"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"

@@ -21,6 +21,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
+from treadle.models.effort_defaults import resolve_thinking
 from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, REASONING_FIELDS
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import (
@@ -46,7 +47,6 @@ from treadle.models.provider_base.openai_common import (
 )
 from treadle.models.provider_base.quirks import Quirks
 from treadle.models.provider_base.request_limits import TEXT_TYPES, RequestLimits
-from treadle.models.thinking_defaults import resolve_thinking
 
 # Gemini's value for a call without its signature, because another model made the call.
 _UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'

@@ -21,6 +21,7 @@ from treadle.core.errors import AccessDenied, BadRequest, ModelError
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
+from treadle.models.effort_defaults import DISABLED, resolve_thinking
 from treadle.models.http.timeouts import Timeouts
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
@@ -37,7 +38,6 @@ from treadle.models.provider_base.request_limits import (
     make_provider_tool_name,
 )
 from treadle.models.provider_base.tool_schema import adapt_tool_schema
-from treadle.models.thinking_defaults import DISABLED, resolve_thinking
 
 
 class OpenAIAccount:
