@@ -348,7 +348,7 @@ def _assemble(
         notes=notes,
         trusted=trust.is_trusted,
         mode=settings.permission_mode,
-        family=find_family(model.card.name),
+        family=find_family(model.card),
         added_folders=[Path(added) for added in settings.add_dir],
         tools=builtin.instructions(),
         skills=skills_section,

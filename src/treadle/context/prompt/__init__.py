@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.contracts.model import ModelCard
 from treadle.core.transcript.items import NoticeItem
 
 SECTION_DIR = Path(__file__).parent
@@ -65,17 +66,12 @@ def read_section(name: str) -> str:
     return (SECTION_DIR / f"{name}.md").read_text(encoding="utf-8")
 
 
-def find_family(model: str) -> str:
-    """The section for a model by its name: where the guides of its maker differ from ours."""
-    name = model.lower()
-    if "claude" in name:
-        return "claude"
-    if "gemini" in name:
-        return "gemini"
-    is_gpt = "gpt-oss" not in name and (
-        "gpt-" in name or name.rpartition("/")[2][:2] in ("o3", "o4")
-    )
-    return "gpt" if is_gpt else "open"
+def find_family(card: ModelCard) -> str:
+    """The section for a model: where the guides of its maker differ from ours."""
+    name = card.name.lower()
+    if "patch" in card.abilities:
+        return "gpt"
+    return next((family for family in ("claude", "gemini") if family in name), "open")
 
 
 def build_prompt(
