@@ -194,7 +194,7 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
         (["help", "nonsense"], "unknown command 'nonsense'; see `treadle --help`"),
         (["completions", "tcsh"], "no completions for 'tcsh'. Name the shell: bash, zsh or fish"),
         (["resume", "--nonsense"], "unknown option --nonsense"),
-        (["-p", "x", "--thinking", "lots"], "--thinking cannot be 'lots'; it must be one of none"),
+        (["-p", "x", "--thinking", "lots"], "--thinking cannot be 'lots'; it must be one of auto"),
         (["-p", "x", "--sandbox", "no"], "--sandbox cannot be 'no'; it must be one of required"),
         (["-p", "x", "--output-schema", "/no"], "cannot read /no: No such file or directory"),
         (["-p", "-c", "--resume", "x"], "--continue and --resume cannot be used together"),

@@ -92,7 +92,7 @@ async def test_stream_json_begins_with_the_session_and_ends_with_the_result():
     assert "bash" in ran.lines[0]["tools"]
     assert kinds.index("tool_started") < kinds.index("tool_finished") < kinds.index("result")
     items = [line["item"]["type"] for line in ran.lines if line["type"] == "item"]
-    assert items == ["user", "assistant", "tool_result", "assistant"]
+    assert items == ["user", "notice", "assistant", "tool_result", "assistant"]
     numbers = [line["seq"] for line in ran.lines if "seq" in line]
     assert numbers == sorted(set(numbers))
 

@@ -8,9 +8,10 @@ import pytest
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import TieredPrices
 
-from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.model import ModelCard, ModelOptions
 from treadle.core.transcript import Usage
 from treadle.models.catalog import card_for, compute_cost, list_models
+from treadle.models.effort_defaults import resolve_thinking
 
 
 @pytest.mark.parametrize(
@@ -196,3 +197,31 @@ def test_without_need_nothing_slow_is_imported():
         "sys.exit('genai_prices' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "recommended", "off"),
+    [
+        ("anthropic/claude-opus-5-5", "medium", "low"),
+        ("anthropic/claude-sonnet-4-5-20250929", "16000", None),
+        ("openrouter/anthropic/claude-opus-4.8", "xhigh", None),
+        ("openai/gpt-6.1-sol", "medium", "low"),
+        ("openai/gpt-5-mini", "medium", "minimal"),
+        ("openai/gpt-4.1", None, None),
+        ("gemini/gemini-3.1-pro-preview", "high", "low"),
+        ("gemini/gemini-2.5-flash", None, "none"),
+        ("mistral/mistral-large-4", None, None),
+        ("ollama/qwen3", None, "none"),
+        ("unknown/model", None, None),
+    ],
+)
+def test_thinking_is_what_the_maker_recommends_for_agents(
+    name: str, recommended: str | None, off: str | None
+):
+    card = card_for(name)
+    on = resolve_thinking(ModelOptions(thinking="auto"), card)
+    assert on == (int(recommended) if recommended and recommended.isdecimal() else recommended)
+    for word in ("none", "off", 0):
+        assert resolve_thinking(ModelOptions(thinking=word), card) == off
+    assert resolve_thinking(ModelOptions(thinking="max"), card) == "max"
+    assert resolve_thinking(ModelOptions(), card) is None

@@ -362,6 +362,16 @@ def test_options_in_the_fields_of_this_api():
     assert "temperature" not in body  # this model does not take it
 
 
+def test_only_a_model_that_can_think_is_asked_to():
+    auto = {"options": ModelOptions(thinking="auto"), "tools": (ADD,)}
+    asked = sent(to_user_item("x"), card=card_for("openai/gpt-5.5"), **auto)
+    assert asked["reasoning"] == {"effort": "medium", "summary": "auto"}
+    assert "reasoning" not in sent(to_user_item("x"), card=card_for("openai/gpt-4.1"), **auto)
+    off = {"options": ModelOptions(thinking="none")}
+    least = sent(to_user_item("x"), card=card_for("openai/gpt-6.1-sol"), **off)
+    assert least["reasoning"]["effort"] == "low"  # it refuses to turn it off
+
+
 # ------------------------------------------------------------------ over a real socket
 
 

@@ -203,9 +203,16 @@ async def test_no_network(folder: Path) -> None:
             closed = await workspace.run(f"echo > /dev/tcp/127.0.0.1/{port}")
             far = await workspace.run("echo >/dev/tcp/1.1.1.1/80")  # P221
             let = await workspace.run(f"echo > /dev/tcp/127.0.0.1/{port}", network=True)
+            unknown = await workspace.run(
+                "getent hosts a.example || ! echo Name or service not known"
+            )
+            other = await workspace.run("! echo nothing about it")
+            open_but_failed = await workspace.run("! echo connection refused", network=True)
     assert closed.exit_code == 1
     assert "unreachable" in far.output
     assert let.exit_code == 0
+    assert all("the sandbox has no network" in one.note for one in (closed, far, unknown))
+    assert not any(one.note for one in (let, other, open_but_failed))
 
 
 @needs_bubblewrap

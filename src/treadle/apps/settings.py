@@ -29,7 +29,17 @@ from treadle.core.text import suggest
 from treadle.core.untrusted_files import read_text
 
 SettingKind = Literal[
-    "text", "effort", "integer", "count", "number", "seconds", "boolean", "choice", "list", "table"
+    "text",
+    "effort",
+    "size",
+    "integer",
+    "count",
+    "number",
+    "seconds",
+    "boolean",
+    "choice",
+    "list",
+    "table",
 ]
 # How a project may change a value: to a smaller number, to an earlier choice, to `false`, or never.
 NarrowingRule = Literal["smaller", "earlier", "off", "never"]
@@ -68,8 +78,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "thinking",
         "effort",
-        "reasoning effort: low, medium, high, or a number of tokens",
-        ("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+        "reasoning effort: auto (what the model's maker recommends), none, low, medium, high, or a "
+        "number of tokens",
+        ("auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"),
+    ),
+    Setting(
+        "compact_at",
+        "size",
+        "compact when the conversation has this many tokens, or this share of the window: 300000, "
+        "60% (default: 85% of the room for it, at most 400,000)",
     ),
     Setting(
         "permission_mode",
@@ -142,7 +159,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     small_model: str = ""
     tool_summaries: bool = False
     assist: bool = True
-    thinking: str = ""
+    thinking: str = "auto"
+    compact_at: str = ""
     permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
     sandbox: Literal["required", "auto", "off"] = "auto"
     network: bool = False
@@ -433,6 +451,7 @@ def _validate(setting: Setting, value: object, where: str, *, by_flag: bool) -> 
 
 _EXPECTED: Mapping[SettingKind, str] = {
     "effort": "one of {}, or a number of tokens",
+    "size": "a share such as 60%, or a number of tokens above 1,000",
     "integer": "a whole number, 0 or more",
     "count": "a whole number, 1 or more",
     "number": "a number, 0 or more",
@@ -453,6 +472,8 @@ def _convert(setting: Setting, value: object) -> object | None:
         case "effort":
             text = str(value)
             return text if text in setting.choices or text.isdecimal() else None
+        case "size":
+            return str(value) if parse_size(str(value)) is not None else None
         case "boolean":
             return _parse_bool(value)
         case "integer":
@@ -472,6 +493,16 @@ def _convert(setting: Setting, value: object) -> object | None:
             return value if is_list else None
         case "table":
             return value if isinstance(value, dict) else None
+
+
+def parse_size(text: str) -> float | None:
+    """A share as a number of at most 1, a number of tokens as it is; None if it is neither."""
+    number = _parse_number(text.strip().removesuffix("%"))
+    if number is None:
+        return None
+    if text.strip().endswith("%"):
+        return number / 100 if 1 <= number <= 100 else None
+    return number if number > 1_000 else None
 
 
 def _parse_number(value: object) -> float | None:

@@ -37,7 +37,6 @@ class HeadLog(msgspec.Struct, frozen=True):
     save: Callable[[HeadRecorded], None]
     last: HeadRecorded | None = None
     cached_tokens: int = 0
-    is_unattended: bool = False
     memory_chars: int = 0  # of the memory files in the instructions
 
 
@@ -76,7 +75,7 @@ class CacheMonitor(WrappedModel):
             return
         if last is not None and _has_same_head(last.request, request):
             return
-        head = make_head(self.name, request, log.is_unattended, log.memory_chars)
+        head = make_head(self.name, request, log.memory_chars)
         if head != log.last:
             log.save(head)
             self._head_log = msgspec.structs.replace(log, last=head)
@@ -97,9 +96,7 @@ class CacheMonitor(WrappedModel):
         return f"{text} (+{format_dollars(loss)})" if loss > 0 else text
 
 
-def make_head(
-    model: str, request: ModelRequest, is_unattended: bool = False, memory_chars: int = 0
-) -> HeadRecorded:
+def make_head(model: str, request: ModelRequest, memory_chars: int = 0) -> HeadRecorded:
     tools = [(tool.name, tool.description, tool.schema) for tool in request.tools]
     definitions = msgspec.json.encode(tools)
     return HeadRecorded(
@@ -108,10 +105,9 @@ def make_head(
         tuple([tool.name for tool in request.tools]),
         zlib.crc32(definitions),
         request.options.thinking,
-        is_unattended,
-        max(0, len(request.system) - memory_chars),
-        memory_chars,
-        len(definitions) if tools else 0,
+        system_chars=max(0, len(request.system) - memory_chars),
+        memory_chars=memory_chars,
+        tools_chars=len(definitions) if tools else 0,
     )
 
 

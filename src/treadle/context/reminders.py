@@ -25,7 +25,7 @@ from typing import Any
 
 from treadle.context.compaction.pins import TODO_TOOLS, list_open_todos
 from treadle.context.memory import Memory, MemoryFile, read_nested_memory, reread_changed
-from treadle.context.prompt import UNATTENDED_INSTRUCTION
+from treadle.context.prompt import make_attendance_notice
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError
@@ -52,11 +52,6 @@ MODE_DESCRIPTIONS = {
 
 ListSessionPaths = Callable[[str], Sequence[Path]]  # by session id
 ListSessionMemory = Callable[[str], Sequence[MemoryFile]]
-
-
-ATTENDED_TEXT = (
-    "The user reads your replies from now on and can answer questions: ask them in your reply."
-)
 
 
 class Reminders:
@@ -290,12 +285,6 @@ class ChangedMemory:
 
 
 # --- the notices -----------------------------------------------------------------------------
-
-
-def make_attendance_notice(is_attended: bool) -> NoticeItem:
-    """Instead of other instructions, which would break the prompt cache."""
-    text = ATTENDED_TEXT if is_attended else UNATTENDED_INSTRUCTION
-    return NoticeItem(text, "attendance", data={"attended": is_attended})
 
 
 def make_mode_notice(mode: str) -> NoticeItem:

@@ -62,8 +62,11 @@ def _entry_blocks(entry: Entry) -> list[ExportBlock]:
 def describe_entry(entry: Entry) -> str:
     """What an entry that is no item did to the view; "" if a reader need not know."""
     match entry:
-        case ViewRewritten(mutator=mutator, start=start, stop=stop):
+        case ViewRewritten(mutator=mutator, start=start, stop=stop) if start < stop:
             return f"{mutator}: items {start} to {stop} left the view"
+        case ViewRewritten(items=items):  # only added
+            texts = [item.text for item in items if isinstance(item, NoticeItem)]
+            return "\n".join(texts)
         case Rewound(turn_id=turn_id):
             return f"rewound to before {turn_id.replace('-', ' ')}"
         case TurnEnded(reason=reason, detail=detail) if reason != "end_turn":

@@ -162,8 +162,9 @@ class _TimelineBuilder:
             case HeadRecorded():
                 self._head = entry  # before the reply of the request
                 return
-            case ViewRewritten(mutator=mutator, is_repair=False):
-                self._add_step("rewrite", record, mutator)
+            case ViewRewritten(mutator=mutator, is_repair=False, start=start, stop=stop):
+                if start < stop:  # otherwise notices were only added
+                    self._add_step("rewrite", record, mutator)
             case Rewound():
                 self._add_step("rewind", record, "rewound")
             case TurnEnded(reason=reason, detail=detail):

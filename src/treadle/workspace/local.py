@@ -40,6 +40,7 @@ from treadle.workspace.processes import (
 from treadle.workspace.sandbox import limits, read_only
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
 from treadle.workspace.sandbox.file_denials import FileDenials
+from treadle.workspace.sandbox.network_errors import NO_NETWORK_NOTE, mentions_network
 from treadle.workspace.sandbox.probe import find_sandbox_problem
 from treadle.workspace.sandbox.removal import Removal, parse_removal
 from treadle.workspace.scratch_dir import ScratchDir
@@ -276,7 +277,7 @@ class LocalWorkspace:
                 if output is not None and not process.exited.exception():
                     output.report_rest(process.exited.result().stream)
                 raise
-        return self._make_completed(ended, timeout)
+        return self._make_completed(ended, timeout, offline=self._is_offline(inside, network))
 
     async def start(
         self,
@@ -305,8 +306,12 @@ class LocalWorkspace:
             ending = stack.pop_all()
         process.exited.add_done_callback(lambda _: ending.close())
         output_file = Path(spec.output_file)
+        offline = self._is_offline(inside, network)
         return BackgroundCommand(
-            process, output_file, lambda end: self._make_completed(end, None), given
+            process,
+            output_file,
+            lambda end: self._make_completed(end, None, offline=offline),
+            given,
         )
 
     async def execute(
@@ -464,20 +469,29 @@ class LocalWorkspace:
         with self._sandbox.wrap(command, network=network, removal=removal) as wrapped:
             yield wrapped
 
-    def _make_completed(self, ended: ProcessExit, timeout: float | None) -> CommandResult:
+    def _is_offline(self, inside: bool, network: bool | None) -> bool:
+        return inside and not (self._options.network if network is None else network)
+
+    def _make_completed(
+        self, ended: ProcessExit, timeout: float | None, *, offline: bool
+    ) -> CommandResult:
         """The contract's result of a command."""
         stream = ended.stream
         _raise_if_not_started(ended, stream.head)
         head, tail = stream.head, stream.tail
+        output = join_head_tail(head, tail, stream.total, stream.path, stream.spilled)
+        notes = [*self._describe_exit(ended, timeout)]
+        if offline and ended.exit_code != 0 and mentions_network(output):
+            notes.append(NO_NETWORK_NOTE)
         return CommandResult(
             exit_code=ended.exit_code,
-            output=join_head_tail(head, tail, stream.total, stream.path, stream.spilled),
+            output=output,
             signal=ended.signal,
             timed_out=ended.timed_out,
             total_bytes=stream.total,
             full_output=stream.path,
             cwd=ended.cwd,
-            note="; ".join(self._describe_exit(ended, timeout)),
+            note="; ".join(notes),
             hidden_files=self._sandbox.hidden_files,
         )
 

@@ -47,8 +47,8 @@ async def test_the_first_request_with_200_tools_is_as_small_as_without(own_place
     print(f"first request: {count_chars(plain[0]) // 4} tokens without, "
           f"{count_chars(many[0]) // 4} with 200 tools")  # fmt: skip
     assert ratio < 1.2
-    [notice] = [item for item in many[0].transcript if isinstance(item, NoticeItem)][-1:]
-    assert "tracker7" in notice.text
+    notices = [item for item in many[0].transcript if isinstance(item, NoticeItem)]
+    assert any("tracker7" in notice.text for notice in notices)
 
 
 async def test_a_deferred_tool_is_found_and_called_in_two_rounds_under_its_own_name(

@@ -239,7 +239,11 @@ def test_the_todo_list_is_what_was_written_last():
         '{"todos":[{"content":"look","status":"completed"},{"content":"do","status":"in_progress"},'
         '{"content":"check","status":"pending"}]}'
     )
-    view = after((ToolCallRequested, ToolCall("c2", "todo", raw)))
+    asked = after((ToolCallRequested, ToolCall("c2", "todo", raw)))
+    assert asked.todos == (), "it may be refused"
+    refused = after((ToolFinished, "c2", "todo", "no", "", True), view=asked)
+    assert refused.todos == ()
+    view = after((ToolFinished, "c2", "todo", "ok"), view=asked)
     todos = (TodoItem("look", "completed"), TodoItem("do", "in_progress"), TodoItem("check"))
     assert view.todos == todos
     assert (

@@ -21,6 +21,7 @@ from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.modes import describe_mode
+from treadle.apps.services.costs import describe_thinking
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_dollars, suggest
 from treadle.core.transcript.content import Text, UserContent
@@ -137,11 +138,15 @@ async def _agrees(questions: EditorQuestions, title: str, changes: Sequence[File
 
 
 async def _cost(host: LocalHost, questions: EditorQuestions, arguments: str) -> CommandAnswer:
+    from treadle.models.catalog import compute_thinking_cost
+
     usage = host.driver.total_usage
+    thinking = describe_thinking(usage, compute_thinking_cost(host.model.name, usage))
     cost = "not known" if usage.cost is None else format_dollars(usage.cost)
     return CommandAnswer(
         f"Cost of this session: {cost}. Tokens: {usage.total_input:,} in "
-        f"({usage.cache_read:,} from the cache), {usage.output:,} out; {usage.requests} requests."
+        f"({usage.cache_read:,} from the cache), {usage.output:,} out{thinking}; "
+        f"{usage.requests} requests."
     )
 
 

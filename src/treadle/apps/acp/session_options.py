@@ -22,7 +22,7 @@ from treadle.apps.settings import SETTINGS_BY_NAME
 from treadle.core.errors import ConfigError
 
 MODE, MODEL, THINKING = "mode", "model", "thinking"
-DEFAULT_THINKING = "default"
+EFFORT_DESCRIPTIONS = {"auto": "as the model's maker recommends", "none": "as little as possible"}
 
 ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
@@ -39,13 +39,10 @@ def describe_modes(host: LocalHost) -> SessionModeState:
 
 def list_options(host: LocalHost) -> list[ConfigOption]:
     modes = [(mode.id, mode.description or "") for mode in describe_modes(host).available_modes]
-    thinking = [(DEFAULT_THINKING, "as the model does by default"), *_list_efforts(host)]
     return [
         _make_select(MODE, "Mode", "mode", host.mode, modes),
         _make_select(MODEL, "Model", "model", host.model.name, list_usable_models(host)),
-        _make_select(
-            THINKING, "Thinking", "thought_level", host.thinking or DEFAULT_THINKING, thinking
-        ),
+        _make_select(THINKING, "Thinking", "thought_level", host.thinking, _list_efforts(host)),
     ]
 
 
@@ -61,10 +58,10 @@ async def change_option(host: LocalHost, option: str, value: object) -> None:
     elif option == MODEL:
         await host.change_model(value)
     else:
-        efforts = [DEFAULT_THINKING, *(name for name, _ in _list_efforts(host))]
+        efforts = [name for name, _ in _list_efforts(host)]
         if value not in efforts:
             raise ConfigError(f"thinking cannot be {value!r}; it is one of {', '.join(efforts)}")
-        await host.change_thinking("" if value == DEFAULT_THINKING else value)
+        await host.change_thinking(value)
 
 
 def list_usable_models(host: LocalHost) -> list[tuple[str, str]]:
@@ -83,8 +80,9 @@ def list_usable_models(host: LocalHost) -> list[tuple[str, str]]:
 
 
 def _list_efforts(host: LocalHost) -> list[tuple[str, str]]:
-    efforts = [(effort, "") for effort in SETTINGS_BY_NAME["thinking"].choices]
-    if host.thinking and host.thinking not in dict(efforts):  # a number of tokens
+    names = SETTINGS_BY_NAME["thinking"].choices
+    efforts = [(effort, EFFORT_DESCRIPTIONS.get(effort, "")) for effort in names]
+    if host.thinking not in names:  # a number of tokens
         efforts.append((host.thinking, "tokens"))
     return efforts
 

@@ -266,14 +266,14 @@ class SessionUpdates:
                             case Thinking(text=text) if text:
                                 self._outbox.put(_make_thought(text))
                             case ToolCall(name=tool_calls.PLAN_TOOL):
-                                plan = part
                                 self._calls[part.id] = part
                             case ToolCall():
                                 self._request_call(part)
                             case _:
                                 pass
                 case ToolResultItem(name=tool_calls.PLAN_TOOL):
-                    self._calls.pop(item.call_id, None)
+                    call = self._calls.pop(item.call_id, None)
+                    plan = plan if item.is_error else call
                 case ToolResultItem():
                     self._finish_call(item)
                 case _:

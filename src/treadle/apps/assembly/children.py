@@ -84,6 +84,7 @@ class ChildParts(msgspec.Struct, frozen=True):
     added_folders: tuple[str, ...]
     readable: tuple[str, ...]
     secrets: tuple[str, ...]
+    commands: str  # what commands can write and reach
     notify: Callable[[str], None]
     is_contained: bool = False  # commands run in containers
 
@@ -179,7 +180,9 @@ class ChildSetup:
             is_contained=parts.is_contained,
         )
         text = describe_environment(
-            worktree.root, added_folders=[Path(added) for added in parts.added_folders]
+            worktree.root,
+            added_folders=[Path(added) for added in parts.added_folders],
+            commands=parts.commands,
         )
         text += "\n\n" + WORKTREE_INSTRUCTIONS.format(folder=parent.folder)
         sections = [

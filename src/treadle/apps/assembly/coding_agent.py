@@ -44,6 +44,7 @@ from treadle.apps.assembly.coding_agent_arguments import (
     read_given_servers,
     reject_unknown_arguments,
 )
+from treadle.apps.assembly.environment import EnvironmentNotices
 from treadle.apps.assembly.extensions import (
     HOOKS_SANDBOXED,
     add_project_settings,
@@ -68,6 +69,7 @@ from treadle.apps.assembly.model_choice import (
 )
 from treadle.apps.assembly.parts import AgentParts, CodingAgent, GrantEnd, RunningDrivers
 from treadle.apps.assembly.prompt import build_system_prompt
+from treadle.apps.assembly.recent_files import RecentFiles
 from treadle.apps.assembly.redaction import (
     find_environment_secrets,
     redact,
@@ -95,8 +97,9 @@ from treadle.apps.assembly.toolset import (
     make_mcp_servers,
     make_workspace_options,
 )
-from treadle.apps.settings import Settings
+from treadle.apps.settings import Settings, parse_size
 from treadle.context.compaction import Compactor
+from treadle.context.prompt import describe_commands, find_family
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
@@ -262,10 +265,6 @@ def _assemble(
         from treadle.apps.assembly.telemetry import make_telemetry
 
         telemetry = make_telemetry()
-    # A resumed session keeps the tools and instructions that it began with: other ones would break
-    # the provider's cache. A notice tells the model that the user can answer now, or cannot.
-    head = view.request_head if view is not None else None
-    began_attended = can_ask if head is None or is_small else not head.is_unattended
     first_notes = host.notes if host is not None else (model_note,) if model_note else ()
     notes = [*first_notes[:1], *settings.notes, *folder_notes, *rule_notes, *first_notes[1:]]
 
@@ -303,18 +302,22 @@ def _assemble(
     gates, shared_budget = make_gates(settings, model, host, notes)
     effort = settings.thinking
     model_options = ModelOptions(
-        thinking=int(effort) if effort.isdigit() else effort or None,
+        thinking=int(effort) if effort.isdecimal() else effort,
         web_search=settings.web_search == PROVIDER_SEARCH,
     )
 
     # Tools: built-in and given ones, then MCP servers and skills
-    builtin = make_builtin_tools(
-        model, tool_workspace, policy, can_ask=began_attended, web_search=settings.web_search
-    )
+    builtin = make_builtin_tools(model, tool_workspace, policy, web_search=settings.web_search)
     if problem := describe_search_problem(model, settings.web_search):
         notes.append(problem)
     tools: list[ToolLike] = [redact_source(builtin, secrets), *given.tools]
-    mutators: list[Mutator] = [Compactor(small_model or model)]
+    mutators: list[Mutator] = [
+        Compactor(
+            small_model or model,
+            compact_at=parse_size(settings.compact_at),
+            read_recent_files=RecentFiles(builtin, tool_workspace, secrets),
+        )
+    ]
     if settings.tool_summaries and small_model is None:
         notes.append("tool_summaries has no effect: set small_model, the model that writes them")
     elif settings.tool_summaries and small_model is not None:
@@ -361,18 +364,20 @@ def _assemble(
         tools.append(stable_tools)
         mutators.append(stable_tools)
     # System prompt
+    commands = describe_commands(settings.sandbox, network=settings.network)
     appended = (settings.append_system_prompt, given.instructions)
     prompt, memory = build_system_prompt(
         folder,
         notes=notes,
         trusted=trust.is_trusted,
-        attended=began_attended,
         mode=settings.permission_mode,
+        family=find_family(model.card),
         added_folders=[Path(added) for added in settings.add_dir],
         tools=builtin.instructions(),
         skills=skills_section,
         appended="\n\n".join(text for text in appended if text.strip()),
         is_small=is_small,
+        commands=commands,
         secrets=secrets,
         more_memory=settings.cursor_gemini_files,
     )
@@ -421,11 +426,11 @@ def _assemble(
             trusted=trust.is_trusted,
             secrets=secrets,
             is_attended=can_ask,
-            began_attended=began_attended,
             find_seen_digest=host_workspace.find_seen_digest if host_workspace else None,
             more_memory=settings.cursor_gemini_files,
         )
         mutators.append(reminders)
+        mutators.append(EnvironmentNotices(folder, workspace, trusted=trust.is_trusted))
         if not is_interactive:  # at a terminal the user sees the open todos, and decides
             hooks.append(reminders.stop_hook)
 
@@ -475,7 +480,6 @@ def _assemble(
                 model,
                 containers.make_workspace(workspace) if containers is not None else workspace,
                 policy,
-                can_ask=began_attended,
                 web_search=settings.web_search,
             ),
             make_model=lambda name: wrap_model(
@@ -488,6 +492,7 @@ def _assemble(
             added_folders=settings.add_dir,
             readable=readable,
             secrets=secrets,
+            commands=commands,
             notify=warn or logger.warning,
             is_contained=containers is not None,
         )
@@ -500,9 +505,7 @@ def _assemble(
     head_log = None
     if store is not None:
         in_memory = sum(len(one.text) for one in prompt.sections if one.name == "memory")
-        head_log = make_head_log(
-            store, view, is_unattended=not began_attended, memory_chars=in_memory
-        )
+        head_log = make_head_log(store, view, memory_chars=in_memory)
     agent = CodingAgent(
         wrap_model(model, secrets, head_log, suspend=suspend),
         tools,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
+from treadle.context.prompt import make_attendance_notice
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import PermissionRequest, Verdict
@@ -302,7 +303,9 @@ class LazyReminders:
         # With one message, nothing can have changed since the model saw it.
         is_first = len(context.transcript) < 2 and self._mode() == self._first_mode != "plan"
         if is_first and not self._reminders.is_made:
-            return None
+            if self._is_attended == self._began_attended:
+                return None
+            return Transcript([*context.transcript, make_attendance_notice(self._is_attended)])
         return await self._reminders.get().mutate(context)
 
     def _make_reminders(self) -> Reminders:

@@ -19,7 +19,6 @@ from treadle.context.memory_files import (
     find_user_files,
 )
 from treadle.context.prompt import (
-    UNATTENDED_INSTRUCTION,
     SystemPrompt,
     build_prompt,
     describe_environment,
@@ -36,29 +35,30 @@ def build_system_prompt(
     *,
     notes: list[str],
     trusted: bool,
-    attended: bool,
     mode: str,
+    family: str = "",
     added_folders: Sequence[Path] = (),
     tools: str = "",
     skills: str = "",
     appended: str = "",
     is_small: bool = False,
+    commands: str = "",
     secrets: tuple[str, ...] = (),
     more_memory: bool = False,
 ) -> tuple[SystemPrompt, Memory | None]:
     """The prompt without secrets, and the memory in it if there is any.
 
-    It does not change during a session, so that it stays in the provider's cache. `attended`:
-    whether the user could answer questions when the session began. `more_memory`: also the files
-    that users of Cursor and Gemini have.
+    It is the same in every host and mode, so that it stays in the provider's cache. `family`: see
+    `find_family` in context/prompt. `more_memory`: also the files that users of Cursor and
+    Gemini have.
     """
     # Other models get the mode as a notice, so that a change of it keeps the prompt as it is.
     extra = [read_section("plan")] if mode == "plan" and is_small else []
-    extra += [] if attended or is_small else [UNATTENDED_INSTRUCTION]
     extra += [appended] if appended.strip() else []
     memory = None if is_small else _load_memory(root, trusted, notes, more_memory)
     prompt = build_prompt(
-        environment=describe_environment(root, added_folders=added_folders),
+        family=family,
+        environment=describe_environment(root, added_folders=added_folders, commands=commands),
         tools=tools,
         memory=memory.text if memory is not None else "",
         skills=skills,

@@ -68,16 +68,14 @@ def load_earlier_usage(store: Store | None, view: View | None) -> Usage:
     return sum((child.summary.usage for child in children), own)
 
 
-def make_head_log(
-    store: Store, view: View | None, *, is_unattended: bool, memory_chars: int = 0
-) -> HeadLog:
+def make_head_log(store: Store, view: View | None, *, memory_chars: int = 0) -> HeadLog:
     """Where the head of each request is recorded, with the last one of a resumed session."""
     head = view.request_head if view is not None else None
     reply = last_reply(view.transcript) if view is not None else None
     cached_tokens = 0
     if head is not None and reply is not None and _count_idle_seconds(store) < CACHE_SECONDS:
         cached_tokens = reply.usage.total_input
-    return HeadLog(store.session_id, store.append, head, cached_tokens, is_unattended, memory_chars)
+    return HeadLog(store.session_id, store.append, head, cached_tokens, memory_chars)
 
 
 def _count_idle_seconds(store: Store) -> float:

@@ -74,14 +74,13 @@ class WorkspacePreloader(BaseObserver):
 
 
 def make_builtin_tools(
-    model: Model, workspace: Workspace, policy: LazyPolicy, *, can_ask: bool, web_search: str = ""
+    model: Model, workspace: Workspace, policy: LazyPolicy, *, web_search: str = ""
 ) -> BuiltinSource:
-    """The built-in tools that this model can use; `ask` only if the user can answer."""
+    """The built-in tools that this model can use, the same in every host: `ask` is among them also
+    if no user can answer, and says so."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
     names = list(SMALL_TOOLS if is_small_model(model) else STANDARD_TOOLS)
-    if not can_ask and "ask" in names:
-        names.remove("ask")
     if "patch" in model.card.abilities:
         names[names.index("edit")] = "apply_patch"
     search_address = "" if web_search == PROVIDER_SEARCH else web_search

@@ -189,9 +189,10 @@ class ProgressPrinter:
 
 
 def format_usage(usage: Usage) -> str:
-    """`1,200 tokens in, 80 out, $0.012`."""
+    """`1,200 tokens in, 80 out (30 thinking), $0.012`."""
+    thinking = f" ({usage.reasoning:,} thinking)" if usage.reasoning else ""
     cost = f", {format_dollars(usage.cost)}" if usage.cost else ""
-    return f"{usage.total_input:,} tokens in, {usage.output:,} out{cost}"
+    return f"{usage.total_input:,} tokens in, {usage.output:,} out{thinking}{cost}"
 
 
 def get_turn_detail(turn: TurnResult) -> str:

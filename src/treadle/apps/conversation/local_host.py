@@ -255,7 +255,7 @@ class LocalHost:
 
     @property
     def thinking(self) -> str:
-        """The effort or the number of tokens; "" for the model's default."""
+        """An effort, a number of tokens, or "auto"."""
         return self._load_settings().thinking
 
     async def change_thinking(self, effort: str) -> Driver:

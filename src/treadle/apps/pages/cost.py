@@ -10,7 +10,13 @@ from treadle.apps.pages.charts import BarPart, Column, draw_axis, draw_columns, 
 from treadle.apps.pages.elements import escape_html
 from treadle.apps.pages.frame import render_page
 from treadle.apps.pages.static_page import render_static_page
-from treadle.apps.services.costs import CostReport, fill_empty_days, format_cost, format_total
+from treadle.apps.services.costs import (
+    CostReport,
+    describe_thinking,
+    fill_empty_days,
+    format_cost,
+    format_total,
+)
 from treadle.core.text import format_count, format_dollars, plural, shorten_home
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.cost import CostTotal, format_local_day
@@ -46,7 +52,7 @@ def render_cost_file(report: CostReport) -> str:
     now = time.strftime("%Y-%m-%d %H:%M")
     body = (
         f'<header class="sub"><h1>Treadle costs</h1><span class="where">{since}; as of {now}; '
-        f"{format_total(report.total)}</span></header>"
+        f"{format_total(report.total, report.thinking_cost)}</span></header>"
         f'<main class="cost-main">{render_cost_body(report, has_links=False)}</main>'
     )
     return render_static_page("Treadle costs", body)
@@ -60,21 +66,22 @@ def render_cost_body(report: CostReport, *, has_links: bool = True) -> str:
     bars = _render_models(report) if "model" in groups else ""
     bars += _render_folders(report) if "project" in groups else ""
     return (
-        _render_sums(report.total)
+        _render_sums(report)
         + (_render_days(report) if "day" in groups else "")
         + (f'<div class="two">{bars}</div>' if bars else "")
         + (_render_sessions(report, has_links=has_links) if "session" in groups else "")
     )
 
 
-def _render_sums(total: CostTotal) -> str:
-    usage = total.usage
+def _render_sums(report: CostReport) -> str:
+    total, usage = report.total, report.total.usage
+    thinking = describe_thinking(usage, report.thinking_cost).strip(" ()")
     unknown = f"+ unknown for {plural(total.unpriced_calls, 'call')} without a price"
     rows = (
         ("Cost in USD", format_dollars(usage.cost or 0.0), unknown if total.unpriced_calls else ""),
         ("Model calls", f"{total.calls:,}", ""),
         ("Tokens in", format_count(usage.total_input), _describe_cache(usage)),
-        ("Tokens out", format_count(usage.output), _describe_thinking(usage)),
+        ("Tokens out", format_count(usage.output), thinking),
     )
     cells = [
         f"<div{' class=big' if not at else ''}><dt>{name}</dt><dd>{value}<small>{note}</small></dd>"
@@ -88,10 +95,6 @@ def _describe_cache(usage: Usage) -> str:
     if not usage.total_input:
         return ""
     return f"{usage.cache_read / usage.total_input:.0%} from the cache"
-
-
-def _describe_thinking(usage: Usage) -> str:
-    return f"{format_count(usage.reasoning)} of it thinking" if usage.reasoning else ""
 
 
 def _render_days(report: CostReport) -> str:

@@ -35,12 +35,14 @@ ALL_GROUPINGS: tuple[GroupBy, ...] = ("day", "model", "project", "session")
 
 
 class CostReport(msgspec.Struct, frozen=True):
-    """The costs from `since` on. `titles` maps session ids to titles."""
+    """The costs from `since` on. `titles` maps session ids to titles; `thinking_cost` is the part
+    of the total that is thinking, as far as the price is known."""
 
     since: float | None
     total: CostTotal
     groups: dict[GroupBy, list[CostTotal]]
     titles: dict[str, str] = {}
+    thinking_cost: float = 0.0
 
 
 class CostRow(ChartBar, frozen=True):
@@ -72,7 +74,16 @@ def load_cost_report(
     titles: dict[str, str] = {}
     if "session" in by and costs:
         titles = {summary.id: summary.title for summary in library.list_summaries(folder=folder)}
-    return CostReport(since, sum_costs(costs), {key: group_costs(costs, key) for key in by}, titles)
+    groups = {key: group_costs(costs, key) for key in by}
+    models = groups.get("model") or group_costs(costs, "model")
+    return CostReport(since, sum_costs(costs), groups, titles, sum_thinking_cost(models))
+
+
+def sum_thinking_cost(models: Sequence[CostTotal]) -> float:
+    """What thinking cost, from totals by model; thinking without a known price is left out."""
+    from treadle.models.catalog import compute_thinking_cost  # a large table
+
+    return sum(compute_thinking_cost(total.key, total.usage) or 0.0 for total in models)
 
 
 def load_session_cost(session_id: str, library: Library | None = None) -> list[CostTotal]:
@@ -87,6 +98,7 @@ def report_to_dict(report: CostReport) -> dict[str, object]:
         "version": 1,
         "since": report.since,
         "total": _total_to_dict(report.total),
+        "thinking_cost": report.thinking_cost,
         **{f"by_{key}": list(map(_total_to_dict, sums)) for key, sums in report.groups.items()},
     }
 
@@ -114,7 +126,7 @@ def format_report(report: CostReport, width: int, *, plain: bool = False) -> lis
     if not report.total.calls:
         since = f" since {format_local_day(report.since)}" if report.since else ""
         return [f"no model calls{since}"]
-    lines = [format_total(report.total)]
+    lines = [format_total(report.total, report.thinking_cost)]
     for table in make_tables(report):
         side: TruncateSide = "end" if table.by == "session" else "front"
         bars = render_bars(table.rows, width, truncate_side=side, ascii_only=plain)
@@ -122,7 +134,7 @@ def format_report(report: CostReport, width: int, *, plain: bool = False) -> lis
     return lines
 
 
-def format_total(total: CostTotal) -> str:
+def format_total(total: CostTotal, thinking_cost: float = 0.0) -> str:
     """A total in one line."""
     usage = total.usage
     cache = ""
@@ -131,7 +143,16 @@ def format_total(total: CostTotal) -> str:
         written = _format_share(usage.cache_write, usage)
         cache = f" ({read} read from the cache, {written} written to it)"
     tokens = f"{format_count(usage.total_input)} tokens in{cache}, {format_count(usage.output)} out"
+    tokens += describe_thinking(usage, thinking_cost)
     return f"{format_cost(total)}, {plural(total.calls, 'model call')}, {tokens}"
+
+
+def describe_thinking(usage: Usage, cost: float | None) -> str:
+    """` (12k of it thinking, $0.18)`, or "" if the models did not think."""
+    if not usage.reasoning:
+        return ""
+    price = f", {format_dollars(cost)}" if cost else ""
+    return f" ({format_count(usage.reasoning)} of it thinking{price})"
 
 
 def format_cost(total: CostTotal) -> str:

@@ -33,6 +33,7 @@ from treadle.core.transcript import (
     AssistantItem,
     Document,
     Image,
+    NoticeItem,
     Text,
     ToolCall,
     ToolResultItem,
@@ -63,7 +64,8 @@ class ForwardedCalls:
     fallback = None
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        last = request.transcript[-1]
+        # Notices may follow the message.
+        last = next(item for item in reversed(request.transcript) if type(item) is not NoticeItem)
         content: tuple[Any, ...] = (Text("done"),)
         if isinstance(last, UserItem):
             call = json.loads(last.text)

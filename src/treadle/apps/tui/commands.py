@@ -314,12 +314,16 @@ async def _theme(ui: Frontend, arguments: str) -> None:
 
 
 async def _cost(ui: Frontend, arguments: str) -> None:
+    from treadle.apps.services.costs import describe_thinking
+    from treadle.models.catalog import compute_thinking_cost
+
     usage = ui.host.driver.usage
+    thinking = describe_thinking(usage, compute_thinking_cost(ui.host.model.name, usage))
     rows = [
         ("input tokens", f"{usage.input:,}"),
         ("read from cache", f"{usage.cache_read:,}"),
         ("written to cache", f"{usage.cache_write:,}"),
-        ("output tokens", f"{usage.output:,}"),
+        ("output tokens", f"{usage.output:,}{thinking}"),
         ("requests", f"{usage.requests:,}"),
         ("cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
     ]

@@ -1,14 +1,15 @@
 """The mutator that keeps a view within its model's window.
 
     below 0.70 of the room   nothing
-    below 0.85               one warning
+    below 0.85               one warning (the trigger is a setting)
     above 0.85               trims; if that is not enough a summary; then harder cuts
     context too long         the same at once, to half of the room
 
 The room is the window without the reply's share and without the fixed part (instructions, tools),
-which compaction cannot reduce. A compaction that saves too little to justify a broken cache is
-rejected with a warning; after two in a row the next attempt is made when the room is full. Items
-that leave the view stay in the log, where `recall` and `uncompact` find them.
+which compaction cannot reduce. In a very large window it ends at MAX_TRIGGER_TOKENS: a request of
+that size is slow and expensive, and models overlook more of it. A compaction that saves too little
+to justify a broken cache is rejected with a warning; after two in a row the next attempt is made
+when the room is full. Items that leave the view stay in the log; `recall` finds them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from treadle.context.compaction.pins import (
     collect_user_messages,
     is_pin,
     make_user_messages_notice,
+)
+from treadle.context.compaction.recent_files import (
+    MIN_FILE_CHARS,
+    ReadRecentFiles,
+    make_recent_files_notice,
 )
 from treadle.context.compaction.summary import summarize
 from treadle.context.compaction.trims import (
@@ -37,7 +43,7 @@ from treadle.core.errors import ContextTooLong
 from treadle.core.session_cache import SessionCache
 from treadle.core.text import plural
 from treadle.core.transcript.integrity import find_violations
-from treadle.core.transcript.items import AssistantItem, Item, SummaryItem
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, SummaryItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
@@ -45,6 +51,8 @@ from treadle.core.transcript.transcript import Transcript
 WARN_SHARE, COMPACT_SHARE, TARGET_SHARE = 0.70, 0.85, 0.50
 REPLY_SHARE = 0.25  # of the window at most, whatever the model's output limit is
 TAIL_SHARE = 0.30  # of the target: the newest items, which stay unchanged
+FILES_SHARE = 0.15  # of the target: files that are shown again after a summary
+MAX_TRIGGER_TOKENS = 400_000
 MIN_SAVING_SHARE = 0.10  # of the room: less is not worth a broken cache
 MAX_FAILED_ATTEMPTS = 2
 MIN_CALLS_BETWEEN_SUMMARIES = 6  # a summary is a model call of its own
@@ -61,10 +69,22 @@ class _CompactionState:
 
 
 class Compactor:
-    """Keeps views small. `model` writes the summaries; without one only tool calls are counted."""
+    """Keeps views small. `model` writes the summaries; without one only tool calls are counted.
 
-    def __init__(self, model: Callable[[], Model] | Model | None = None) -> None:
+    `compact_at` is when: above 1 a number of tokens, otherwise a share of the window.
+    `read_recent_files` gives the files to show again after a summary.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[], Model] | Model | None = None,
+        *,
+        compact_at: float | None = None,
+        read_recent_files: ReadRecentFiles | None = None,
+    ) -> None:
         self._model = model
+        self._compact_at = compact_at
+        self._read_recent_files = read_recent_files
         self._sessions = SessionCache(_CompactionState)
 
     @property
@@ -82,6 +102,7 @@ class Compactor:
         used = session.estimator.estimate_request(context)
         room = get_token_limit(context)
         fixed = _fixed_tokens(context, session.estimator, room)
+        room = min(room, max(2 * fixed, self._get_trigger_room(context)))
         if context.point == "before_model":
             session.calls_since_summary += 1
             share = (used - fixed) / (room - fixed)
@@ -119,7 +140,9 @@ class Compactor:
                 break
         if context.point != "on_request":
             # User messages are cut only if the request cannot be sent otherwise.
-            best = _force_fit(best, target if context.point == "context_too_long" else max_chars)
+            is_refused = context.point == "context_too_long"
+            whole = estimator.chars_for_tokens(get_token_limit(context) - 1)
+            best = _force_fit(best, target if is_refused else whole - context.overhead_chars)
         after = count_chars(best)
         may_wait = context.point == "before_model" and used < token_limit
         if after >= before or (may_wait and before - after < MIN_SAVING_SHARE * max_chars):
@@ -144,7 +167,7 @@ class Compactor:
         lighter = trim_old_items(items, tail)
         if context.point != "on_request":
             yield lighter
-        shorter = await self._summarize(context, session, lighter, tail, target, focus)
+        shorter = await self._summarize(context, session, items, tail, target, focus)
         yield shorter
         for harder in _shrink_further(shorter):
             yield harder
@@ -180,7 +203,26 @@ class Compactor:
             if model is not None:
                 context.notify("the summary is unusable; a count of tool calls replaces it")
             text = _summarize_without_model(old)
-        return [*pins, SummaryItem(_cut_to_size(text, room), len(old)), *new]
+        summary = SummaryItem(_cut_to_size(text, room), len(old))
+        room -= count_chars([summary])
+        files = await self._show_files(
+            context.session_id, new, min(room, int(FILES_SHARE * target))
+        )
+        return [*pins, summary, *files, *new]
+
+    async def _show_files(
+        self, session_id: str, kept: Sequence[Item], limit: int
+    ) -> list[NoticeItem]:
+        if self._read_recent_files is None or limit < MIN_FILE_CHARS:
+            return []
+        notice = make_recent_files_notice(await self._read_recent_files(session_id), kept, limit)
+        return [notice] if notice is not None else []
+
+    def _get_trigger_room(self, context: MutationContext) -> int:
+        """The room in which COMPACT_SHARE is the trigger."""
+        window, wanted = context.card.window, self._compact_at
+        trigger = MAX_TRIGGER_TOKENS if wanted is None else wanted * (window if wanted <= 1 else 1)
+        return int(trigger / COMPACT_SHARE)
 
 
 def get_token_limit(context: MutationContext) -> int:

@@ -6,9 +6,17 @@ loses convenience, not facts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, ModelUsageUpdated, Reply
+from treadle.context.compaction.trims import truncate_middle
+from treadle.core.contracts.model import (
+    Model,
+    ModelCard,
+    ModelOptions,
+    ModelRequest,
+    ModelUsageUpdated,
+    Reply,
+)
 from treadle.core.contracts.mutator import ReserveBudget, no_reservation
 from treadle.core.errors import ModelError
 from treadle.core.transcript import AssistantItem, NoticeItem, SummaryItem, ToolResultItem, Usage
@@ -25,9 +33,10 @@ failed, what is left to do and in which order. The user's own messages are kept 
 do not repeat them. Write short plain sentences under the headings Goal, Known, Done, Failed, Next.
 Write nothing else."""
 
-MAX_TOKENS = 2_000
-RESULT_CHARS = 1_500
-ARGUMENT_CHARS = 500
+MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS = 1_000, 16_000
+SUMMARY_SHARE = 8  # of the window of the model that writes it
+ATTEMPTS = 2  # the second one if the first is empty or only thinking
+MIN_SHOWN_CHARS = 1_500  # of an item, however many there are
 
 
 async def summarize(
@@ -41,19 +50,34 @@ async def summarize(
 ) -> str:
     """Notes on these items; empty if the model fails or `reserve` finds no budget for the call.
     `limit` is the number of characters shown to the model."""
-    shown = format_items(items, limit)
+    shown, max_tokens = format_items(items, limit), get_summary_tokens(model.card)
     task = f"<conversation>\n{shown}\n</conversation>"
     if focus:
         task += f"\n\nAbove all, keep what concerns this: {focus}"
+    thinking = "low" if "thinking" in model.card.abilities else None
     request = ModelRequest(
         Transcript([to_user_item(task)]),
         system=INSTRUCTIONS,
-        options=ModelOptions(max_tokens=MAX_TOKENS),
+        options=ModelOptions(max_tokens=max_tokens, thinking=thinking),
         session_id=f"{session_id}/summary",  # its own cached prefix
     )
-    settle = reserve(model.card, estimate_text_chars(task) + len(INSTRUCTIONS), MAX_TOKENS)
-    if settle is None:
-        return ""
+    chars = estimate_text_chars(task) + len(INSTRUCTIONS)
+    for _ in range(ATTEMPTS):
+        settle = reserve(model.card, chars, max_tokens)
+        text = await _ask(model, request, settle) if settle is not None else None
+        if text or text is None:
+            return text or ""
+    return ""
+
+
+def get_summary_tokens(card: ModelCard) -> int:
+    """How long a summary may be: 8,000 to 16,000 tokens, less with a small window."""
+    share = min(MAX_SUMMARY_TOKENS, card.window // SUMMARY_SHARE)
+    return min(card.max_output, max(MIN_SUMMARY_TOKENS, share))
+
+
+async def _ask(model: Model, request: ModelRequest, settle: Callable[[Usage], None]) -> str | None:
+    """The text of the reply, which may be empty; None if the model fails."""
     reply: AssistantItem | None = None
     used = Usage()
     try:
@@ -63,40 +87,59 @@ async def summarize(
             elif isinstance(event, Reply):
                 reply, used = event.item, event.item.usage
     except ModelError:
-        return ""
+        return None
     finally:
         settle(used)
     return reply.text.strip() if reply is not None else ""
 
 
 def format_items(items: Sequence[Item], limit: int) -> str:
-    """The items as text; when it is too long the oldest part is left out."""
+    """The items as text, whole if they fit. Otherwise the longest are cut in their middle, each to
+    the same share, and if that is not enough the oldest are left out."""
+    texts = [_format_item(item) for item in items]
+    sizes = [estimate_text_chars(text) + 1 for text in texts]
+    if sum(sizes) > limit:
+        share = max(MIN_SHOWN_CHARS, _find_share(sizes, limit))
+        texts = [_cut_text(text, size, share) for text, size in zip(texts, sizes, strict=True)]
     lines: list[str] = []
-    left = limit
-    for item in reversed(items):
-        text = _format_item(item)
-        size = estimate_text_chars(text)
-        if size > left:
+    for text in reversed(texts):
+        limit -= estimate_text_chars(text) + 1
+        if limit < 0:
             lines.append("[earlier items are left out]")
             break
-        left -= size + 1
         lines.append(text)
     return "\n".join(reversed(lines))
 
 
+def _find_share(sizes: Sequence[int], limit: int) -> int:
+    """How long each may be so that all fit: short ones leave their rest to the longer ones."""
+    ordered, left = sorted(sizes), limit
+    for position, size in enumerate(ordered):
+        share = left // (len(ordered) - position)
+        if size > share:
+            return share
+        left -= size
+    return limit
+
+
+def _cut_text(text: str, size: int, share: int) -> str:
+    # The note about the cut needs room too.
+    return text if size <= share else truncate_middle(text, (share - 100) * len(text) // size)
+
+
 def _format_item(item: Item) -> str:
     if isinstance(item, UserItem):
-        return f"USER: {item.text[: RESULT_CHARS * 4]}"
+        return f"USER: {item.text}"
     if isinstance(item, SummaryItem):
         return f"EARLIER NOTES: {item.text}"
     if isinstance(item, NoticeItem):
-        return f"NOTICE: {item.text[:RESULT_CHARS]}"
+        return f"NOTICE: {item.text}"
     if isinstance(item, ToolResultItem):
-        return f"RESULT of {item.name}: {item.text[:RESULT_CHARS]}"
+        return f"RESULT of {item.name}: {item.text}"
     lines: list[str] = []
     for part in item.content:
         if isinstance(part, ToolCall):
-            lines.append(f"CALL {part.name} {part.raw[:ARGUMENT_CHARS]}")
+            lines.append(f"CALL {part.name} {part.raw}")
         elif isinstance(part, Text):
             lines.append(f"AGENT: {part.text}")
     return "\n".join(lines)

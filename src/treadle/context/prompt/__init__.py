@@ -1,7 +1,7 @@
 """The system prompt: sections in a stable order, byte for byte the same from turn to turn.
 
-    identity · how to work · instructions of the tools · environment · memory files · skills ·
-    the user's additions
+    identity · how to work · for this family of models · instructions of the tools · environment ·
+    memory files · skills · the user's additions
 
 Built-in sections are Markdown files beside this one. Changes during a session are not written
 here: they are appended to the conversation as notices, so that the cached prefix of the request
@@ -18,9 +18,15 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.contracts.model import ModelCard
+from treadle.core.transcript.items import NoticeItem
+
 SECTION_DIR = Path(__file__).parent
-UNATTENDED_INSTRUCTION = (
+UNATTENDED_TEXT = (
     "The user cannot answer questions during this run: decide, and say at the end what you chose."
+)
+ATTENDED_TEXT = (
+    "The user reads your replies from now on and can answer questions: ask them in your reply."
 )
 
 
@@ -49,13 +55,28 @@ class SystemPrompt(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
+def make_attendance_notice(is_attended: bool) -> NoticeItem:
+    """Instead of other instructions, which would break the prompt cache."""
+    text = ATTENDED_TEXT if is_attended else UNATTENDED_TEXT
+    return NoticeItem(text, "attendance", data={"attended": is_attended})
+
+
 def read_section(name: str) -> str:
     """The text of a built-in section."""
     return (SECTION_DIR / f"{name}.md").read_text(encoding="utf-8")
 
 
+def find_family(card: ModelCard) -> str:
+    """The section for a model: where the guides of its maker differ from ours."""
+    name = card.name.lower()
+    if "patch" in card.abilities:
+        return "gpt"
+    return next((family for family in ("claude", "gemini") if family in name), "open")
+
+
 def build_prompt(
     *,
+    family: str = "",
     environment: str = "",
     tools: str = "",
     memory: str = "",
@@ -63,13 +84,15 @@ def build_prompt(
     user_text: str = "",
     for_small_model: bool = False,
 ) -> SystemPrompt:
-    """The prompt of a session; `for_small_model` gives one of a few sentences."""
+    """The prompt of a session; `for_small_model` gives one of a few sentences. `family`: see
+    `find_family`."""
     if for_small_model:
         sections = {"identity": read_section("small"), "added": user_text}
     else:
         sections = {
             "identity": read_section("identity"),
             "working": read_section("working"),
+            "family": read_section(family) if family else "",
             "tools": tools,
             "environment": environment,
             "memory": memory,
@@ -79,12 +102,20 @@ def build_prompt(
     return SystemPrompt(tuple(PromptSection(name, text) for name, text in sections.items()))
 
 
+def describe_commands(sandbox: str, *, network: bool) -> str:
+    """What commands can write and reach, by the settings of these names."""
+    if sandbox == "off":
+        return "no sandbox; they have the rights and the network of the user"
+    reach = "the network is reachable" if network else "no network"
+    return f"in a sandbox; they can write only to these folders and to /tmp; {reach}"
+
+
 def describe_environment(
     folder: Path,
     *,
     added_folders: Sequence[Path] = (),
     today: datetime | None = None,
-    git: str = "",
+    commands: str = "",
 ) -> str:
     """The environment of the model's work; fixed when the session begins."""
     day = (today or datetime.now(UTC)).strftime("%Y-%m-%d")
@@ -97,6 +128,6 @@ def describe_environment(
     ]
     if added_folders:
         lines.insert(2, f"- Also open to you: {', '.join(map(str, added_folders))}")
-    if git:
-        lines.append(f"- Git: {git}")
+    if commands:
+        lines.append(f"- Commands: {commands}")
     return "\n".join(lines)

@@ -46,7 +46,7 @@ _MODEL_OPTIONS: Mapping[str, Expected] = {
     "thinking": optional(
         Expected(
             lambda value: isinstance(value, str) or _COUNT.fits(value),
-            "a number of tokens, or an effort such as low, medium or high",
+            "a number of tokens, or an effort such as auto, low, medium or high",
         )
     ),
     "stop": list_of(TEXT, "texts"),
@@ -83,7 +83,9 @@ class ModelOptions(msgspec.Struct, frozen=True):
 
     max_tokens: int | None = None  # of the whole reply, with its thinking
     temperature: float | None = None
-    thinking: int | str | None = None  # a budget in tokens, or an effort: low, medium, high
+    # A budget in tokens; an effort: low, medium, high; auto: as the card says; none; None: as the
+    # provider does without the option.
+    thinking: int | str | None = None
     stop: tuple[str, ...] = ()
     tool_choice: str = "auto"  # auto, none, any, or a tool's name
     output_schema: dict[str, Any] | None = None
@@ -131,6 +133,8 @@ class ModelCard(msgspec.Struct, frozen=True):
     note: str = ""  # one line for the user: what to expect of this model
     is_assumed: bool = False  # the limits are a guess: the catalog does not list this model
     default_output: int | None = None  # asked for without max_tokens or thinking; None: max_output
+    thinking: str = ""  # what its maker recommends for agents: an effort, or a number of tokens
+    thinking_off: str = ""  # what turns it off, or next to off; empty: nothing is sent
 
 
 class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):

@@ -149,6 +149,6 @@ def _find_max_output(options: ModelOptions, card: ModelCard) -> int:
     """The most tokens that a model may use for a reply to a request with these options."""
     if options.max_tokens is not None:
         return options.max_tokens
-    if options.thinking is None and card.default_output is not None:
+    if options.thinking in (None, "auto") and card.default_output is not None:
         return card.default_output
     return card.max_output

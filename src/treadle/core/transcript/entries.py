@@ -179,9 +179,10 @@ class ChildUsageRecorded(msgspec.Struct, frozen=True, tag="child_usage", tag_fie
 
 class HeadRecorded(msgspec.Struct, frozen=True, tag="head", tag_field="kind", omit_defaults=True):
     """What the last request began with, before its items: a later process keeps to it, or says what
-    a change costs. `system` and `definitions` (of the tools) are checksums. `is_unattended`: the
-    instructions say that the user cannot answer. The last three are sizes in characters: the
-    instructions without the memory files, the memory files, the definitions of the tools."""
+    a change costs. `system` and `definitions` (of the tools) are checksums. `is_unattended`,
+    only of earlier versions: the instructions say that the user cannot answer. The last three are
+    sizes in characters: the instructions without the memory files, the memory files, the
+    definitions of the tools."""
 
     model: str
     system: int

@@ -27,6 +27,7 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.models.effort_defaults import DISABLED, resolve_thinking
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
@@ -56,6 +57,8 @@ TASK_BUDGET_BETA = "task-budgets-2026-03-13"
 MAX_USER_ID_CHARS = 256
 MIN_THINKING_BUDGET = 1024
 DEFAULT_MAX_TOKENS = 32_000
+LONG_MAX_TOKENS = 64_000  # with an effort of LONG_EFFORTS
+LONG_EFFORTS = ("xhigh", "max")
 # The newer version refuses a temperature; the older one is used if the caller sets one.
 API_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
@@ -110,7 +113,9 @@ def encode_head(
         fields |= build_thinking_fields(options, card)
     else:
         fields["max_tokens"] = resolve_max_tokens(options, card)
-    is_thinking = fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    # Newer models think without being asked.
+    kind = fields.get("thinking", {}).get("type", "adaptive" if card.thinking_off else DISABLED)
+    is_thinking = kind != DISABLED
     searches = options.web_search and "search" in card.abilities
     tools = list_sent_tools(request.tools, card)
     if tools:
@@ -200,37 +205,53 @@ def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:
 
 
 def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:
-    limit = options.max_tokens
-    return min(card.max_output, DEFAULT_MAX_TOKENS) if limit is None else limit
+    if options.max_tokens is not None:
+        return options.max_tokens
+    thinks_long = resolve_thinking(options, card) in LONG_EFFORTS
+    return min(card.max_output, LONG_MAX_TOKENS if thinks_long else DEFAULT_MAX_TOKENS)
 
 
 def build_thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:
     """Thinking by budget or by effort, whichever the model supports, and room for it."""
-    limit, thinking = resolve_max_tokens(options, card), options.thinking
-    if thinking is None:
+    limit, thinking = resolve_max_tokens(options, card), resolve_thinking(options, card)
+    if thinking is None or "thinking" not in card.abilities:
         return {"max_tokens": limit}
-    takes_effort, takes_budget = "effort" in card.abilities, "budget" in card.abilities
-    if thinking in (0, "none", "off", "disabled"):
-        # Newer models always think, and refuse to turn it off: use the lowest effort.
-        lowest = {"output_config": {"effort": "low"}} if takes_effort and not takes_budget else {}
-        return {"max_tokens": limit, **lowest}
-    if takes_effort and (not takes_budget or isinstance(thinking, str)):
+    if thinking == DISABLED:
+        return {"max_tokens": limit, "thinking": {"type": "disabled"}}
+    if thinks_by_effort(options, card):
         return {
             "max_tokens": limit,
-            "thinking": {"type": "adaptive"},
+            "thinking": _build_adaptive_thinking(card),
             "output_config": {"effort": _to_effort(thinking)},
         }
     budget = thinking if isinstance(thinking, int) else _THINKING_BUDGETS.get(thinking, 24_000)
     budget = max(MIN_THINKING_BUDGET, budget)
     # The budget counts towards the limit; the answer needs its own room.
     if options.max_tokens is None:
-        limit = max(limit, min(card.max_output, budget + limit), MIN_THINKING_BUDGET + 1)
+        if budget > limit // 2:
+            limit = max(limit, min(card.max_output, budget + limit), MIN_THINKING_BUDGET + 1)
     elif limit <= MIN_THINKING_BUDGET:
         return {"max_tokens": limit}  # a limit that was set is kept
     elif limit <= budget:
         budget = limit // 2
     budget = max(MIN_THINKING_BUDGET, min(budget, limit - 1))
     return {"max_tokens": limit, "thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def thinks_by_effort(options: ModelOptions, card: ModelCard) -> bool:
+    """Then the model decides at each reply whether it thinks."""
+    if "effort" not in card.abilities:
+        return False
+    return "budget" not in card.abilities or isinstance(resolve_thinking(options, card), str)
+
+
+def _build_adaptive_thinking(card: ModelCard) -> dict[str, Any]:
+    # Newer models do not show their thinking unless they are asked to.
+    thinking: dict[str, Any] = {"type": "adaptive", "display": "summarized"}
+    if "bound_thinking" in card.abilities:
+        # After a compaction or a rewind, earlier thinking is ignored instead of refused.
+        thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
+    return thinking
 
 
 def _to_effort(thinking: int | str) -> str:
@@ -242,18 +263,19 @@ def _to_effort(thinking: int | str) -> str:
 def can_think(
     transcript: Transcript, quarantine: frozenset[tuple[int, int]], limits: RequestLimits
 ) -> bool:
-    """Whether thinking may be on: it must not change within a round of calls.
+    """Whether thinking with a budget may be on: it must not change within a round of calls.
 
     After a change of model in the middle of a round, or if its thinking was refused, the reply is
     sent without thinking, and the provider refuses a request with thinking.
     """
-    if not transcript or not isinstance(transcript[-1], ToolResultItem):
-        return True
     omissions = dict.fromkeys(quarantine, REFUSED_REASON)
+    is_round = False
     for position in range(len(transcript) - 1, -1, -1):
         item = transcript[position]
         if isinstance(item, AssistantItem):
-            return has_thinking(item, position, limits, omissions)
+            return not is_round or has_thinking(item, position, limits, omissions)
+        # A notice or a message after the results is part of the same message as they are.
+        is_round = is_round or isinstance(item, ToolResultItem)
     return True
 
 

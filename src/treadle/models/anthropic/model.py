@@ -11,20 +11,22 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from treadle.core.contracts.model import Model, ModelCard, ModelRequest
+from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
 from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
 from treadle.core.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
-    DEFAULT_MAX_TOKENS,
     ORIGIN,
     AnthropicEncoder,
     RequestHead,
     can_think,
     encode_head,
     list_head_sources,
+    resolve_max_tokens,
+    thinks_by_effort,
 )
 from treadle.models.catalog import card_for, without_tool_search
+from treadle.models.effort_defaults import AUTO
 from treadle.models.http.timeouts import Timeouts
 from treadle.models.http.urls import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
@@ -142,8 +144,10 @@ class AnthropicCodec:
     def _get_head(self, request: ModelRequest, has_calls: bool) -> RequestHead:
         cache = request.transcript.cache
         key = ("anthropic", "head", self._model)
-        thinks = request.options.thinking is not None and can_think(
-            request.transcript, request.quarantine, self._encoder.limits
+        options, limits = request.options, self._encoder.limits
+        thinks = options.thinking is not None and (
+            thinks_by_effort(options, self.card)
+            or can_think(request.transcript, request.quarantine, limits)
         )
         head: RequestHead | None = cache.get(key)
         if head is None or head.source != list_head_sources(self.card, request, thinks, has_calls):
@@ -186,7 +190,7 @@ class Anthropic(HTTPModel):
             if base_url or client is not None or os.environ.get(URL_VARIABLE, "").strip():
                 card = without_tool_search(card)
         if card.default_output is None:
-            default_output = min(card.max_output, DEFAULT_MAX_TOKENS)
+            default_output = resolve_max_tokens(ModelOptions(thinking=AUTO), card)
             card = msgspec.structs.replace(card, default_output=default_output)
         codec = self._messages_codec = AnthropicCodec(
             model, card, api_key, base_url, headers=headers, beta=beta, version=version

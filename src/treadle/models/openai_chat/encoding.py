@@ -21,6 +21,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
+from treadle.models.effort_defaults import resolve_thinking
 from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, REASONING_FIELDS
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import (
@@ -215,14 +216,14 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
 def _build_thinking_options(
     card: ModelCard, quirks: Quirks, request: ModelRequest
 ) -> dict[str, object]:
-    effort = resolve_effort(request.options)
+    effort = resolve_effort(request.options, card)
     if effort is None or not quirks.effort_field:
         return {}
     if quirks.effort_field == "reasoning_effort":
         # The models of a local server are unknown; it ignores an option that they lack.
         is_accepted = "effort" in card.abilities or not quirks.needs_key
         return {"reasoning_effort": effort} if is_accepted else {}
-    budget = request.options.thinking
+    budget = resolve_thinking(request.options, card)
     return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": effort}}
 
 

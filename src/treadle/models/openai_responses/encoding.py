@@ -202,7 +202,7 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
         values["max_output_tokens"] = options.max_tokens
     if options.temperature is not None and "sampling" in card.abilities:
         values["temperature"] = options.temperature
-    effort = resolve_effort(options)
+    effort = resolve_effort(options, card)
     if effort is not None and "effort" in card.abilities:
         values["reasoning"] = {"effort": effort, "summary": "auto"}
     if request.tools and options.tool_choice != "auto":

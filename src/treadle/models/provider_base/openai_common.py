@@ -21,6 +21,7 @@ from treadle.core.errors import AccessDenied, BadRequest, ModelError
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
+from treadle.models.effort_defaults import DISABLED, resolve_thinking
 from treadle.models.http.timeouts import Timeouts
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
@@ -210,13 +211,11 @@ def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
     return encoded
 
 
-def resolve_effort(options: ModelOptions) -> str | None:
+def resolve_effort(options: ModelOptions, card: ModelCard) -> str | None:
     """The thinking effort as one word; a budget in tokens becomes the nearest effort."""
-    thinking = options.thinking
+    thinking = resolve_thinking(options, card)
     if thinking is None or isinstance(thinking, str):
-        return thinking or None
-    if thinking <= 0:
-        return "minimal"
+        return "none" if thinking == DISABLED else thinking
     return "low" if thinking <= 4_096 else "medium" if thinking <= 16_384 else "high"
 
 

@@ -84,7 +84,7 @@ async def test_json_has_the_same_numbers(capsys):
     assert given["by_project"][0]["key"] == str(Path.cwd())
     assert {"by_day", "by_model"} <= given.keys()
     assert json.loads(shown(capsys, "--json", "--by", "day")).keys() == {
-        "version", "since", "total", "by_day",
+        "version", "since", "total", "thinking_cost", "by_day",
     }  # fmt: skip
 
 
@@ -187,3 +187,10 @@ async def test_a_page_shows_the_same_with_plots_and_nothing_from_elsewhere(capsy
 async def test_a_page_of_nothing_says_so(capsys):
     shown(capsys, "--html", "cost.html")
     assert "$0.00, 0 model calls" in Path("cost.html").read_text()
+
+
+async def test_thinking_has_its_price_in_the_total(capsys):
+    thought = Usage(100, 2_000, reasoning=1_500, requests=1, cost=0.04)
+    await spent(("anthropic/claude-opus-5-5", thought))
+    assert "2.0k out (1.5k of it thinking, $0.03)" in shown(capsys)
+    assert json.loads(shown(capsys, "--json"))["thinking_cost"] == pytest.approx(0.03)

@@ -73,7 +73,7 @@ def _write_html(file: Path, report: costs.CostReport) -> int:
     from treadle.apps.pages.cost import render_cost_file
 
     file.write_text(render_cost_file(report), encoding="utf-8", errors="backslashreplace")
-    print_line(f"{file}: {costs.format_total(report.total)}")
+    print_line(f"{file}: {costs.format_total(report.total, report.thinking_cost)}")
     return SUCCESS
 
 

@@ -28,7 +28,7 @@ HELP = """\
 usage: treadle prompt [--model NAME] [--permission-mode MODE] [-p] [--tools]
 
 Prints the system prompt on stdout, and the size of each section on stderr.
-  -p, --print    as in a run with -p, where the user cannot answer questions
+  -p, --print    as in a run with -p (the prompt is the same)
   --tools        also print the definitions of the tools"""
 
 

@@ -48,6 +48,7 @@ def apply_item(view: ViewState, item: Item) -> ViewState:
         case AssistantItem():
             return _apply_reply(view, item)
         case ToolResultItem():
+            view = view_state.finish_todos(view, item.call_id, is_error=item.is_error)
             return apply_tool_result(view, item)
         case SummaryItem():
             items = plural(item.replaces, "earlier item")
@@ -72,7 +73,7 @@ def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
             case ToolCall():
                 raw, chars = redact_for_display(part.raw), len(part.raw)
                 call = ToolCallBlock(part.id, part.name, raw=raw, argument_chars=chars)
-                view = view_state.update_todos(add_call(view, call), part)
+                view = view_state.request_todos(add_call(view, call), part)
                 if part.by:
                     note = view_state.build_engine_note(view_state.CHOSEN_BY_ENGINE)
                     view = add_block(view, note)

@@ -41,12 +41,13 @@ from treadle.apps.conversation.state.view_state import (
     build_engine_note,
     build_user_block,
     close_stream,
+    finish_todos,
     iterate_blocks,
     open_stream,
     redact_own_secrets,
     replace_block,
+    request_todos,
     update_call,
-    update_todos,
 )
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
@@ -161,7 +162,7 @@ def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> Vi
     view = update_call(view, call.id, fill)
     if call.by:
         view = add_block(view, build_engine_note(CHOSEN_BY_ENGINE))
-    return update_todos(view, call)
+    return request_todos(view, call)
 
 
 def _approval_required(view: ViewState, event: events.ApprovalRequired) -> ViewState:
@@ -208,6 +209,7 @@ def _tool_finished(view: ViewState, event: events.ToolFinished) -> ViewState:
         state = "denied" if call.state == "denied" else state
         return _replace(call, state=state, result=result, display=display, progress="")
 
+    view = finish_todos(view, event.call_id, is_error=event.is_error)
     return _replace(update_call(view, event.call_id, finish), activity=WORKING)
 
 

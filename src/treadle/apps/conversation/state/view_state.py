@@ -49,6 +49,7 @@ class ViewState(msgspec.Struct, frozen=True):
     open_calls: dict[str, int] = {}
     queued_messages: tuple[str, ...] = ()
     todos: tuple[TodoItem, ...] = ()
+    requested_todos: dict[str, tuple[TodoItem, ...]] = {}  # of calls without a result, by call id
     tasks: tuple[TaskLine, ...] = ()
     is_busy: bool = False
     activity: Activity = IDLE
@@ -152,8 +153,8 @@ def update_call(view: ViewState, call_id: str, change: CallChange) -> ViewState:
     return replace_block(view, index, change(call))
 
 
-def update_todos(view: ViewState, call: ToolCall) -> ViewState:
-    """The todo list is the one of the last valid call of the todo tool."""
+def request_todos(view: ViewState, call: ToolCall) -> ViewState:
+    """Remember the list of a todo call until its result is known."""
     if call.name.lower() not in TODO_TOOLS or not call.arguments:
         return view
     from treadle.tools.builtin.conversation.todo import TodoItem
@@ -162,7 +163,16 @@ def update_todos(view: ViewState, call: ToolCall) -> ViewState:
         todos = msgspec.convert(call.arguments.get("todos"), tuple[TodoItem, ...], strict=False)
     except msgspec.ValidationError:
         return view  # the tool rejects it, too
-    return _replace(view, todos=todos)
+    return _replace(view, requested_todos={**view.requested_todos, call.id: todos})
+
+
+def finish_todos(view: ViewState, call_id: str, *, is_error: bool) -> ViewState:
+    """The todo list is the one of the last call that was not refused."""
+    if call_id not in view.requested_todos:
+        return view
+    waiting = dict(view.requested_todos)
+    todos = waiting.pop(call_id)
+    return _replace(view, requested_todos=waiting, todos=view.todos if is_error else todos)
 
 
 def _name_text(text: str) -> str:

@@ -1,0 +1,47 @@
+"""The files that a session read or changed last, for the time after a compaction.
+
+Used by coding_agent.py; context/compaction/recent_files.py shows them to the model.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from treadle.context.compaction.recent_files import MAX_FILE_CHARS, MAX_RECENT_FILES
+from treadle.core.contracts.workspace import Workspace
+from treadle.core.errors import WorkspaceError
+from treadle.core.redaction import redact
+
+if TYPE_CHECKING:
+    from treadle.tools.builtin import BuiltinSource
+
+MAX_BYTES = 4 * MAX_FILE_CHARS
+
+
+class RecentFiles:
+    """Reads them, the newest first; what is no text or cannot be read is left out."""
+
+    def __init__(
+        self, builtin: BuiltinSource, workspace: Workspace, secrets: tuple[str, ...] = ()
+    ) -> None:
+        self._builtin = builtin
+        self._workspace = workspace
+        self._secrets = secrets
+
+    async def __call__(self, session_id: str) -> list[tuple[str, str]]:
+        seen = self._builtin.sessions.get(session_id).seen_files
+        files: list[tuple[str, str]] = []
+        for path in islice(reversed(list(seen)), 2 * MAX_RECENT_FILES):
+            text = await self._read(str(path))
+            if text is not None:
+                files.append((str(path), redact(self._secrets, text)))
+        return files
+
+    async def _read(self, path: str) -> str | None:
+        try:
+            content = await self._workspace.read(path, limit=MAX_BYTES)
+            errors = "ignore" if content.is_truncated else "strict"  # of a cut character
+            return None if b"\0" in content.data else content.data.decode(errors=errors)
+        except (WorkspaceError, UnicodeDecodeError):
+            return None
