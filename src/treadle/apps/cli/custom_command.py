@@ -20,7 +20,7 @@ from treadle.apps.settings import Settings
 from treadle.core.transcript import UserContent
 
 
-class StartedCommand(msgspec.Struct, frozen=True):
+class NamedCommand(msgspec.Struct, frozen=True):
     """A command that the user named, with what follows its name."""
 
     command: CustomCommand
@@ -45,16 +45,16 @@ def list_added_folders(settings: Settings, folder: Path) -> list[Path]:
     return [Path(folder, one).expanduser() for one in settings.add_dir]
 
 
-def find_command(prompt: str, folder: Path) -> StartedCommand | None:
+def find_command(prompt: str, folder: Path) -> NamedCommand | None:
     """The command that a prompt starts; None if there is none of this name."""
     name, _, arguments = prompt.removeprefix("/").partition(" ")
     folders = [folder] if is_trusted(folder) else []
     commands, _ = find_custom_commands([*folders, Path.home()], home=Path.home())
     found = next((one for one in commands if one.name == name.strip()), None)
-    return StartedCommand(found, arguments.strip(), folder) if found is not None else None
+    return NamedCommand(found, arguments.strip(), folder) if found is not None else None
 
 
-def choose_model(settings: Settings, command: StartedCommand | None) -> Settings:
+def choose_model(settings: Settings, command: NamedCommand | None) -> Settings:
     """The settings with the model of the command, if the user has chosen none for this run."""
     name = translate_model(command.command.model) if command is not None else ""
     if not name or settings.origin("model").startswith(("--", "TREADLE_")):

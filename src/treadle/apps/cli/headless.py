@@ -62,7 +62,7 @@ from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:
     from treadle.apps.cli.background_tasks import BackgroundWait
-    from treadle.apps.cli.custom_command import StartedCommand
+    from treadle.apps.cli.custom_command import NamedCommand
     from treadle.apps.cli.resume_answers import ResumeInput
     from treadle.apps.cli.stream_json import StreamJsonWriter
 
@@ -127,7 +127,7 @@ class HeadlessRun:
         schema: dict[str, object] | None,
         has_output: bool,
         resume_input: ResumeInput | None = None,
-        command: StartedCommand | None = None,
+        command: NamedCommand | None = None,
     ) -> None:
         self._command_line = command_line
         self._command = command
