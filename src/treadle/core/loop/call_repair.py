@@ -66,7 +66,7 @@ class CallRepairer:
         if isinstance(arguments, str):
             read = _read_arguments(call.raw, tool)
             if read is None:
-                return _rename(call, tool, notes)
+                return _replace(call, tool, call.raw, "; ".join(notes)) if notes else call
             arguments = read.arguments
             notes += read.notes
         repaired = _repair_arguments(tool, arguments)
@@ -74,12 +74,11 @@ class CallRepairer:
         meant = self._toolbox.find(repaired.tool) if repaired.tool else None
         if meant is not None:
             note = f"`{meant.spec.name}` is a tool of its own"
-            return ToolCall(call.id, meant.spec.name, _encode(repaired.tool_arguments), note)
+            return _replace(call, meant, _encode(repaired.tool_arguments), note)
         if not notes:
             return call
         shown = list(dict.fromkeys(notes))
-        name = tool.spec.name
-        return ToolCall(call.id, name, _encode(repaired.arguments), "; ".join(shown[:MAX_NOTES]))
+        return _replace(call, tool, _encode(repaired.arguments), "; ".join(shown[:MAX_NOTES]))
 
     def _find_meant(self, name: str) -> Tool | None:
         """The only tool that has this name in another spelling, or as another name."""
@@ -129,9 +128,8 @@ def _repair_arguments(tool: Tool, arguments: Arguments) -> RepairedArguments:
     return RepairedArguments(fitted, tuple(notes))
 
 
-def _rename(call: ToolCall, tool: Tool, notes: list[str]) -> ToolCall:
-    name = tool.spec.name
-    return call if name == call.name else ToolCall(call.id, name, call.raw, "; ".join(notes))
+def _replace(call: ToolCall, tool: Tool, raw: str, note: str) -> ToolCall:
+    return msgspec.structs.replace(call, name=tool.spec.name, raw=raw, repaired=note)
 
 
 def _encode(arguments: Arguments) -> str:
