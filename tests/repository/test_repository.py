@@ -98,3 +98,17 @@ def test_a_script_is_plain_shell_and_may_be_run(script: str):
     assert os.access(path, os.X_OK)
     assert path.read_text().startswith("#!/bin/sh\n")
     subprocess.run(["sh", "-n", path], check=True)
+
+
+def test_no_large_file_is_part_of_the_project():
+    done = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+    large = [str(file) for file in files if file.is_file() and file.stat().st_size > 1_000_000]
+    assert not large
