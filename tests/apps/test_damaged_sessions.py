@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,9 @@ async def test_a_damaged_log_is_mentioned_by_every_command_that_shows_its_sessio
         assert [line["damaged"] for line in listed.lines] == [False]
         journal = find_journal()
         lines = journal.read_bytes().splitlines(keepends=True)
-        [position] = [n for n, line in enumerate(lines) if b'"type":"user"' in line]
-        lines[position] = b"?" * (len(lines[position]) - 1) + b"\n"
+        damaged = [n for n, line in enumerate(lines) if re.search(rb'"type":"(user|notice)"', line)]
+        for position in damaged:
+            lines[position] = b"?" * (len(lines[position]) - 1) + b"\n"
         journal.write_bytes(b"".join(lines))
         session_id = journal.parent.name
         listed = await run(None, "sessions", "list", "--json")
@@ -39,10 +41,10 @@ async def test_a_damaged_log_is_mentioned_by_every_command_that_shows_its_sessio
         ran = await run(server, "-p", "--continue", "second")
     assert shown.code == 0
     assert "first answer" in shown.out
-    assert f"line {position + 1}: skipped" in shown.err
+    assert f"line {damaged[0] + 1}: skipped" in shown.err
     assert f"1 damaged log: {session_id}" in doctor.out
     assert (ran.code, ran.out) == (0, "second answer\n")
-    assert f"the session log is damaged: {journal}, line {position + 1}" in ran.err
+    assert f"the session log is damaged: {journal}, line {damaged[0] + 1}" in ran.err
     assert server.violations == []
     sent = json.dumps(json.loads(server.requests[-1].body)["messages"])
     assert "The beginning of this conversation is not available." in sent

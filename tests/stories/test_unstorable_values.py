@@ -47,7 +47,7 @@ def itself() -> dict[str, Any]:
         (lambda: ToolOutput("all", data={"at": Path("/tmp"), "of": (1, 2)}), "all"),
         (lambda: ToolOutput("all", data={"name": "\udcff"}), "all"),
         (lambda: ToolOutput(("plain",)), "not 'plain'"),  # type: ignore[arg-type]
-        (lambda: ToolOutput((Text(5),)), "not Text(text=5)"),  # type: ignore[arg-type]
+        (lambda: ToolOutput((Text(5),)), "not Text(text=5"),  # type: ignore[arg-type]
         (lambda: ToolOutput(5), "cannot be stored"),  # type: ignore[arg-type]
         (
             lambda: ToolOutput("all", data={"x": object()}),

@@ -91,7 +91,7 @@ async def test_settings_that_a_command_makes_are_moved_away_and_named(
         "rm -rf .git/hooks && mkdir .git/hooks",
         "mv .git g2; mkdir .git; echo x > .git/config",  # P218
         "mv .git/hooks .git/h2",
-        "rm -rf .git",
+        "true; rm -rf .git",  # as a command of its own it is asked about, and removes all
         "mount --bind /tmp .git",
     ],
 )
@@ -979,8 +979,8 @@ async def test_a_made_up_worktree_or_clone_brings_no_settings(folder: Path) -> N
         ("git remote add up /x", ".git/config"),
         ("git checkout -q feat", ".husky"),
         ("echo x > web/.npmrc", "web/.npmrc"),
-        ("rm -rf .husky", ".husky"),
-        ("rm -rf web", "web/.git, web/.npmrc"),
+        ("rm -rf .husky; echo", ".husky"),
+        ("rm -rf web; echo", "web/.git, web/.npmrc"),
         ("echo x > /usr/x; ls .husky", ""),
     ],
 )

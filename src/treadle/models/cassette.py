@@ -100,6 +100,9 @@ class _PendingExchange(NamedTuple):
     line: _ExchangeLine
 
 
+_LATER_OPTIONS = ("task_budget", "web_search")  # recordings of earlier versions do not have them
+
+
 class Cassette:
     """One recording, which is being written or replayed."""
 
@@ -183,8 +186,9 @@ class Cassette:
         shown = {"system": request.system, "tools": tools, "options": request.options}
         shown["quarantine"] = sorted(request.quarantine)
         clean: Json = self._redactor.redact_value(msgspec.to_builtins(shown))
-        if request.options.task_budget is None:
-            del clean["options"]["task_budget"]  # recordings of earlier versions do not have it
+        for name in _LATER_OPTIONS:
+            if not clean["options"][name]:
+                del clean["options"][name]
         clean["items"] = self._item_values(request.transcript)
         return clean
 

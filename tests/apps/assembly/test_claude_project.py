@@ -36,6 +36,7 @@ def project(own_place: Path) -> Path:
     shutil.copytree(DATA / "claude_home", own_place / "home", dirs_exist_ok=True)
     folder = own_place / "cwd"
     shutil.copytree(DATA / "claude_project", folder, dirs_exist_ok=True)
+    (folder / "tools").mkdir()
     shutil.copy(MCP_SERVER, folder / "tools" / "stock_server.py")
     (own_place / "shop-docs").mkdir()
     (own_place / "shop-docs" / "prices.md").write_text("Prices end with 95 cents.")

@@ -44,7 +44,7 @@ async def test_commands_that_show_information(monkeypatch):
             ("/cost", "requests"),
             ("/context", "free"),
             ("/permissions", "there are no rules"),
-            ("/config", "max_turns = 200"),
+            ("/config", "theme = "),
             ("/doctor", "ripgrep"),
             ("/todo", "there is no todo list"),
             ("/tasks", "there are no background tasks"),

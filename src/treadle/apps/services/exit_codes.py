@@ -56,6 +56,8 @@ _CODES_BY_ERROR: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
 def exit_code_for(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return ABORTED
-    is_io_error = isinstance(error, errors.StoreError) and isinstance(error.__cause__, OSError)
-    default = IO_ERROR if is_io_error else ERROR
+    cause: BaseException | None = error
+    while isinstance(cause, errors.StoreError):
+        cause = cause.__cause__
+    default = IO_ERROR if cause is not error and isinstance(cause, OSError) else ERROR
     return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), default)

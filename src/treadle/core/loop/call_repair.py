@@ -9,7 +9,6 @@ and is refused. Used by driver.py and tool_round.py; the tools repair their own 
 
 from __future__ import annotations
 
-import json
 import re
 
 import msgspec
@@ -17,7 +16,6 @@ import msgspec
 from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
 from treadle.core.errors import error_text
 from treadle.core.json_types.fit_names import NameTable, find_folded, fit_arguments, fold_name
-from treadle.core.json_types.loose_json import read_loosely
 from treadle.core.json_types.schema import JSONSchema, allows_type
 from treadle.core.lazy_regex import compile_lazily
 from treadle.core.logger import logger
@@ -103,6 +101,8 @@ def _read_arguments(raw: str, tool: Tool) -> RepairedArguments | None:
     argument = tool.spec.text_argument
     if argument and raw.lstrip()[:1] not in ("{", "[", '"', "`"):
         return RepairedArguments({argument: raw}, (f"the text is `{argument}`",))
+    from treadle.core.json_types.loose_json import read_loosely
+
     found = read_loosely(raw, _find_text_argument(tool.spec.schema))
     return RepairedArguments(found[0], (found[1],)) if found is not None else None
 
@@ -136,4 +136,6 @@ def _encode(arguments: Arguments) -> str:
     try:
         return msgspec.json.encode(arguments).decode()
     except UnicodeEncodeError:  # half of a surrogate pair; the tool refuses it
-        return json.dumps(arguments)
+        from json import dumps
+
+        return dumps(arguments)
