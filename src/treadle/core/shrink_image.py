@@ -17,7 +17,7 @@ from treadle.core.transcript.size_estimate import image_size
 MAX_SIDE = 2_000  # of many pictures in one request; a larger one tells a model no more
 HARD_MAX_SIDE = 8_000  # no provider takes more
 MAX_PIXELS = 300_000_000  # more would not fit in memory
-_QUALITIES = (90, 75, 60, 45)
+_QUALITIES = (90, 75, 60, 45, 22)
 
 
 class UnreadableImage(ValueError):
@@ -76,14 +76,15 @@ def _encode(picture: object, media_type: str) -> tuple[str, bytes]:
     from PIL import Image
 
     assert isinstance(picture, Image.Image), "made by Pillow"
-    if media_type == "image/png":
-        data = _save(picture, "PNG", optimize=True)
-        if len(data) <= MAX_IMAGE_BYTES:
-            return "image/png", data
+    data = _save(picture, "PNG", optimize=True) if media_type == "image/png" else b""
+    if data and len(data) <= MAX_IMAGE_BYTES:
+        return "image/png", data
     plain = picture.convert("RGB")
-    tried = (_save(plain, "JPEG", quality=quality) for quality in _QUALITIES)
-    smallest = _save(plain, "JPEG", quality=_QUALITIES[-1] // 2)
-    return "image/jpeg", next((data for data in tried if len(data) <= MAX_IMAGE_BYTES), smallest)
+    for quality in _QUALITIES:
+        data = _save(plain, "JPEG", quality=quality)
+        if len(data) <= MAX_IMAGE_BYTES:
+            break
+    return "image/jpeg", data
 
 
 def _save(picture: object, kind: str, **options: object) -> bytes:
