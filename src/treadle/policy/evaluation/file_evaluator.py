@@ -81,6 +81,15 @@ class FileEvaluator:
         """The first deny or ask rule about reading this resolved path."""
         return next((rule for rule in self.list_read_rules() if _is_about(rule, path)), None)
 
+    def check_read_rules(self, path: str, cwd: str) -> PolicyFinding | None:
+        """The finding on a path that a deny or ask rule is about, by any of its names."""
+        resolved = self.resolve(path, cwd)
+        for outcome, rule in self._rules["read"].list_forbidding():
+            if self._forbids(rule, resolved):
+                subject, reason = f"read {resolved.path}", f"rule {rule.text}"
+                return _make_finding(subject, outcome, resolved, reason, rule)
+        return None
+
     def find_rule_by_name(self, pattern: str) -> Rule | None:
         """A deny or ask rule whose last part is a name that the pattern matches."""
         for _, rule in self._rules["read"].list_forbidding():
