@@ -266,6 +266,35 @@ async def test_files_of_the_folder_count_only_if_it_is_trusted(folder: Path, tru
     assert home_files() == []
 
 
+async def test_a_denied_file_reaches_the_model_by_no_file_of_the_folder(folder: Path):
+    untrusted_files(folder)
+    (folder / "AGENTS.md").write_text("Hello @.env and @notes.txt\n@keys/a.txt\n@style.md")
+    (folder / "keys").mkdir()
+    for name in (".env", "notes.txt", "keys/a.txt"):
+        (folder / name).write_text(f"the secret of {name}")
+    (folder / "style.md").write_text("Be plain.")
+    model = Scripted(["done"])
+    async with treadle.coding_agent(
+        folder,
+        model=model,
+        trust=True,
+        deny=["Read(.env)", "Read(keys/**)"],
+        ask=["Read(notes.txt)"],
+        settings=PATIENT,
+        **OFF,
+    ) as agent:
+        await agent.run("go")
+        notes = "\n".join(agent.notes)
+    assert "the secret" not in model.requests[0].system
+    assert "Be plain." in model.requests[0].system
+    for words in (
+        "@.env: the rule Read(.env) denies reading it",
+        "@keys/a.txt: the rule Read(keys/**) denies reading it",
+        "@notes.txt: the rule Read(notes.txt) asks before it is read",
+    ):
+        assert words in notes
+
+
 async def test_a_folder_that_the_user_trusted_before_is_trusted(folder: Path):
     (folder / "AGENTS.md").write_text("Always answer in verse.")
     ran = await run(None, "trust", str(folder))

@@ -81,6 +81,7 @@ from treadle.apps.assembly.rules import (
     FolderTrust,
     choose_trust,
     load_rules,
+    make_read_check,
     make_rule_saver,
 )
 from treadle.apps.assembly.sessions import (
@@ -366,6 +367,7 @@ def _assemble(
     # System prompt
     commands = describe_commands(settings.sandbox, network=settings.network)
     appended = (settings.append_system_prompt, given.instructions)
+    check_read = make_read_check(folder, rules)
     prompt, memory = build_system_prompt(
         folder,
         notes=notes,
@@ -380,6 +382,7 @@ def _assemble(
         commands=commands,
         secrets=secrets,
         more_memory=settings.cursor_gemini_files,
+        check_read=check_read,
     )
 
     # Hooks, and what changes the transcript between model calls
@@ -428,6 +431,7 @@ def _assemble(
             is_attended=can_ask,
             find_seen_digest=host_workspace.find_seen_digest if host_workspace else None,
             more_memory=settings.cursor_gemini_files,
+            check_read=check_read,
         )
         mutators.append(reminders)
         mutators.append(EnvironmentNotices(folder, workspace, trusted=trust.is_trusted))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.text import plural
 
 if TYPE_CHECKING:
+    from treadle.policy.policy import RulePolicy
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.policy.trust import TrustStore
     from treadle.workspace.sandbox.file_denials import FileDenials
@@ -176,6 +178,21 @@ def _parse_given_rules(
         except InvalidRule as error:
             raise ConfigError(f"{scope}: {error}") from error
     return rules
+
+
+def make_read_check(folder: Path, rules: Callable[[], RuleSet]) -> Callable[[Path], str]:
+    """A function that tells why a file which a file of the project names may not be read, by the
+    deny and ask rules; "" if it may. It loads what it needs with the first such file."""
+    if rules is _make_empty_rules:
+        return lambda path: ""
+
+    @cache
+    def make_policy() -> RulePolicy:
+        from treadle.policy.policy import RulePolicy, build_policy_context
+
+        return RulePolicy(build_policy_context(folder, rules()))
+
+    return lambda path: make_policy().explain_unreadable(str(path))
 
 
 def make_file_denials(rules: RuleSet) -> FileDenials:
