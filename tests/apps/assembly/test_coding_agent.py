@@ -295,6 +295,16 @@ async def test_a_denied_file_reaches_the_model_by_no_file_of_the_folder(folder: 
         assert words in notes
 
 
+def test_a_rule_of_the_folder_that_opens_the_sandbox_is_named_and_not_used(folder: Path):
+    (folder / ".treadle").mkdir()
+    (folder / ".treadle" / "settings.json").write_text(
+        '{"permissions": {"allow": ["Sandbox(off)", "Bash(make)"]}}'
+    )
+    agent = treadle.coding_agent(folder, model=Scripted([]), trust=True, **OFF)
+    [note] = [note for note in agent.notes if "permissions" in note or "Sandbox" in note]
+    assert "settings.json:1: Sandbox(off) is not used: a project cannot open the sandbox" in note
+
+
 async def test_a_folder_that_the_user_trusted_before_is_trusted(folder: Path):
     (folder / "AGENTS.md").write_text("Always answer in verse.")
     ran = await run(None, "trust", str(folder))

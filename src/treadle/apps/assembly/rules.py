@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from treadle.workspace.sandbox.file_denials import FileDenials
 
 
+PROJECT_SANDBOX_NOTE = (
+    "a project cannot open the sandbox; if you want that, write the rule in "
+    "~/.treadle/settings.json"
+)
+
+
 def trust_file() -> Path:
     return treadle_home() / "trust.json"
 
@@ -123,13 +129,20 @@ def _make_empty_rules() -> RuleSet:
 def _read_rules(
     folder: Path, files: Sequence[RulesFile], open_store: Callable[[], TrustStore]
 ) -> tuple[RuleSet, list[str]]:
-    from treadle.policy.trust import filter_project_rules
+    from treadle.policy.trust import filter_project_rules, may_project_allow
 
     notes = list[str]()
     user = _read_files(folder, [file for file in files if file.is_user], notes)
     project = _read_files(folder, [file for file in files if not file.is_user], notes)
     active = filter_project_rules(project, open_store(), folder)
-    if count := len(project.allow) - len(active.allow):
+    unused = [rule for rule in project.allow if rule not in active.allow]
+    own_files = {str(file.path) for file in files if file.is_user}
+    notes += [
+        f"{rule.origin.file}:{rule.origin.line}: {rule.text} is not used: {PROJECT_SANDBOX_NOTE}"
+        for rule in unused
+        if not may_project_allow(rule) and rule.origin.file not in own_files
+    ]
+    if count := sum(map(may_project_allow, unused)):
         allow = "that allows commands is" if count == 1 else "that allow commands are"
         folders = {file.path.parent for file in files if not file.is_user}
         where = " and ".join(sorted(map(str, folders)))
@@ -142,6 +155,19 @@ def _read_rules(
 def read_project_rules(folder: Path) -> RuleSet:
     """All rules in the project's files, in force or not."""
     return _read_files(folder, [file for file in list_rules_files(folder) if not file.is_user], [])
+
+
+def describe_project_rules(folder: Path) -> list[str]:
+    """The allow rules that trust accepts, the widest first, each with its risk if it has one."""
+    from treadle.policy.ruleset.rules import describe_rule_risk, sort_widest_first
+    from treadle.policy.trust import may_project_allow
+
+    rules = filter(may_project_allow, read_project_rules(folder).allow)
+    lines = (
+        f"{rule.text}: {risk}" if (risk := describe_rule_risk(rule)) else rule.text
+        for rule in sort_widest_first(rules)
+    )
+    return list(dict.fromkeys(lines))
 
 
 def _read_files(folder: Path, files: Sequence[RulesFile], notes: list[str]) -> RuleSet:

@@ -106,6 +106,12 @@ class LocalHost:
     def decline_trust(self) -> None:
         rules.open_trust_store().decline(self.folder)
 
+    def list_project_rules(self) -> list[str]:
+        try:
+            return rules.describe_project_rules(self.folder)
+        except ConfigError:
+            return []  # the session does not start with such a file, and says why
+
     def list_extension_files(self) -> list[str]:
         return extensions.list_extension_files(self.folder)
 

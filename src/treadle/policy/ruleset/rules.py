@@ -6,7 +6,7 @@ A rule is a value that knows what it matches; it decides nothing. `rules_file.py
 
 import fnmatch
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -291,3 +291,15 @@ def describe_rule_risk(rule: Rule) -> str:
     if command.is_prefix and len(command.words) == 1 and strip_version(first) in _RUNS_ANY_CODE:
         return f"{first} can run any code: this rule allows nearly everything"
     return ""
+
+
+def sort_widest_first(rules: Iterable[Rule]) -> list[Rule]:
+    """Allow rules in the order in which a user should see them."""
+    return sorted(rules, key=_measure_narrowness)
+
+
+def _measure_narrowness(rule: Rule) -> int:
+    """0 for a rule about all that a tool does, or that runs any code; 2 for one without a `*`."""
+    if rule.pattern is None or describe_rule_risk(rule) or rule.text.endswith(("(**)", "(*)")):
+        return 0
+    return 1 if "*" in rule.text else 2

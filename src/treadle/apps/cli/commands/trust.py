@@ -55,7 +55,12 @@ def _remove_trust(folder: Path) -> int:
 
 def _trust(folder: Path, *, approve: bool = False) -> int:
     from treadle.apps.assembly.extensions import list_extension_files
-    from treadle.apps.assembly.rules import open_trust_store, read_project_rules
+    from treadle.apps.assembly.rules import (
+        PROJECT_SANDBOX_NOTE,
+        open_trust_store,
+        read_project_rules,
+    )
+    from treadle.policy.trust import may_project_allow
 
     store = open_trust_store()
     store.trust(folder)
@@ -65,7 +70,10 @@ def _trust(folder: Path, *, approve: bool = False) -> int:
     rules = read_project_rules(folder)
     for rule in rules.allow:
         origin = escape_invisible(str(rule.origin))
-        print_line(f"  allows {escape_invisible(rule.text)}  ({origin})")
+        if may_project_allow(rule):
+            print_line(f"  allows {escape_invisible(rule.text)}  ({origin})")
+        else:
+            print_line(f"  does not use {rule.text}  ({origin}): {PROJECT_SANDBOX_NOTE}")
     if rules.allow:
         store.accept_rules(folder, rules)
     _review_programs(folder, approve)
