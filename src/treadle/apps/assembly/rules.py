@@ -19,6 +19,7 @@ from treadle.core.text import plural
 
 if TYPE_CHECKING:
     from treadle.policy.policy import RulePolicy
+    from treadle.policy.ruleset.foreign_rules import FoundRules
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.policy.trust import TrustStore
     from treadle.workspace.sandbox.file_denials import FileDenials
@@ -98,6 +99,15 @@ def list_rules_files(folder: Path) -> list[RulesFile]:
     return files
 
 
+class LoadedRules(NamedTuple):
+    """A function that returns the rules, and lines for the user: `notes` on rules that are not in
+    force, `warnings` on deny and ask rules that are applied in another way, for every host."""
+
+    get_rules: Callable[[], RuleSet]
+    notes: list[str]
+    warnings: list[str]
+
+
 def load_rules(
     folder: Path,
     allow: Sequence[str] = (),
@@ -106,18 +116,18 @@ def load_rules(
     *,
     format_origin: Callable[[str], str] = "--{}".format,
     open_store: Callable[[], TrustStore] = open_trust_store,
-) -> tuple[Callable[[], RuleSet], list[str]]:
-    """A function that returns the rules, and notes on rules that are not in force.
+) -> LoadedRules:
+    """The rules in force in a folder, with those that are given.
 
     `format_origin` names the flag or the argument that has a rule which is not in a file.
     """
     files = [file for file in list_rules_files(folder) if file.path.exists()]
     if not files and not allow and not deny and not ask:
-        return _make_empty_rules, []
-    rules, notes = _read_rules(folder, files, open_store)
+        return LoadedRules(_make_empty_rules, [], [])
+    rules, notes, warnings = _read_rules(folder, files, open_store)
     given = {"allow": allow, "deny": deny, "ask": ask}
     rules = rules + _parse_given_rules(folder, given, format_origin)
-    return (lambda: rules), notes
+    return LoadedRules(lambda: rules, notes, warnings)
 
 
 def _make_empty_rules() -> RuleSet:
@@ -128,12 +138,13 @@ def _make_empty_rules() -> RuleSet:
 
 def _read_rules(
     folder: Path, files: Sequence[RulesFile], open_store: Callable[[], TrustStore]
-) -> tuple[RuleSet, list[str]]:
+) -> FoundRules:
+    from treadle.policy.ruleset.foreign_rules import FoundRules
     from treadle.policy.trust import filter_project_rules, may_project_allow
 
-    notes = list[str]()
-    user = _read_files(folder, [file for file in files if file.is_user], notes)
-    project = _read_files(folder, [file for file in files if not file.is_user], notes)
+    user = _read_files(folder, [file for file in files if file.is_user])
+    found = _read_files(folder, [file for file in files if not file.is_user])
+    project, notes = found.rules, user.notes + found.notes
     active = filter_project_rules(project, open_store(), folder)
     unused = [rule for rule in project.allow if rule not in active.allow]
     own_files = {str(file.path) for file in files if file.is_user}
@@ -149,12 +160,12 @@ def _read_rules(
         which = f"{plural(count, 'rule')} in {where} {allow}"
         it = "it" if count == 1 else "them"
         notes.append(f"{which} not active. To activate {it}: treadle trust")
-    return user + active, notes
+    return FoundRules(user.rules + active, notes, user.warnings + found.warnings)
 
 
 def read_project_rules(folder: Path) -> RuleSet:
     """All rules in the project's files, in force or not."""
-    return _read_files(folder, [file for file in list_rules_files(folder) if not file.is_user], [])
+    return _read_files(folder, [f for f in list_rules_files(folder) if not f.is_user]).rules
 
 
 def describe_project_rules(folder: Path) -> list[str]:
@@ -170,23 +181,21 @@ def describe_project_rules(folder: Path) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _read_files(folder: Path, files: Sequence[RulesFile], notes: list[str]) -> RuleSet:
+def _read_files(folder: Path, files: Sequence[RulesFile]) -> FoundRules:
+    from treadle.policy.ruleset.foreign_rules import FoundRules, read_foreign_rules
     from treadle.policy.ruleset.rules_file import read_rules
 
-    rules = _make_empty_rules()
+    whole = FoundRules(_make_empty_rules(), [], [])
     root, home = os.path.realpath(folder), str(Path.home())
     for file in files:
         within = None if file.is_user else symlink_boundary(folder)
         places = {"scope": file.scope, "root": root, "home": home}
         if file.is_foreign:
-            from treadle.policy.ruleset.foreign_rules import read_foreign_rules
-
-            found, problems = read_foreign_rules(file.path, **places, within=within)
-            notes += problems
+            found = read_foreign_rules(file.path, **places, within=within)
         else:
-            found = read_rules(file.path, **places, within=within)
-        rules += found
-    return rules
+            found = FoundRules(read_rules(file.path, **places, within=within), [], [])
+        whole = whole.join(found)
+    return whole
 
 
 def _parse_given_rules(

@@ -99,9 +99,9 @@ class LocalHost:
         return rules.is_trust_declined(self.folder)
 
     def trust(self) -> None:
-        store = rules.open_trust_store()
+        store, found = rules.open_trust_store(), rules.read_project_rules(self.folder)
         store.trust(self.folder)
-        store.accept_rules(self.folder, rules.read_project_rules(self.folder))
+        store.accept_rules(self.folder, found)
 
     def decline_trust(self) -> None:
         rules.open_trust_store().decline(self.folder)
