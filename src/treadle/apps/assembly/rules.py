@@ -233,13 +233,13 @@ def make_read_check(folder: Path, rules: Callable[[], RuleSet]) -> Callable[[Pat
 def make_file_denials(rules: RuleSet) -> FileDenials:
     """The deny rules about files, for the sandbox: a command is held to them, too."""
     from treadle.policy.ruleset.path_patterns import PathPattern
-    from treadle.policy.ruleset.rules import WRITE_TOOLS
+    from treadle.policy.ruleset.rules import EDIT_TOOLS
     from treadle.workspace.sandbox.file_denials import FileDenials
 
     patterns = [(r.tool, r.pattern) for r in rules.deny if isinstance(r.pattern, PathPattern)]
     return FileDenials(
         unreadable=tuple(pattern for tool, pattern in patterns if tool == "read"),
-        unwritable=tuple(pattern for tool, pattern in patterns if tool in WRITE_TOOLS),
+        unwritable=tuple(pattern for tool, pattern in patterns if tool in EDIT_TOOLS),
     )
 
 

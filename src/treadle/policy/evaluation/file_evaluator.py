@@ -31,7 +31,7 @@ from treadle.policy.ruleset.paths import (
     is_inside,
     is_own_config,
 )
-from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, Rule
+from treadle.policy.ruleset.rules import EDIT_TOOLS, NOTEBOOK_TOOLS, READ_TOOLS, Outcome, Rule
 from treadle.policy.shell.analysis.search_filter import SearchFilter
 
 AccessMode = Literal["read", "write"]
@@ -51,8 +51,9 @@ class FileEvaluator:
         self.context = context
         self.file_system = context.file_system
         self._links = HardLinks(context.file_system, context.roots, context.home)
-        # Rules for `Read` apply to the search tools as well.
-        tools = {"write": WRITE_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
+        # Rules for `Read` apply to the search tools as well, those for `Edit` to notebooks.
+        tools = {"write": EDIT_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
+        tools |= {tool: EDIT_TOOLS | {tool} for tool in NOTEBOOK_TOOLS}
         self._rules = {key: context.rules.filter(names) for key, names in tools.items()}
 
     @property

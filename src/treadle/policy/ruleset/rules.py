@@ -24,7 +24,10 @@ Outcome = Literal["allow", "ask", "deny"]
 RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")
 
 READ_TOOLS = frozenset({"read", "glob", "grep", "ls"})
-WRITE_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch", "notebookedit"})
+# Names for writing by any tool; a tool with a name of its own has rules that are only about it.
+EDIT_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch"})
+NOTEBOOK_TOOLS = frozenset({"notebookedit"})
+WRITE_TOOLS = EDIT_TOOLS | NOTEBOOK_TOOLS
 TOOL_NAMES_WITH_PATTERNS = (
     "Bash", "Read", "Glob", "Grep", "Ls", "Write", "Edit", "WebFetch", "Sandbox",
 )  # fmt: skip
@@ -132,7 +135,7 @@ class Rule(msgspec.Struct, frozen=True):
         """Whether the rule is about this tool, its server, or its family of tools."""
         if self.tool.startswith("mcp__"):
             return _matches_mcp_tool(self.tool, key)
-        return self.tool == key or (self.tool in WRITE_TOOLS and key in WRITE_TOOLS)
+        return self.tool == key or (self.tool in EDIT_TOOLS and key in WRITE_TOOLS)
 
 
 class RuleSet(msgspec.Struct, frozen=True):
