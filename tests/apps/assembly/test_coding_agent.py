@@ -495,6 +495,16 @@ async def test_a_server_of_the_program_that_does_not_start_is_a_warning_in_the_l
     assert any("MCP server broken" in record.getMessage() for record in caplog.records)
 
 
+def test_a_deny_rule_that_is_asked_about_instead_is_a_warning_in_the_log(
+    folder: Path, caplog: pytest.LogCaptureFixture
+):
+    (folder / ".claude").mkdir()
+    (folder / ".claude" / "settings.json").write_text('{"permissions": {"deny": ["Agent(x)"]}}')
+    with caplog.at_level("WARNING", "treadle"):
+        treadle.coding_agent(folder, model=Scripted([]), **OFF)
+    assert any("Agent is asked about instead" in one.getMessage() for one in caplog.records)
+
+
 def test_servers_without_the_extra_are_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("treadle.core.extras.is_installed", lambda extra: False)
     with pytest.raises(treadle.MissingExtra, match=r"extra 'mcp' .* needs it for docs") as raised:
