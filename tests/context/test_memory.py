@@ -213,3 +213,48 @@ def test_the_users_own_file_may_be_a_link(root: Path, tmp_path: Path):
     assert [file.text for file in memory.files] == ["I like tabs."]
     write(tmp_path / "dotfiles/AGENTS.md", "I like spaces.")
     assert [file.text for file in reread_changed(memory).files] == ["I like spaces."]
+
+
+def deny_secrets(path: Path) -> str:
+    return "the rule Read(*.key) denies reading it" if path.suffix == ".key" else ""
+
+
+@pytest.mark.parametrize("text", ["@docs/a.key", "See @docs/a.key for it", "@docs/symlink.md"])
+def test_a_file_that_may_not_be_read_is_not_imported(root: Path, text: str):
+    write(root / "CLAUDE.md", f"Before\n{text}\nAfter")
+    write(root / "docs/a.key", "the secret")
+    (root / "docs/symlink.md").symlink_to("a.key")
+    memory = read_memory(root, check_read=deny_secrets)
+    assert "the secret" not in memory.text
+    assert "After" in memory.text
+    [problem] = memory.problems
+    assert text.split("@")[1].split()[0] in problem
+    assert "the rule Read(*.key) denies reading it; it is left out" in problem
+
+
+def test_a_memory_file_that_is_a_symlink_to_an_unreadable_file_is_left_out(root: Path):
+    write(root / "a.key", "the secret")
+    (root / "AGENTS.md").symlink_to("a.key")
+    write(root / "src/CLAUDE.md", "Import\n@../a.key")
+    memory = read_memory(root, check_read=deny_secrets)
+    assert memory.files == ()
+    assert "is a symlink to" in memory.problems[0]
+    nested = read_nested_memory(root, root / "src", (), check_read=deny_secrets)
+    assert "the secret" not in nested.text
+
+
+def test_a_memory_file_that_becomes_a_symlink_to_an_unreadable_file_is_no_longer_used(root: Path):
+    write(root / "a.key", "the secret")
+    write(root / "AGENTS.md", "Use uv.")
+    memory = read_memory(root, check_read=deny_secrets)
+    (root / "AGENTS.md").unlink()
+    (root / "AGENTS.md").symlink_to("a.key")
+    [changed] = reread_changed(memory, deny_secrets).files
+    assert "the secret" not in changed.text
+    assert "the rule Read(*.key) denies reading it" in changed.text
+
+
+def test_the_users_own_memory_file_may_import_what_the_rules_deny_to_the_agent(root, tmp_path):
+    write(tmp_path / "home/.claude/CLAUDE.md", "@~/mine.key")
+    write(tmp_path / "home/mine.key", "my text")
+    assert "my text" in read_memory(root, None, tmp_path / "home", check_read=deny_secrets).text

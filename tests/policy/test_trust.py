@@ -91,6 +91,17 @@ def test_allow_rules_of_a_folder_wait_until_they_are_accepted_as_they_are(tmp_pa
     assert [rule.text for rule in filter_project_rules(other, store, tmp_path).allow] == ["Write"]
 
 
+def test_a_project_cannot_open_the_sandbox_and_an_always_allow_of_the_user_can(tmp_path, store):
+    lists = {"allow": ["Sandbox(off)", "Sandbox(network)", "Bash(make)"], "deny": ["Sandbox"]}
+    rules = parse_rules(lists, root="/", home="/h")
+    store.trust(tmp_path)
+    store.accept_rules(tmp_path, rules)
+    store.accept_rule(tmp_path, "Sandbox(network)")
+    active = filter_project_rules(rules, store, tmp_path)
+    assert [rule.text for rule in active.allow] == ["Sandbox(network)", "Bash(make)"]
+    assert [rule.text for rule in active.deny] == ["Sandbox"]
+
+
 def test_without_trust_settings_only_narrow():
     settings = {
         "hooks": {"SessionStart": []},

@@ -268,6 +268,17 @@ async def test_a_search_runs_and_its_result_says_what_was_left_out(folder: Path)
     assert done.note == "deny rules hide from commands: .env, a/.env"
 
 
+async def test_outside_of_the_sandbox_nothing_is_hidden_and_the_result_says_nothing_else(
+    folder: Path,
+) -> None:
+    put(folder, _env="secret")
+    async with opened(folder, sandbox=True, denials=deny(folder, (".env",))) as workspace:
+        inside = await workspace.run("true")
+        outside = await workspace.run("true", sandboxed=False)
+    assert (inside.note, inside.hidden_files) == ("deny rules hide from commands: .env", (".env",))
+    assert (outside.note, outside.hidden_files) == ("", ())
+
+
 @pytest.mark.parametrize("rule", ["keys/**", "keys", "/keys/*", "*.pem", "link/one.pem"])
 async def test_rules_with_patterns_and_folders_hold(folder: Path, rule: str) -> None:
     put(folder, keys__one_pem="secret")

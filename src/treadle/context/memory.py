@@ -1,7 +1,8 @@
 """Memory files: instructions of the user and of the repository, with what they import.
 
 memory_files.py lists the files, memory_imports.py the imports. Binary files, symlinks out of the
-repository, circular imports and text over the size limits are left out, each with a problem line.
+repository, circular imports, text over the size limits and what the rules forbid to read are left
+out, each with a problem line.
 Files are read when a session begins; later changes, and rules about certain files, arrive as
 notices (reminders.py), so that the prompt stays the same.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,6 +38,14 @@ MAX_FILE_CHARS = 40_000  # of one file
 MAX_TOTAL_CHARS = 120_000
 MAX_IMPORT_DEPTH = 5
 MAX_FILE_BYTES = MAX_FILE_CHARS * 4 + 1  # bytes beyond are neither read nor watched
+
+# Why a file that a file of the project names may not be read, by the rules; "" if it may.
+CheckRead = Callable[[Path], str]
+
+
+def allow_read(path: Path) -> str:
+    """The check where there are no rules."""
+    return ""
 
 
 class MemoryFile(msgspec.Struct, frozen=True):
@@ -74,13 +83,19 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 def read_memory(
-    root: Path, folder: Path | None = None, home: Path | None = None, *, more: bool = False
+    root: Path,
+    folder: Path | None = None,
+    home: Path | None = None,
+    *,
+    more: bool = False,
+    check_read: CheckRead = allow_read,
 ) -> Memory:
     """All memory files that apply to work in `folder` (by default the root) of a repository.
 
-    `more`: also the files that users of Cursor and Gemini have.
+    `more`: also the files that users of Cursor and Gemini have. `check_read` is asked about each
+    file that a file of the repository imports or, as a symlink, stands for.
     """
-    return _MemoryReader(root, more=more).read_all(folder or root, home)
+    return _MemoryReader(root, more=more, check_read=check_read).read_all(folder or root, home)
 
 
 def read_user_memory(home: Path, *, more: bool = False) -> Memory:
@@ -89,15 +104,20 @@ def read_user_memory(home: Path, *, more: bool = False) -> Memory:
 
 
 def read_nested_memory(
-    root: Path, folder: Path, known_paths: Iterable[Path], *, more: bool = False
+    root: Path,
+    folder: Path,
+    known_paths: Iterable[Path],
+    *,
+    more: bool = False,
+    check_read: CheckRead = allow_read,
 ) -> Memory:
     """The files that apply to this subfolder and are not known yet."""
-    return _MemoryReader(root, known_paths, more=more).read_all(folder, None)
+    return _MemoryReader(root, known_paths, more=more, check_read=check_read).read_all(folder, None)
 
 
-def reread_changed(memory: Memory) -> Memory:
+def reread_changed(memory: Memory, check_read: CheckRead = allow_read) -> Memory:
     """The files that have changed, as they are now."""
-    pairs = ((file, _reread(file)) for file in memory.files)
+    pairs = ((file, _reread(file, check_read)) for file in memory.files)
     return Memory(tuple(new for old, new in pairs if new.digest != old.digest))
 
 
@@ -115,9 +135,10 @@ def append_memory(file: Path, line: str) -> None:
         out.write(f"{gap}- {' '.join(line.split())}\n")
 
 
-def _reread(file: MemoryFile) -> MemoryFile:
+def _reread(file: MemoryFile, check_read: CheckRead) -> MemoryFile:
     """The current file, with the same checks as the first time: a command may have changed it."""
     try:
+        _check_symlink(file.path, file.within, check_read)
         data = read_prefix(file.path, MAX_FILE_BYTES, within=file.within)
     except FileNotFoundError:
         return _mark_unavailable(file, "the file was deleted")
@@ -132,6 +153,15 @@ def _reread(file: MemoryFile) -> MemoryFile:
     if file.is_rule:
         text = _split_front_matter(text)[1]
     return msgspec.structs.replace(file, text=text.strip(), digest=digest)
+
+
+def _check_symlink(file: Path, within: Path | None, check_read: CheckRead) -> None:
+    """ConfigError if a file of a project is a symlink to one that may not be read."""
+    real = Path(os.path.realpath(file))
+    if within is None or real == Path(os.path.realpath(file.parent), file.name):
+        return
+    if problem := check_read(real):
+        raise ConfigError(f"{file}: is a symlink to {real}; {problem}")
 
 
 def _mark_unavailable(file: MemoryFile, reason: str) -> MemoryFile:
@@ -167,7 +197,15 @@ def _split_front_matter(text: str) -> tuple[Frontmatter, str]:
 class _MemoryReader:
     """Reads files with their imports, within the size limits."""
 
-    def __init__(self, root: Path, known_paths: Iterable[Path] = (), *, more: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        known_paths: Iterable[Path] = (),
+        *,
+        more: bool = False,
+        check_read: CheckRead = allow_read,
+    ) -> None:
+        self._check_read = check_read
         self._given_root = root
         self._root = Path(os.path.realpath(root))
         self._more = more
@@ -190,8 +228,9 @@ class _MemoryReader:
         real = Path(os.path.realpath(file))
         if real in self._seen:
             return  # CLAUDE.md is often a symlink to AGENTS.md
-        self._seen.add(real)
         try:
+            _check_symlink(file, within, self._check_read)
+            self._seen.add(real)
             data = read_prefix(file, MAX_FILE_BYTES, within=within)
         except FileNotFoundError:
             return  # deleted in the meantime
@@ -272,6 +311,8 @@ class _MemoryReader:
             raise ConfigError(f"@{path} is imported more than {MAX_IMPORT_DEPTH} levels deep")
         if not is_user and not may_import(target, self._root, self._home):
             raise ConfigError(f"@{path} is outside the workspace")
+        if not is_user and (problem := self._check_read(target)):
+            raise ConfigError(f"@{path}: {problem}")
         try:
             within = self._root if target.is_relative_to(self._root) else None
             return read_prefix(target, MAX_FILE_BYTES, within=within)

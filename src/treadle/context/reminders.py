@@ -24,7 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from treadle.context.compaction.pins import TODO_TOOLS, list_open_todos
-from treadle.context.memory import Memory, MemoryFile, read_nested_memory, reread_changed
+from treadle.context.memory import (
+    CheckRead,
+    Memory,
+    MemoryFile,
+    allow_read,
+    read_nested_memory,
+    reread_changed,
+)
 from treadle.context.prompt import make_attendance_notice
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
@@ -228,7 +235,7 @@ class ChangedMemory:
 
     Those that changed since the prompt was built, with `folders(session)` those of the subfolders
     in which the session works, and with `files(session)` those of the folders of these files and
-    the rules about them. `more`: see `read_memory`.
+    the rules about them. `more`, `check_read`: see `read_memory`.
     """
 
     def __init__(
@@ -239,8 +246,10 @@ class ChangedMemory:
         *,
         files: Callable[[str], Iterable[Path]] | None = None,
         more: bool = False,
+        check_read: CheckRead = allow_read,
     ) -> None:
         self._memory = memory
+        self._check_read = check_read
         self._root = root
         self._list_folders = folders
         self._list_files = files
@@ -251,7 +260,7 @@ class ChangedMemory:
         self._rules_by_path: dict[Path, tuple[MemoryFile, ...]] = {}
 
     def __call__(self, session_id: str) -> list[MemoryFile]:
-        fresh = {file.path: file for file in reread_changed(self._memory).files}
+        fresh = {file.path: file for file in self._reread(self._memory).files}
         originals = [file for file in self._memory.files if file.path in fresh]
         self._changed_originals.update({file.path: file for file in originals})
         files = {**self._changed_originals, **fresh}
@@ -262,8 +271,11 @@ class ChangedMemory:
             added.update({file.path: file for file in self._read_nested(folder).files})
         for path in paths:
             added.update({file.path: file for file in self._find_rules(path)})
-        newer = {file.path: file for file in reread_changed(Memory(tuple(added.values()))).files}
+        newer = {file.path: file for file in self._reread(Memory(tuple(added.values()))).files}
         return list({**files, **added, **newer}.values())
+
+    def _reread(self, memory: Memory) -> Memory:
+        return reread_changed(memory, self._check_read)
 
     def _read_nested(self, folder: Path) -> Memory:
         if folder == self._root:
@@ -271,7 +283,9 @@ class ChangedMemory:
         if folder not in self._nested:
             known = [file.path for file in self._memory.files]
             known += [rule.file.path for rule in self._memory.path_rules]
-            nested = read_nested_memory(self._root, folder, known, more=self._more)
+            nested = read_nested_memory(
+                self._root, folder, known, more=self._more, check_read=self._check_read
+            )
             self._nested[folder] = nested
         return self._nested[folder]
 

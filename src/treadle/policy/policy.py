@@ -131,6 +131,15 @@ class RulePolicy:
         """The files among `paths` that a search may not read: real paths, without symlinks."""
         return self._evaluator.files.find_denied(paths)
 
+    def explain_unreadable(self, path: str) -> str:
+        """Why a file that a file of the project names is not read: the deny or ask rule about it,
+        by any of its names; "" if there is none."""
+        found = PermissionEvaluator(self._context).files.check_read_rules(path, self._context.root)
+        if found is None:
+            return ""
+        effect = "denies reading it" if found.outcome == "deny" else "asks before it is read"
+        return f"the rule {found.rule} {effect}"
+
     @property
     def rules(self) -> RuleSet:
         return self._context.rules

@@ -16,7 +16,7 @@ import msgspec
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.policy.ruleset.paths import is_inside
-from treadle.policy.ruleset.rules import RuleSet
+from treadle.policy.ruleset.rules import Rule, RuleSet
 from treadle.policy.settings_file import write_private_file
 
 # The permissions of a project that apply without trust: those that only restrict the agent.
@@ -129,10 +129,19 @@ def hash_definition(definition: Mapping[str, Any]) -> str:
 def filter_project_rules(rules: RuleSet, store: TrustStore, folder: str | Path) -> RuleSet:
     """The rules of a project that apply: ask and deny rules, and the allow rules that the user
     accepted, all of them together or each in an approval."""
-    if store.has_accepted_rules(folder, rules):
-        return rules
-    accepted = (rule for rule in rules.allow if store.has_accepted_rule(folder, rule.text))
+    are_accepted = store.has_accepted_rules(folder, rules)
+    accepted = (
+        rule
+        for rule in rules.allow
+        if (are_accepted and may_project_allow(rule)) or store.has_accepted_rule(folder, rule.text)
+    )
     return RuleSet(tuple(accepted), rules.ask, rules.deny)
+
+
+def may_project_allow(rule: Rule) -> bool:
+    """Whether an allow rule counts if a project brings it along. The sandbox of the user's machine
+    is the user's: a project can only ask for less than it permits."""
+    return rule.tool != "sandbox"
 
 
 def filter_project_settings(settings: Mapping[str, Any], *, is_trusted: bool) -> dict[str, Any]:

@@ -277,7 +277,8 @@ class LocalWorkspace:
                 if output is not None and not process.exited.exception():
                     output.report_rest(process.exited.result().stream)
                 raise
-        return self._make_completed(ended, timeout, offline=self._is_offline(inside, network))
+        offline = self._is_offline(inside, network)
+        return self._make_completed(ended, timeout, inside=inside, offline=offline)
 
     async def start(
         self,
@@ -310,7 +311,7 @@ class LocalWorkspace:
         return BackgroundCommand(
             process,
             output_file,
-            lambda end: self._make_completed(end, None, offline=offline),
+            lambda end: self._make_completed(end, None, inside=inside, offline=offline),
             given,
         )
 
@@ -473,14 +474,16 @@ class LocalWorkspace:
         return inside and not (self._options.network if network is None else network)
 
     def _make_completed(
-        self, ended: ProcessExit, timeout: float | None, *, offline: bool
+        self, ended: ProcessExit, timeout: float | None, *, inside: bool, offline: bool
     ) -> CommandResult:
-        """The contract's result of a command."""
+        """The contract's result of a command. `inside`: it ran in the sandbox."""
         stream = ended.stream
         _raise_if_not_started(ended, stream.head)
         head, tail = stream.head, stream.tail
         output = join_head_tail(head, tail, stream.total, stream.path, stream.spilled)
-        notes = [*self._describe_exit(ended, timeout)]
+        notes = [*self._describe_exit(ended, timeout), *self._sandbox.take_notes()]
+        if inside:
+            notes += self._sandbox.describe_limits(head + tail)
         if offline and ended.exit_code != 0 and mentions_network(output):
             notes.append(NO_NETWORK_NOTE)
         return CommandResult(
@@ -492,7 +495,7 @@ class LocalWorkspace:
             full_output=stream.path,
             cwd=ended.cwd,
             note="; ".join(notes),
-            hidden_files=self._sandbox.hidden_files,
+            hidden_files=self._sandbox.hidden_files if inside else (),
         )
 
     def _describe_exit(self, ended: ProcessExit, timeout: float | None) -> Iterator[str]:
@@ -508,7 +511,6 @@ class LocalWorkspace:
             yield "it dumped core"
         if ended.leftovers and not ended.timed_out:
             yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
-        yield from self._sandbox.take_notes(ended.stream.head + ended.stream.tail)
 
 
 def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:

@@ -36,7 +36,7 @@ def project(own_place: Path) -> Path:
     shutil.copytree(DATA / "claude_home", own_place / "home", dirs_exist_ok=True)
     folder = own_place / "cwd"
     shutil.copytree(DATA / "claude_project", folder, dirs_exist_ok=True)
-    (folder / "tools").mkdir()
+    (folder / "tools").mkdir(exist_ok=True)
     shutil.copy(MCP_SERVER, folder / "tools" / "stock_server.py")
     (own_place / "shop-docs").mkdir()
     (own_place / "shop-docs" / "prices.md").write_text("Prices end with 95 cents.")
@@ -134,9 +134,9 @@ async def test_deny_rules_hold_without_trust_and_nothing_else_of_the_folder_coun
 
 
 async def test_allow_rules_of_the_project_count_once_it_is_trusted(project: Path):
-    rules, notes = load_rules(project)
+    rules, _, warnings = load_rules(project)
     assert [rule.text for rule in rules().allow] == ["Bash(echo mine:*)"]
-    assert any("Agent(Explore)" in note and "asked about instead" in note for note in notes)
+    assert any("Agent(Explore)" in line and "asked about instead" in line for line in warnings)
     (project / "Makefile").write_text("test:\n\t@touch tested\n")
     made, other = await run_calls(
         project,

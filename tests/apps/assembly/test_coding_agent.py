@@ -266,6 +266,45 @@ async def test_files_of_the_folder_count_only_if_it_is_trusted(folder: Path, tru
     assert home_files() == []
 
 
+async def test_a_denied_file_reaches_the_model_by_no_file_of_the_folder(folder: Path):
+    untrusted_files(folder)
+    (folder / "AGENTS.md").write_text("Hello @.env and @notes.txt\n@keys/a.txt\n@style.md")
+    (folder / "keys").mkdir()
+    for name in (".env", "notes.txt", "keys/a.txt"):
+        (folder / name).write_text(f"the secret of {name}")
+    (folder / "style.md").write_text("Be plain.")
+    model = Scripted(["done"])
+    async with treadle.coding_agent(
+        folder,
+        model=model,
+        trust=True,
+        deny=["Read(.env)", "Read(keys/**)"],
+        ask=["Read(notes.txt)"],
+        settings=PATIENT,
+        **OFF,
+    ) as agent:
+        await agent.run("go")
+        notes = "\n".join(agent.notes)
+    assert "the secret" not in model.requests[0].system
+    assert "Be plain." in model.requests[0].system
+    for words in (
+        "@.env: the rule Read(.env) denies reading it",
+        "@keys/a.txt: the rule Read(keys/**) denies reading it",
+        "@notes.txt: the rule Read(notes.txt) asks before it is read",
+    ):
+        assert words in notes
+
+
+def test_a_rule_of_the_folder_that_opens_the_sandbox_is_named_and_not_used(folder: Path):
+    (folder / ".treadle").mkdir()
+    (folder / ".treadle" / "settings.json").write_text(
+        '{"permissions": {"allow": ["Sandbox(off)", "Bash(make)"]}}'
+    )
+    agent = treadle.coding_agent(folder, model=Scripted([]), trust=True, **OFF)
+    [note] = [note for note in agent.notes if "permissions" in note or "Sandbox" in note]
+    assert "settings.json:1: Sandbox(off) is not used: a project cannot open the sandbox" in note
+
+
 async def test_a_folder_that_the_user_trusted_before_is_trusted(folder: Path):
     (folder / "AGENTS.md").write_text("Always answer in verse.")
     ran = await run(None, "trust", str(folder))
@@ -454,6 +493,16 @@ async def test_a_server_of_the_program_that_does_not_start_is_a_warning_in_the_l
         async with treadle.coding_agent(folder, model=model, mcp=servers, **OFF) as agent:
             await agent.run("x")
     assert any("MCP server broken" in record.getMessage() for record in caplog.records)
+
+
+def test_a_deny_rule_that_is_asked_about_instead_is_a_warning_in_the_log(
+    folder: Path, caplog: pytest.LogCaptureFixture
+):
+    (folder / ".claude").mkdir()
+    (folder / ".claude" / "settings.json").write_text('{"permissions": {"deny": ["Agent(x)"]}}')
+    with caplog.at_level("WARNING", "treadle"):
+        treadle.coding_agent(folder, model=Scripted([]), **OFF)
+    assert any("Agent is asked about instead" in one.getMessage() for one in caplog.records)
 
 
 def test_servers_without_the_extra_are_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,5 +1,6 @@
 """The trust dialog and the effects of its answers."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.apps.tui.harness import RunningApp, exists, read_file, running_app, scripted, write_file
 from treadle.apps.assembly.extensions import discover_extensions
 from treadle.apps.assembly.rules import is_trust_declined, is_trusted
+from treadle.apps.conversation.trust_dialog import describe_allow_rules
 
 HOOK = """{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "echo hi"}]}]}}"""
 
@@ -33,6 +35,21 @@ async def test_what_the_folder_brings_is_named_and_counts_after_a_yes(monkeypatc
         await on.sees("Hello.")
         assert "- be brief" in str(model.requests[-1].system)
     assert is_trusted(folder())
+
+
+async def test_the_allow_rules_that_a_yes_accepts_are_shown_the_widest_first(monkeypatch):
+    allow = [*(f"Bash(make a{n})" for n in range(8)), "Edit(src/*)", "Sandbox(off)", "Bash"]
+    write_file(".claude/settings.json", json.dumps({"permissions": {"allow": allow}}))
+    async with running_app(monkeypatch, trusted=False) as on:
+        await on.sees("Do you trust")
+        screen = on.screen()
+        assert "Sandbox(off)" not in screen
+        assert "Bash: this allows every command" in screen
+        assert screen.index("Bash: this") < screen.index("Edit(src/*)") < screen.index("make a0")
+        rules = on.app.host.list_project_rules()
+        assert "and 2 more, which are in the settings files" in describe_allow_rules(rules)
+        await on.press("n")
+        await begun(on)
 
 
 async def test_a_no_holds_for_this_time_only(monkeypatch):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,8 +79,10 @@ from treadle.apps.assembly.redaction import (
 )
 from treadle.apps.assembly.rules import (
     FolderTrust,
+    LoadedRules,
     choose_trust,
     load_rules,
+    make_read_check,
     make_rule_saver,
 )
 from treadle.apps.assembly.sessions import (
@@ -118,7 +120,6 @@ if TYPE_CHECKING:
 
     from treadle.agents.structured_output import StructuredOutput
     from treadle.policy.modes import PermissionMode
-    from treadle.policy.ruleset.rules import RuleSet
     from treadle.sessions.open_store import StoreLocation
     from treadle.workspace.container import ContainerOptions
 
@@ -239,7 +240,7 @@ def _assemble(
     folder: Path,
     settings: Settings,
     given: GivenParts,
-    loaded_rules: tuple[Callable[[], RuleSet], list[str]],
+    loaded_rules: LoadedRules,
     trust: FolderTrust,
     host: HostSession | None,
 ) -> CodingAgent:
@@ -251,7 +252,7 @@ def _assemble(
     suspend = options is not None and options.suspend
     can_ask = is_interactive or suspend  # the user answers now, or when resuming
     secrets = find_environment_secrets()
-    rules, rule_notes = loaded_rules
+    rules, rule_notes, rule_warnings = loaded_rules
 
     # What can be invalid fails here.
     folder_notes = check_added_folders(settings, folder)
@@ -335,7 +336,7 @@ def _assemble(
             tools.append(redact_source(Skills(skills), secrets))
             skills_section = format_skills_section(skills)
     mcp = None
-    warnings: list[str] = [*extensions.notes]
+    warnings: list[str] = [*extensions.notes, *rule_warnings]
     if (extensions.servers or given.servers) and is_small:
         text = f"MCP servers are off: {model.name} can use only a few tools"
         (warnings if given.servers else notes).append(text)
@@ -366,6 +367,7 @@ def _assemble(
     # System prompt
     commands = describe_commands(settings.sandbox, network=settings.network)
     appended = (settings.append_system_prompt, given.instructions)
+    check_read = make_read_check(folder, rules)
     prompt, memory = build_system_prompt(
         folder,
         notes=notes,
@@ -380,6 +382,7 @@ def _assemble(
         commands=commands,
         secrets=secrets,
         more_memory=settings.cursor_gemini_files,
+        check_read=check_read,
     )
 
     # Hooks, and what changes the transcript between model calls
@@ -428,6 +431,7 @@ def _assemble(
             is_attended=can_ask,
             find_seen_digest=host_workspace.find_seen_digest if host_workspace else None,
             more_memory=settings.cursor_gemini_files,
+            check_read=check_read,
         )
         mutators.append(reminders)
         mutators.append(EnvironmentNotices(folder, workspace, trusted=trust.is_trusted))

@@ -284,7 +284,9 @@ class LazyReminders:
         began_attended: bool = True,
         find_seen_digest: Callable[[str], str] | None = None,
         more_memory: bool = False,
+        check_read: Callable[[Path], str] = lambda path: "",
     ) -> None:
+        self._check_read = check_read
         self._find_seen_digest = find_seen_digest or (lambda digest: digest)
         self._is_attended = is_attended
         self._began_attended = began_attended
@@ -314,7 +316,11 @@ class LazyReminders:
 
         files = self._iter_seen_paths if self._trusted else None
         memory = ChangedMemory(
-            self._memory or Memory(), self._root, files=files, more=self._more_memory
+            self._memory or Memory(),
+            self._root,
+            files=files,
+            more=self._more_memory,
+            check_read=self._check_read,
         )
         return Reminders(
             changed_files=ChangedFiles(self._get_seen_files, self._make_digest),

@@ -6,7 +6,7 @@ assemble.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,17 +45,17 @@ def build_system_prompt(
     commands: str = "",
     secrets: tuple[str, ...] = (),
     more_memory: bool = False,
+    check_read: Callable[[Path], str] = lambda path: "",
 ) -> tuple[SystemPrompt, Memory | None]:
     """The prompt without secrets, and the memory in it if there is any.
 
     It is the same in every host and mode, so that it stays in the provider's cache. `family`: see
-    `find_family` in context/prompt. `more_memory`: also the files that users of Cursor and
-    Gemini have.
+    `find_family` in context/prompt. `more_memory`, `check_read`: see `read_memory`.
     """
     # Other models get the mode as a notice, so that a change of it keeps the prompt as it is.
     extra = [read_section("plan")] if mode == "plan" and is_small else []
     extra += [appended] if appended.strip() else []
-    memory = None if is_small else _load_memory(root, trusted, notes, more_memory)
+    memory = None if is_small else _load_memory(root, trusted, notes, more_memory, check_read)
     prompt = build_prompt(
         family=family,
         environment=describe_environment(root, added_folders=added_folders, commands=commands),
@@ -70,7 +70,13 @@ def build_system_prompt(
     return SystemPrompt(tuple(sections)), memory
 
 
-def _load_memory(folder: Path, trusted: bool, notes: list[str], more: bool) -> Memory | None:
+def _load_memory(
+    folder: Path,
+    trusted: bool,
+    notes: list[str],
+    more: bool,
+    check_read: Callable[[Path], str],
+) -> Memory | None:
     home, root = Path.home(), find_repository(folder)
     names = (*PROJECT_FILES, *(CURSOR_AND_GEMINI_FILES if more else ()))
     down = folder.relative_to(root).parts
@@ -85,7 +91,7 @@ def _load_memory(folder: Path, trusted: bool, notes: list[str], more: bool) -> M
     from treadle.context.memory import read_memory, read_user_memory
 
     if trusted:
-        memory = read_memory(root, folder, home, more=more)
+        memory = read_memory(root, folder, home, more=more, check_read=check_read)
     else:
         memory = read_user_memory(home, more=more)
     notes.extend(memory.problems)

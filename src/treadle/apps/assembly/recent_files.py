@@ -20,7 +20,8 @@ MAX_BYTES = 4 * MAX_FILE_CHARS
 
 
 class RecentFiles:
-    """Reads them, the newest first; what is no text or cannot be read is left out."""
+    """Reads them, the newest first. Left out is what is no text or cannot be read, and what a rule
+    denies to read: the agent may have written such a file, and the user changed it since."""
 
     def __init__(
         self, builtin: BuiltinSource, workspace: Workspace, secrets: tuple[str, ...] = ()
@@ -31,12 +32,19 @@ class RecentFiles:
 
     async def __call__(self, session_id: str) -> list[tuple[str, str]]:
         seen = self._builtin.sessions.get(session_id).seen_files
+        paths = [str(path) for path in islice(reversed(list(seen)), 2 * MAX_RECENT_FILES)]
+        denied = await self._find_denied(paths)
         files: list[tuple[str, str]] = []
-        for path in islice(reversed(list(seen)), 2 * MAX_RECENT_FILES):
-            text = await self._read(str(path))
+        for path in paths:
+            text = await self._read(path) if path not in denied else None
             if text is not None:
-                files.append((str(path), redact(self._secrets, text)))
+                files.append((path, redact(self._secrets, text)))
         return files
+
+    async def _find_denied(self, paths: list[str]) -> list[str]:
+        get_find_denied = self._builtin.sessions.get_find_denied
+        find_denied = await get_find_denied() if get_find_denied is not None else None
+        return find_denied(paths) if find_denied is not None and paths else []
 
     async def _read(self, path: str) -> str | None:
         try:

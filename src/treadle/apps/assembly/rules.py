@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,9 +18,17 @@ from treadle.core.errors import ConfigError
 from treadle.core.text import plural
 
 if TYPE_CHECKING:
+    from treadle.policy.policy import RulePolicy
+    from treadle.policy.ruleset.foreign_rules import FoundRules
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.policy.trust import TrustStore
     from treadle.workspace.sandbox.file_denials import FileDenials
+
+
+PROJECT_SANDBOX_NOTE = (
+    "a project cannot open the sandbox; if you want that, write the rule in "
+    "~/.treadle/settings.json"
+)
 
 
 def trust_file() -> Path:
@@ -90,6 +99,15 @@ def list_rules_files(folder: Path) -> list[RulesFile]:
     return files
 
 
+class LoadedRules(NamedTuple):
+    """A function that returns the rules, and lines for the user: `notes` on rules that are not in
+    force, `warnings` on deny and ask rules that are applied in another way, for every host."""
+
+    get_rules: Callable[[], RuleSet]
+    notes: list[str]
+    warnings: list[str]
+
+
 def load_rules(
     folder: Path,
     allow: Sequence[str] = (),
@@ -98,18 +116,18 @@ def load_rules(
     *,
     format_origin: Callable[[str], str] = "--{}".format,
     open_store: Callable[[], TrustStore] = open_trust_store,
-) -> tuple[Callable[[], RuleSet], list[str]]:
-    """A function that returns the rules, and notes on rules that are not in force.
+) -> LoadedRules:
+    """The rules in force in a folder, with those that are given.
 
     `format_origin` names the flag or the argument that has a rule which is not in a file.
     """
     files = [file for file in list_rules_files(folder) if file.path.exists()]
     if not files and not allow and not deny and not ask:
-        return _make_empty_rules, []
-    rules, notes = _read_rules(folder, files, open_store)
+        return LoadedRules(_make_empty_rules, [], [])
+    rules, notes, warnings = _read_rules(folder, files, open_store)
     given = {"allow": allow, "deny": deny, "ask": ask}
     rules = rules + _parse_given_rules(folder, given, format_origin)
-    return (lambda: rules), notes
+    return LoadedRules(lambda: rules, notes, warnings)
 
 
 def _make_empty_rules() -> RuleSet:
@@ -120,45 +138,64 @@ def _make_empty_rules() -> RuleSet:
 
 def _read_rules(
     folder: Path, files: Sequence[RulesFile], open_store: Callable[[], TrustStore]
-) -> tuple[RuleSet, list[str]]:
-    from treadle.policy.trust import filter_project_rules
+) -> FoundRules:
+    from treadle.policy.ruleset.foreign_rules import FoundRules
+    from treadle.policy.trust import filter_project_rules, may_project_allow
 
-    notes = list[str]()
-    user = _read_files(folder, [file for file in files if file.is_user], notes)
-    project = _read_files(folder, [file for file in files if not file.is_user], notes)
+    user = _read_files(folder, [file for file in files if file.is_user])
+    found = _read_files(folder, [file for file in files if not file.is_user])
+    project, notes = found.rules, user.notes + found.notes
     active = filter_project_rules(project, open_store(), folder)
-    if count := len(project.allow) - len(active.allow):
+    unused = [rule for rule in project.allow if rule not in active.allow]
+    own_files = {str(file.path) for file in files if file.is_user}
+    notes += [
+        f"{rule.origin.file}:{rule.origin.line}: {rule.text} is not used: {PROJECT_SANDBOX_NOTE}"
+        for rule in unused
+        if not may_project_allow(rule) and rule.origin.file not in own_files
+    ]
+    if count := sum(map(may_project_allow, unused)):
         allow = "that allows commands is" if count == 1 else "that allow commands are"
         folders = {file.path.parent for file in files if not file.is_user}
         where = " and ".join(sorted(map(str, folders)))
         which = f"{plural(count, 'rule')} in {where} {allow}"
         it = "it" if count == 1 else "them"
         notes.append(f"{which} not active. To activate {it}: treadle trust")
-    return user + active, notes
+    return FoundRules(user.rules + active, notes, user.warnings + found.warnings)
 
 
 def read_project_rules(folder: Path) -> RuleSet:
     """All rules in the project's files, in force or not."""
-    return _read_files(folder, [file for file in list_rules_files(folder) if not file.is_user], [])
+    return _read_files(folder, [f for f in list_rules_files(folder) if not f.is_user]).rules
 
 
-def _read_files(folder: Path, files: Sequence[RulesFile], notes: list[str]) -> RuleSet:
+def describe_project_rules(folder: Path) -> list[str]:
+    """The allow rules that trust accepts, the widest first, each with its risk if it has one."""
+    from treadle.policy.ruleset.rules import describe_rule_risk, sort_widest_first
+    from treadle.policy.trust import may_project_allow
+
+    rules = filter(may_project_allow, read_project_rules(folder).allow)
+    lines = (
+        f"{rule.text}: {risk}" if (risk := describe_rule_risk(rule)) else rule.text
+        for rule in sort_widest_first(rules)
+    )
+    return list(dict.fromkeys(lines))
+
+
+def _read_files(folder: Path, files: Sequence[RulesFile]) -> FoundRules:
+    from treadle.policy.ruleset.foreign_rules import FoundRules, read_foreign_rules
     from treadle.policy.ruleset.rules_file import read_rules
 
-    rules = _make_empty_rules()
+    whole = FoundRules(_make_empty_rules(), [], [])
     root, home = os.path.realpath(folder), str(Path.home())
     for file in files:
         within = None if file.is_user else symlink_boundary(folder)
         places = {"scope": file.scope, "root": root, "home": home}
         if file.is_foreign:
-            from treadle.policy.ruleset.foreign_rules import read_foreign_rules
-
-            found, problems = read_foreign_rules(file.path, **places, within=within)
-            notes += problems
+            found = read_foreign_rules(file.path, **places, within=within)
         else:
-            found = read_rules(file.path, **places, within=within)
-        rules += found
-    return rules
+            found = FoundRules(read_rules(file.path, **places, within=within), [], [])
+        whole = whole.join(found)
+    return whole
 
 
 def _parse_given_rules(
@@ -178,16 +215,31 @@ def _parse_given_rules(
     return rules
 
 
+def make_read_check(folder: Path, rules: Callable[[], RuleSet]) -> Callable[[Path], str]:
+    """A function that tells why a file which a file of the project names may not be read, by the
+    deny and ask rules; "" if it may. It loads what it needs with the first such file."""
+    if rules is _make_empty_rules:
+        return lambda path: ""
+
+    @cache
+    def make_policy() -> RulePolicy:
+        from treadle.policy.policy import RulePolicy, build_policy_context
+
+        return RulePolicy(build_policy_context(folder, rules()))
+
+    return lambda path: make_policy().explain_unreadable(str(path))
+
+
 def make_file_denials(rules: RuleSet) -> FileDenials:
     """The deny rules about files, for the sandbox: a command is held to them, too."""
     from treadle.policy.ruleset.path_patterns import PathPattern
-    from treadle.policy.ruleset.rules import WRITE_TOOLS
+    from treadle.policy.ruleset.rules import EDIT_TOOLS
     from treadle.workspace.sandbox.file_denials import FileDenials
 
     patterns = [(r.tool, r.pattern) for r in rules.deny if isinstance(r.pattern, PathPattern)]
     return FileDenials(
         unreadable=tuple(pattern for tool, pattern in patterns if tool == "read"),
-        unwritable=tuple(pattern for tool, pattern in patterns if tool in WRITE_TOOLS),
+        unwritable=tuple(pattern for tool, pattern in patterns if tool in EDIT_TOOLS),
     )
 
 

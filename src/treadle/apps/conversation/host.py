@@ -141,6 +141,9 @@ class Host(Protocol):
     def list_extension_files(self) -> list[str]:
         """The files and folders here that take effect with trust."""
 
+    def list_project_rules(self) -> list[str]:
+        """The allow rules here that trust accepts, the widest first, a line each."""
+
     def list_unapproved_programs(self) -> list[str]:
         """Hooks and servers of the folder that are new or changed since approval, a line each."""
 

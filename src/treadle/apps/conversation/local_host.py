@@ -99,12 +99,18 @@ class LocalHost:
         return rules.is_trust_declined(self.folder)
 
     def trust(self) -> None:
-        store = rules.open_trust_store()
+        store, found = rules.open_trust_store(), rules.read_project_rules(self.folder)
         store.trust(self.folder)
-        store.accept_rules(self.folder, rules.read_project_rules(self.folder))
+        store.accept_rules(self.folder, found)
 
     def decline_trust(self) -> None:
         rules.open_trust_store().decline(self.folder)
+
+    def list_project_rules(self) -> list[str]:
+        try:
+            return rules.describe_project_rules(self.folder)
+        except ConfigError:
+            return []  # the session does not start with such a file, and says why
 
     def list_extension_files(self) -> list[str]:
         return extensions.list_extension_files(self.folder)

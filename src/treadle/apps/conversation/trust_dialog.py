@@ -19,6 +19,8 @@ DECLINED_NOTE = "this folder is not trusted: its own files are ignored; /trust c
 _NO_SANDBOX = (
     " Where there is no sandbox, it asks before commands that do more than read or edit files."
 )
+MAX_LISTED_RULES = 8
+MAX_RULE_CHARS = 120
 _YES = ChoiceOption("yes", "Trust this folder", key="y")
 _NO = ChoiceOption("no", "Not now: work without its settings files", key="n")
 _NEVER = ChoiceOption("never", "Do not trust it, and do not ask again", key="d")
@@ -57,11 +59,13 @@ async def ask_again(host: Host, choose: Chooser) -> bool:
 async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption]) -> str | None:
     files = host.list_extension_files()
     files_line = f"\ncontains {escape_invisible(', '.join(files))}" if files else ""
+    allow_rules = describe_allow_rules(host.list_project_rules())
     mode, description = host.mode, MODE_DESCRIPTIONS.get(host.mode, "")
     message = (
         f"{escape_invisible(str(host.folder))}{files_line}\n\n"
         "If you trust it, its own files take effect: AGENTS.md and CLAUDE.md, settings, commands, "
         "agents, skills and allow rules. Trust it only if you know who wrote them.\n\n"
+        f"{allow_rules}"
         "In either case the permission mode decides what needs your approval. It is now "
         f"{mode}, which {description}.{_NO_SANDBOX if mode == 'auto' else ''}"
     )
@@ -73,6 +77,16 @@ async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption
     elif answer == "never":
         host.decline_trust()
     return answer
+
+
+def describe_allow_rules(rules: Sequence[str]) -> str:
+    """A paragraph with the rules that are accepted with trust, the first of many; or ""."""
+    if not rules:
+        return ""
+    lines = [f"  {escape_invisible(rule)[:MAX_RULE_CHARS]}" for rule in rules[:MAX_LISTED_RULES]]
+    if (more := len(rules) - MAX_LISTED_RULES) > 0:
+        lines.append(f"  and {more} more, which are in the settings files of the folder")
+    return "\n".join(["These calls then need no approval of yours:", *lines]) + "\n\n"
 
 
 async def _ask_programs(host: Host, choose: Chooser) -> bool:

@@ -2,7 +2,7 @@
 
 A command in a file runs as one of the agent does: the rules decide, and where they would ask, it
 runs in the sandbox or not at all. Deny rules always hold. Files of a project's command stay inside
-the project. Used by the hosts.
+the project, and deny and ask rules hold for them. Used by the hosts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ async def expand_command(
     added_folders: Sequence[Path] = (),
 ) -> UserItem:
     """The message of a command. Without approval nothing of it runs."""
-    folder = session.workspace.root
     outputs: list[str] = []
     for line in SHELL_COMMAND.findall(command.body):
         filled = command.fill_in(line, arguments)
@@ -47,21 +46,35 @@ async def expand_command(
     text = command.expand(arguments.replace("\0", ""), body)
     for number, output in enumerate(outputs):
         text = text.replace(f"\0{number}\0", output)
-    files = _attach_files(command, arguments, folder, added_folders)
+    files = await _attach_files(session, command, arguments, added_folders)
     return UserItem((Text(text), *files))
 
 
-def _attach_files(
-    command: CustomCommand, arguments: str, folder: Path, added_folders: Sequence[Path]
+async def _attach_files(
+    session: AgentSession, command: CustomCommand, arguments: str, added_folders: Sequence[Path]
 ) -> list[UserContent]:
+    folder = session.workspace.root
     parts: list[UserContent] = []
     typed = set(find_mentions(arguments))
     for name in find_mentions(command.expand(arguments)):
-        is_inside = Path(os.path.normpath(folder / name)).is_relative_to(folder)
-        if is_inside or command.is_user or name in typed:
-            found = attach_mention(name, folder, lambda: added_folders, include_text=True)
-            parts += [found.content] if found is not None else []
+        is_users_choice = command.is_user or name in typed
+        if not is_users_choice and not _is_inside(folder / name, folder):
+            continue
+        found = attach_mention(name, folder, lambda: added_folders, include_text=True)
+        if found is None:
+            continue
+        problem = "" if is_users_choice else await _explain_unreadable(session, folder / name)
+        parts.append(Text(f"[{name} is not attached: {problem}]") if problem else found.content)
     return parts
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return Path(os.path.normpath(path)).is_relative_to(folder)
+
+
+async def _explain_unreadable(session: AgentSession, path: Path) -> str:
+    policy = await session.policy.get_policy()
+    return policy.explain_unreadable(str(path))
 
 
 async def run_prepared(session: AgentSession, line: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
+from treadle.apps.conversation.trust_dialog import describe_allow_rules
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import ShowDialog, ShowMessage, TabReply
 from treadle.apps.web.render.dialogs import (
@@ -40,5 +41,6 @@ async def open_dialog(name: str, session: LiveSession, turn: str = "") -> TabRep
             return ShowDialog(render_files_dialog("rewind", REWIND_TITLE, changes, turn))
         case "trust":
             programs = host.list_unapproved_programs()
-            return ShowDialog(render_trust_dialog(host.list_extension_files(), programs))
+            rules = describe_allow_rules(host.list_project_rules())
+            return ShowDialog(render_trust_dialog(host.list_extension_files(), programs, rules))
     raise ConfigError(f"unknown dialog {name!r}")

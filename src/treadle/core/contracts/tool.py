@@ -63,11 +63,17 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
 
 
 class FileAccess(msgspec.Struct, frozen=True):
-    """A path that a call reads or writes, as the model wrote it."""
+    """A path that a call reads or writes, as the model wrote it.
+
+    recursive   the call reads everything beneath it
+    is_shown    a call that writes it also reads it: its result, an error of it or the place that a
+                file is moved to may show what was there before
+    """
 
     path: str
     mode: Literal["read", "write"] = "read"
-    recursive: bool = False  # the call reads everything beneath it
+    recursive: bool = False
+    is_shown: bool = False
 
 
 # What a command asks of its sandbox: nothing, the network, or to run outside of it.

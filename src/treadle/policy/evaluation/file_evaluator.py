@@ -31,7 +31,7 @@ from treadle.policy.ruleset.paths import (
     is_inside,
     is_own_config,
 )
-from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, Rule
+from treadle.policy.ruleset.rules import EDIT_TOOLS, NOTEBOOK_TOOLS, READ_TOOLS, Outcome, Rule
 from treadle.policy.shell.analysis.search_filter import SearchFilter
 
 AccessMode = Literal["read", "write"]
@@ -51,8 +51,9 @@ class FileEvaluator:
         self.context = context
         self.file_system = context.file_system
         self._links = HardLinks(context.file_system, context.roots, context.home)
-        # Rules for `Read` apply to the search tools as well.
-        tools = {"write": WRITE_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
+        # Rules for `Read` apply to the search tools as well, those for `Edit` to notebooks.
+        tools = {"write": EDIT_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
+        tools |= {tool: EDIT_TOOLS | {tool} for tool in NOTEBOOK_TOOLS}
         self._rules = {key: context.rules.filter(names) for key, names in tools.items()}
 
     @property
@@ -80,6 +81,15 @@ class FileEvaluator:
     def find_read_rule(self, path: str) -> Rule | None:
         """The first deny or ask rule about reading this resolved path."""
         return next((rule for rule in self.list_read_rules() if _is_about(rule, path)), None)
+
+    def check_read_rules(self, path: str, cwd: str) -> PolicyFinding | None:
+        """The finding on a path that a deny or ask rule is about, by any of its names."""
+        resolved = self.resolve(path, cwd)
+        for outcome, rule in self._rules["read"].list_forbidding():
+            if self._forbids(rule, resolved):
+                subject, reason = f"read {resolved.path}", f"rule {rule.text}"
+                return _make_finding(subject, outcome, resolved, reason, rule)
+        return None
 
     def find_rule_by_name(self, pattern: str) -> Rule | None:
         """A deny or ask rule whose last part is a name that the pattern matches."""

@@ -84,6 +84,8 @@ class PermissionEvaluator:
         if key in SEARCH_TOOLS:
             yield from self._check_search_rules(key)
         for file in files:
+            if file.is_shown and (found := self.files.check_read_rules(file.path, cwd)):
+                yield found
             yield self.files.evaluate(
                 file.path, file.mode, cwd, is_recursive=file.recursive, tool=key
             )

@@ -6,7 +6,7 @@ A rule is a value that knows what it matches; it decides nothing. `rules_file.py
 
 import fnmatch
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -24,7 +24,10 @@ Outcome = Literal["allow", "ask", "deny"]
 RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")
 
 READ_TOOLS = frozenset({"read", "glob", "grep", "ls"})
-WRITE_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch", "notebookedit"})
+# Names for writing by any tool; a tool with a name of its own has rules that are only about it.
+EDIT_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch"})
+NOTEBOOK_TOOLS = frozenset({"notebookedit"})
+WRITE_TOOLS = EDIT_TOOLS | NOTEBOOK_TOOLS
 TOOL_NAMES_WITH_PATTERNS = (
     "Bash", "Read", "Glob", "Grep", "Ls", "Write", "Edit", "WebFetch", "Sandbox",
 )  # fmt: skip
@@ -132,7 +135,7 @@ class Rule(msgspec.Struct, frozen=True):
         """Whether the rule is about this tool, its server, or its family of tools."""
         if self.tool.startswith("mcp__"):
             return _matches_mcp_tool(self.tool, key)
-        return self.tool == key or (self.tool in WRITE_TOOLS and key in WRITE_TOOLS)
+        return self.tool == key or (self.tool in EDIT_TOOLS and key in WRITE_TOOLS)
 
 
 class RuleSet(msgspec.Struct, frozen=True):
@@ -291,3 +294,15 @@ def describe_rule_risk(rule: Rule) -> str:
     if command.is_prefix and len(command.words) == 1 and strip_version(first) in _RUNS_ANY_CODE:
         return f"{first} can run any code: this rule allows nearly everything"
     return ""
+
+
+def sort_widest_first(rules: Iterable[Rule]) -> list[Rule]:
+    """Allow rules in the order in which a user should see them."""
+    return sorted(rules, key=_measure_narrowness)
+
+
+def _measure_narrowness(rule: Rule) -> int:
+    """0 for a rule about all that a tool does, or that runs any code; 2 for one without a `*`."""
+    if rule.pattern is None or describe_rule_risk(rule) or rule.text.endswith(("(**)", "(*)")):
+        return 0
+    return 1 if "*" in rule.text else 2

@@ -104,6 +104,12 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         return ()
 
     @classmethod
+    def changed_paths(cls, args: ArgumentsT) -> tuple[str, ...]:
+        """Of the written paths those whose present text the call reads: a part of it may be shown,
+        or written to another place. By default none: the whole text is new."""
+        return ()
+
+    @classmethod
     def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
         """Arguments whose names are right, with values that models write in another form."""
         return arguments
@@ -157,7 +163,10 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         """What a call in this working directory touches, as far as its arguments say it."""
         args = cls.parse_arguments(arguments)
         read = [FileAccess(path, "read", cls.is_recursive) for path in cls.read_paths(args)]
-        written = [FileAccess(path, "write") for path in cls.write_paths(args)]
+        shown = cls.changed_paths(args)
+        written = [
+            FileAccess(path, "write", is_shown=path in shown) for path in cls.write_paths(args)
+        ]
         return Access(files=(*read, *written), cwd=cwd)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:

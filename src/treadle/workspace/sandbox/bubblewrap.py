@@ -224,11 +224,15 @@ class Bubblewrap:
         """The files that deny rules hide: relative to the first root, or absolute."""
         return tuple(self._hidden)
 
-    def take_notes(self, output: bytes = b"") -> list[str]:
-        """What the user and the model have to know about files, since the last call. `output` is
-        what a command printed: a program that could not change a file says so there."""
+    def take_notes(self) -> list[str]:
+        """What the user and the model have to know about files, since the last call."""
         notes, self._notes = self._notes, []
-        notes += self._describe_refused(output)
+        return notes
+
+    def describe_limits(self, output: bytes) -> list[str]:
+        """What a command in the sandbox could not read or change. `output` is what it printed: a
+        program that could not change a file says so there."""
+        notes = self._describe_refused(output)
         if self._hidden:
             shown, more = self._hidden[:5], len(self._hidden) - 5
             rest = f" and {more} more" if more > 0 else ""

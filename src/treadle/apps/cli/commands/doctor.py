@@ -185,7 +185,8 @@ def _check_settings() -> CheckResult:
     folder, settings = Path.cwd(), _load_settings()
     missing, origin = find_missing_folders(settings, folder), settings.origin("add_dir")
     folders = [f"{origin}: there is no folder {one}" for one in missing]
-    notes = [*settings.notes, *folders, *load_rules(folder)[1]]
+    rules = load_rules(folder)
+    notes = [*settings.notes, *folders, *rules.notes, *rules.warnings]
     trust = "trusted" if is_trusted(folder) else "not trusted"
     fact = f"valid; this folder is {trust}"
     return CheckResult("note" if notes else "ok", fact, "; ".join(notes))

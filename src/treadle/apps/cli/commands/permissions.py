@@ -120,7 +120,7 @@ async def _check_sandbox(folder: Path, options: WorkspaceOptions) -> bool:
 def _list(options: argparse.Namespace) -> int:
     from treadle.apps.assembly.rules import load_rules
 
-    get_rules, notes = load_rules(options.folder)
+    get_rules, notes, warnings = load_rules(options.folder)
     rules = get_rules()
     for name in ("deny", "ask", "allow"):
         for rule in getattr(rules, name):
@@ -128,7 +128,7 @@ def _list(options: argparse.Namespace) -> int:
             print_line(f"{name:5}  {text:40}  {origin}")
     if not (rules.allow or rules.ask or rules.deny):
         print("no rules: reading in the workspace is allowed, everything else needs approval")
-    for note in notes:
+    for note in (*notes, *warnings):
         print_error(f"note: {escape_invisible(note)}")
     return _OK
 

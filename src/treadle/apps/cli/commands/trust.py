@@ -55,19 +55,29 @@ def _remove_trust(folder: Path) -> int:
 
 def _trust(folder: Path, *, approve: bool = False) -> int:
     from treadle.apps.assembly.extensions import list_extension_files
-    from treadle.apps.assembly.rules import open_trust_store, read_project_rules
+    from treadle.apps.assembly.rules import (
+        PROJECT_SANDBOX_NOTE,
+        load_rules,
+        open_trust_store,
+        read_project_rules,
+    )
+    from treadle.policy.trust import may_project_allow
 
-    store = open_trust_store()
+    store, rules = open_trust_store(), read_project_rules(folder)
     store.trust(folder)
     print_line(f"{escape_invisible(str(folder))} is trusted")
     for name in list_extension_files(folder):
         print_line(f"  {escape_invisible(name)}")
-    rules = read_project_rules(folder)
     for rule in rules.allow:
         origin = escape_invisible(str(rule.origin))
-        print_line(f"  allows {escape_invisible(rule.text)}  ({origin})")
+        if may_project_allow(rule):
+            print_line(f"  allows {escape_invisible(rule.text)}  ({origin})")
+        else:
+            print_line(f"  does not use {rule.text}  ({origin}): {PROJECT_SANDBOX_NOTE}")
     if rules.allow:
         store.accept_rules(folder, rules)
+    for warning in load_rules(folder).warnings:
+        print_line(f"  {escape_invisible(warning)}")
     _review_programs(folder, approve)
     return exit_codes.SUCCESS
 

@@ -69,13 +69,16 @@ def render_rewind_dialog(turns: Sequence[TurnLine]) -> str:
     return _render_dialog(REWIND_TITLE, body)
 
 
-def render_trust_dialog(files: Sequence[str], programs: Sequence[str]) -> str:
-    """What takes effect if the user trusts the folder."""
+def render_trust_dialog(files: Sequence[str], programs: Sequence[str], rules: str = "") -> str:
+    """What takes effect if the user trusts the folder. `rules`: a paragraph on its allow rules."""
     rows = "".join(f"<li><code>{escape_html(escape_invisible(one))}</code></li>" for one in files)
     text = (
         "<p>These files of the folder steer the agent. Trust it only if you know who wrote them."
         f'</p><ul class="files">{rows}</ul>'
     )
+    if rules:
+        lines = escape_html(rules.strip())
+        text += f'<pre class="args said" tabindex="0">{lines}</pre>'
     if programs:
         lines = "\n".join(escape_html(escape_invisible(one)) for one in programs)
         text += f'<p>These programs would run:</p><pre class="args said" tabindex="0">{lines}</pre>'

@@ -56,6 +56,10 @@ class ApplyPatchTool(FileChangeTool[PatchArguments]):
         files = parse_patch(args.patch)
         return tuple(path for file in files for path in (file.path, file.moved_to) if path)
 
+    @classmethod
+    def changed_paths(cls, args: PatchArguments) -> tuple[str, ...]:
+        return tuple(file.path for file in parse_patch(args.patch) if file.kind == "Update")
+
     async def plan(self, args: PatchArguments, site: CallSite) -> list[PlannedChange]:
         drafts: dict[Path, PatchDraft] = {}
         for file in parse_patch(args.patch):

@@ -89,6 +89,10 @@ class EditTool(FileChangeTool[EditArguments]):
     def write_paths(cls, args: EditArguments) -> tuple[str, ...]:
         return (args.file_path,)
 
+    @classmethod
+    def changed_paths(cls, args: EditArguments) -> tuple[str, ...]:
+        return (args.file_path,)
+
     async def plan(self, args: EditArguments, site: CallSite) -> list[PlannedChange]:
         path = site.resolve(args.file_path, for_write=True)
         if created := await _plan_new_file(args, site, path):

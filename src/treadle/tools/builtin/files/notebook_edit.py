@@ -55,6 +55,10 @@ class NotebookEditTool(FileChangeTool[NotebookEditArguments]):
     def write_paths(cls, args: NotebookEditArguments) -> tuple[str, ...]:
         return (args.file_path,)
 
+    @classmethod
+    def changed_paths(cls, args: NotebookEditArguments) -> tuple[str, ...]:
+        return (args.file_path,)
+
     async def plan(self, args: NotebookEditArguments, site: CallSite) -> list[PlannedChange]:
         path = site.resolve(args.file_path, for_write=True)
         content, before = await read_editable_text(site, path, args.file_path)

@@ -1,0 +1,28 @@
+"""The files that a session used last, as they are shown again after a compaction."""
+
+from pathlib import Path
+
+from treadle.apps.assembly.recent_files import RecentFiles
+from treadle.policy.policy import RulePolicy, build_policy_context
+from treadle.policy.ruleset.rules_file import parse_rules
+from treadle.tools.builtin import builtin_tools
+from treadle.tools.builtin.session import SeenFile
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+
+
+async def test_a_file_that_a_rule_denies_to_read_is_not_shown_again(tmp_path: Path):
+    rules = parse_rules({"deny": ["Read(.env)"]}, root=str(tmp_path), home="/h")
+    policy = RulePolicy(build_policy_context(tmp_path, rules))
+
+    async def get_find_denied():
+        return policy.find_denied
+
+    workspace = LocalWorkspace(tmp_path, WorkspaceOptions())
+    builtin = builtin_tools(workspace, get_find_denied=get_find_denied)
+    for name in ("a.txt", ".env"):
+        (tmp_path / name).write_text(f"the text of {name}")
+        seen = SeenFile("of an earlier text", is_complete=True)
+        builtin.sessions.get("s").record_seen(tmp_path / name, seen)
+    assert await RecentFiles(builtin, workspace)("s") == [
+        (str(tmp_path / "a.txt"), "the text of a.txt")
+    ]
