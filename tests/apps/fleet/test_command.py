@@ -231,6 +231,17 @@ async def test_ctrl_c_stops_the_workers_and_the_same_command_continues(tmp_path)
         assert ran.code == 0, ran
 
 
+async def test_a_small_total_cost_is_spent_and_what_is_left_stays_in_the_queue(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        tasks = cli.write_tasks(GOOD, LAZY, {**GOOD, "id": "last"})
+        ran = await cli("run", tasks, *FLAGS, "--total-cost", "0.00001")
+        assert ran.code == 4, ran
+        assert "the fleet has spent $0.0" in ran.err
+        assert "2 runs stay in the queue" in ran.err or "3 runs stay in the queue" in ran.err
+        assert "a larger --total-cost continues them" in ran.err
+        assert len(cli.server.generation_requests) == 1
+
+
 async def test_a_second_ctrl_c_ends_the_workers_and_their_runs_are_queued_at_once(tmp_path):
     async with open_cli(tmp_path) as cli:
         tasks = cli.write_tasks({"id": "long", "prompt": "Do sleep"})

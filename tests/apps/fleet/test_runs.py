@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.apps.fleet.agents import make_agent, marks, read_marks
 from tests.apps.fleet.conftest import working
 from tests.apps.fleet.processes import POLL, until, until_marked, until_state
+from treadle import Agent
+from treadle.apps.fleet import limits
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
-from treadle.core.errors import ConfigError, StoreError
+from treadle.core.contracts.model import ModelCard
+from treadle.core.errors import ConfigError, QuotaExhausted, StoreError
 from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.items import ToolResultItem
+from treadle.models.scripted import Scripted
 
 
 async def test_each_task_ends_with_its_result(store: str) -> None:
@@ -242,16 +248,35 @@ async def test_without_a_fleet_nothing_is_made_for_a_reader(store: str) -> None:
     await (await open_database(store, create=False)).aclose()
 
 
-async def test_the_money_of_the_fleet_is_a_limit(store: str) -> None:
-    database = await open_database(store)
-    await database.set_limits(FleetLimits(max_cost=0.03))
-    await database.submit([FleetTask(id=f"m{n}", prompt="look look look") for n in range(2)])
-    async with working(database, concurrency=1):
-        first = await until_state(database, "m0", "done", "failed")
-        await until_state(database, "m1", "failed")
-    await database.aclose()
-    assert (first.state, "raise its max_cost" in first.error) == ("failed", True)
-    assert len(read_marks("model")) == 3
+def make_dear_agent(task: FleetTask, folder: Path) -> Agent:
+    """The largest possible reply of its model costs far more than a real one."""
+    agent = make_agent(task, folder)
+    model = agent.config.model
+    assert isinstance(model, Scripted)
+    model.card = ModelCard("dear/model", max_output=100_000, output_price=15.0)
+    return agent
+
+
+async def test_runs_go_on_until_the_money_is_spent_and_the_rest_stays_in_the_queue(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REFRESH_SECONDS", 0.0)
+    tasks = [FleetTask(id=f"m{n}", prompt="look look look") for n in range(3)]
+    async with Fleet(store, agent=make_dear_agent, limits=FleetLimits(max_cost=0.045)) as fleet:
+        with pytest.raises(
+            QuotaExhausted, match=r"the fleet has spent \$0.05 of \$0.045; .* in the queue"
+        ):
+            _ = [run async for run in fleet.run(tasks)]
+        totals = await fleet.database.totals()
+        assert totals.states.get("failed") is None
+        assert totals.unfinished > 0
+        assert len(read_marks("model")) == 5
+
+        await fleet.database.set_limits(FleetLimits(max_cost=1.0))
+        runs = [run async for run in fleet.run(tasks)]
+    assert [run.state for run in runs] == ["done"] * 3
+    assert len(read_marks("model")) == 12, "no call was made twice"
+    assert len(read_marks("look")) == 9
 
 
 @pytest.mark.parametrize("address", ["mysql://x", "sqlite:", "fleet.db"])

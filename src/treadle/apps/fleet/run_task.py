@@ -260,6 +260,8 @@ class _Attempt:
         turn_id = self._session.driver.trace[-1].turn_id
         entry = Suspended(turn_id, wait.reason, wait.wake, wait.detail)
         await suspend_turn(self._control.store, entry)
+        if wait.wake.on == "money":
+            return RunOutcome("queued")  # no worker takes it until there is more
         return RunOutcome("parked", wake=wait.wake.at)
 
     async def _read_end(self, blocked: str) -> None:
@@ -298,7 +300,7 @@ async def _make_agent(
     hook = FenceHook(control)
 
     def limit(model: Model) -> Model:
-        return SuspendOnRateLimit(LimitedModel(model, parts.limiter), run.session)
+        return SuspendOnRateLimit(LimitedModel(model, parts.limiter, run.session), run.session)
 
     if parts.make_agent is None:
         coder = await make_coding_agent(run.task, folder, hook, limit)

@@ -242,6 +242,9 @@ class SqlDatabase:
         text = await self._get("limits")
         return msgspec.json.decode(text, type=FleetLimits) if text else FleetLimits()
 
+    async def spent(self) -> float:
+        return float(await self._get("spent") or 0.0)
+
     async def put_blob(self, key: str, data: bytes) -> None:
         sql = (
             "INSERT INTO fleet_blobs VALUES (?, ?, {now}) "

@@ -117,7 +117,7 @@ class Worker:
             while not self._is_stopping:
                 self._wake.clear()
                 await self._tolerate(self._claim)
-                if until_idle and not self._active and await self._is_queue_empty():
+                if until_idle and not self._active and await self._is_idle():
                     break
                 await self._wait_for_work()
         finally:
@@ -145,6 +145,8 @@ class Worker:
             return
         if self._has_last_attempts and self._active:
             return  # until none is active: see above
+        if await self._parts.limiter.is_money_spent():
+            return
         async with self._claiming:
             runs: list[FleetRun] = []
             if self._has_last_attempts:
@@ -232,12 +234,14 @@ class Worker:
         except TimeoutError:
             pass
 
-    async def _is_queue_empty(self) -> bool:
+    async def _is_idle(self) -> bool:
         try:
             states = (await self._database.totals()).states
+            is_money_spent = await self._parts.limiter.is_money_spent()
         except StoreError:
             return False
-        return not any(states.get(state) for state in ("queued", "running", "parked", "waiting"))
+        left = ("running",) if is_money_spent else ("queued", "running", "parked", "waiting")
+        return not any(states.get(state) for state in left)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
