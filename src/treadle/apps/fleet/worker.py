@@ -74,6 +74,7 @@ class Worker:
         grace: float = GRACE_SECONDS,
         version: str = __version__,
         clock: Callable[[], float] = time.time,
+        report: Callable[[str], None] = logger.warning,
     ) -> None:
         if not isinstance(database, SqlDatabase):
             raise ConfigError("a worker needs a database of `open_database`")
@@ -85,6 +86,7 @@ class Worker:
         self._database = database
         self._concurrency, self._poll, self._grace = concurrency, poll, grace
         self._clock = clock  # for schedules
+        self._report, self._reported = report, ""  # the last problem of the database
         self._max_attempts = max_attempts
         self._last_attempt = (max(1, max_attempts - 1), 10**9)  # what such a run has had
         self._lease = Lease(lease)
@@ -181,7 +183,8 @@ class Worker:
         except SessionBusy as error:
             logger.info("run %s: %s", run.id, error)
         except StoreError as error:
-            logger.warning("run %s stops here for now: %s", run.id, error)
+            logger.info("run %s stops here for now: %s", run.id, error)
+            self._report_store(error)
             self._paused_until = time.monotonic() + RETRY_SECONDS
         except TreadleError as error:
             return _fail(control, error)
@@ -207,6 +210,7 @@ class Worker:
             worked = {run_id: control.seconds for run_id, (control, _) in self._active.items()}
             mine = await self._queue.beat(worked)
             self._lease.confirm(sent)
+            self._reported = ""
             for control, _ in [*self._active.values()]:
                 if mine.get(control.run.id) != control.run.epoch:
                     control.lose_to_other()
@@ -225,6 +229,12 @@ class Worker:
             found = await self._queue.has_claimable(attempts=self._last_attempt)
             self._has_last_attempts = found
         await start_due_schedules(self._database, self._clock())
+
+    def _report_store(self, error: StoreError) -> None:
+        """The worker waits and tries again: the problem is said once, until a beat succeeds."""
+        if str(error) != self._reported:
+            self._reported = str(error)
+            self._report(str(error))
 
     # --- details ---------------------------------------------------------------------------
 
@@ -253,7 +263,7 @@ class Worker:
         try:
             await work()
         except StoreError as error:
-            logger.warning("%s", error)
+            self._report_store(error)
         except Exception:  # noqa: BLE001 - a schedule that is wrong, say; the worker goes on
             logger.exception("a worker of the fleet could not do a part of its work")
 
@@ -265,7 +275,7 @@ class Worker:
             except StoreError as error:
                 if self._is_stopping:
                     return None
-                logger.warning("%s", error)
+                self._report_store(error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _drain(self) -> None:

@@ -130,8 +130,8 @@ async def _wait(
     meanwhile."""
     arguments = ["--until-idle", "--runs-at-once", str(options.runs_at_once)]
     arguments += ["--agent", options.agent] if options.agent else []
-    workers = WorkerProcesses(database, options.workers, arguments)
     table, took = LiveTable(sys.stderr), 0.0
+    workers = WorkerProcesses(database, options.workers, arguments, table.add_line)
     try:
         runs = await database.runs(ids=ids)
         if not all(run.has_ended for run in runs):

@@ -19,6 +19,7 @@ from treadle.apps.fleet.reports.live_table import (
     format_table,
 )
 from treadle.apps.fleet.reports.local_session import read_session
+from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
 from treadle.apps.services.console import print_line
 from treadle.apps.services.exit_codes import SUCCESS
@@ -69,7 +70,9 @@ def _format_ended_runs(runs: list[FleetRun]) -> list[str]:
 
 def _format_worker(worker: WorkerRecord, now: float) -> str:
     text = f"worker {worker.id} on {worker.host}: {plural(worker.runs, 'run')}"
-    return escape_invisible(f"{text}, last sign of life {format_age(now - worker.heartbeat)}")
+    age = now - worker.heartbeat
+    silent = " (it is dead, or it cannot write to the database)" if age > DEFAULT_LEASE else ""
+    return escape_invisible(f"{text}, last sign of life {format_age(age)}{silent}")
 
 
 async def _watch(database: FleetDatabase, options: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from treadle.observe.bar_chart import fit_width
 ACTIVE_ROWS = 12
 WAITING = "waits for an approval: treadle fleet approve"
 _OPEN = ("waiting", "running", "parked", "queued")  # in this order
-_CLEAR_LINE, _UP = "\x1b[K", "\x1b[{}A"
+_CLEAR_LINE, _CLEAR_BELOW, _UP = "\x1b[K", "\x1b[J", "\x1b[{}A"
 
 
 def estimate_seconds_left(runs: Sequence[FleetRun], now: float) -> float | None:
@@ -113,6 +113,13 @@ class LiveTable:
         self.update(runs, now)
         if not self._is_terminal:
             print(format_progress(runs, now), file=self._out, flush=True)
+
+    def add_line(self, text: str) -> None:
+        """A line above the table."""
+        above = (_UP.format(self._drawn) if self._drawn else "") + _CLEAR_BELOW
+        self._out.write((above if self._is_terminal else "") + escape_invisible(text) + "\n")
+        self._out.flush()
+        self._drawn = 0
 
     def _draw(self, lines: Sequence[str]) -> None:
         """Over the lines of the last time; what is left of them is cleared."""
