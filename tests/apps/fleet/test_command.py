@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.apps import program
+from treadle.apps.fleet import commands
 from treadle.apps.fleet.database import open_database
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
@@ -281,6 +282,45 @@ async def test_a_fleet_is_the_same_on_sqlite_and_postgresql(tmp_path, store):
         assert "good: passed" in (await cli("status")).out
         assert (await cli("open", "good", "--into", "result")).code == 0
         assert (tmp_path / "result/answer.txt").read_text() == "42\n"
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """A command in this process: its exit code and what it printed."""
+    code = commands.run([*words])
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+def test_the_store_is_given_after_the_arguments_and_is_part_of_the_next_commands(tmp_path, capsys):
+    name = f"sqlite:{tmp_path}/my fleet.db"
+    store, shown = ("--store", name), f"--store '{name}'"
+    (tmp_path / "good.jsonl").write_text(json.dumps(GOOD))
+    (tmp_path / "bad.jsonl").write_text(json.dumps(GOOD) + "\n{broken")
+    good, bad = str(tmp_path / "good.jsonl"), str(tmp_path / "bad.jsonl")
+
+    code, text = call(capsys, "schedule", "add", "nightly", "@daily", good, *store)
+    assert (code, f"a worker starts it: treadle fleet worker {shown}" in text) == (0, True), text
+    assert "nightly" in call(capsys, "schedule", "list", *store)[1]
+    assert call(capsys, "schedule", *store, "remove", "nightly") == (0, "nightly: removed\n")
+    code, text = call(capsys, "schedule", "remove", "nightly", *store)
+    assert (code, f"`treadle fleet schedule {shown}` lists them" in text) == (2, True), text
+    code, text = call(capsys, "schedule", "add", "nightly", "@daily", bad, *store)
+    assert (code, "line 2: it is not JSON" in text) == (2, True), text
+
+    code, text = call(capsys, "run", good, "--detach", *store)
+    assert (code, f"treadle fleet status {shown} shows them" in text) == (0, True), text
+    code, text = call(capsys, "logs", "nothing_like_it", *store)
+    assert (code, f"`treadle fleet status {shown}` lists the runs" in text) == (2, True), text
+
+
+def test_a_run_that_does_not_exist_keeps_the_others_as_they_are_and_this_is_said(tmp_path, capsys):
+    store = ("--store", f"sqlite:{tmp_path}/fleet.db")
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(GOOD))
+    assert call(capsys, "run", str(tmp_path / "tasks.jsonl"), "--detach", *store)[0] == 0
+    for command in ("cancel", "retry"):
+        code, text = call(capsys, command, "good", "zz", "yy", *store)
+        assert (code, "nothing was changed: there is no run 'zz', 'yy'" in text) == (2, True), text
+    assert "1 queued" in call(capsys, "status", *store)[1]
 
 
 async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):

@@ -117,6 +117,38 @@ async def test_a_cancelled_run_stops_before_its_next_tool_and_can_be_retried(sto
     assert len(read_marks("note")) == 1
 
 
+async def test_a_call_of_a_cancelled_run_does_not_wait_and_a_retry_asks_again(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="c", prompt="ask")])
+    async with working(database):
+        await until_state(database, "c", "waiting")
+        (approval,) = await database.approvals()
+        await database.cancel(["c"])
+        assert await database.approvals() == []
+        assert not await database.answer_approval(approval.id, allow=True)
+        await database.retry(["c"])
+        await until_state(database, "c", "waiting")
+        assert await database.answer_approval(approval.id, allow=True)
+        await until_state(database, "c", "done")
+    await database.aclose()
+    assert len(read_marks("note")) == 1
+
+
+async def test_the_time_of_a_run_is_kept_long_before_its_lease_ends(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.apps.fleet.worker.BEAT_SECONDS", 0.02)
+    database = await open_database(store)
+    await database.submit([FleetTask(id="r", prompt="wait")])
+    async with working(database, lease=3600.0):
+        run = await until_state(database, "r", "running")
+        while not run.seconds:  # if the worker is killed now, this is what counts
+            run = await until_state(database, "r", "running")
+        (marks() / "go").touch()
+        await until_state(database, "r", "done")
+    await database.aclose()
+
+
 async def test_a_worker_that_stops_gives_its_runs_back_at_their_next_step(store: str) -> None:
     database = await open_database(store)
     await database.submit([FleetTask(id="s", prompt="wait note")])

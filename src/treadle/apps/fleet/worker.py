@@ -1,7 +1,7 @@
 """A worker of a fleet: takes runs from the queue, drives them, gives signs of life.
 
     claim    as many runs as there is room for; each is a task of this process
-    beat     every third of the lease; a run that the database does not list any more is stopped
+    beat     every third of the lease, and every 2 s for the time of the runs; a run that the database does not list any more is stopped
     sweep    runs of dead workers, at every poll
     tidy     parked runs, expired approvals and schedules that are due, every third of the lease
 
@@ -54,6 +54,7 @@ DEFAULT_POLL = 1.0
 DEFAULT_ATTEMPTS = 5
 GRACE_SECONDS = 30.0  # for the steps of runs when the worker stops
 RETRY_SECONDS = 1.0
+BEAT_SECONDS = 2.0  # at most: what a worker that is killed has worked since is not counted
 
 
 class Worker:
@@ -111,7 +112,7 @@ class Worker:
         await self._beat()
         third = self._lease.seconds / 3
         helpers = [
-            asyncio.create_task(self._repeat(self._beat, third)),
+            asyncio.create_task(self._repeat(self._beat, min(third, BEAT_SECONDS))),
             asyncio.create_task(self._repeat(self._sweep, min(self._poll, third))),
             asyncio.create_task(self._repeat(self._tidy, third)),
         ]

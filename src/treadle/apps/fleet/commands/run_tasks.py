@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.apps.fleet.commands.results import print_report_json, print_report_text
-from treadle.apps.fleet.commands.selection import parse_labels, use_database
+from treadle.apps.fleet.commands.selection import name_command, parse_labels, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.limits import find_spent_money
 from treadle.apps.fleet.reports.live_table import LiveTable
@@ -80,9 +80,11 @@ async def _run(
     ended = sum(run.has_ended for run in runs)
     if ended:
         text = f"{plural(ended, 'run')} of {len(runs)} ended before: same id, same run"
-        print_error(f"{text} (treadle fleet retry runs failed ones again)")
+        print_error(f"{text} ({name_command(database, 'retry')} --failed runs failed ones again)")
     if options.detach:
-        print_line(f"{plural(len(runs) - ended, 'run')} submitted; treadle fleet status shows them")
+        print_line(
+            f"{plural(len(runs) - ended, 'run')} submitted; {name_command(database, 'status')} shows them"
+        )
         return SUCCESS
     received = _stop_on_signals()
     ids = [run.id for run in runs]
@@ -130,7 +132,7 @@ async def _wait(
     meanwhile."""
     arguments = ["--until-idle", "--runs-at-once", str(options.runs_at_once)]
     arguments += ["--agent", options.agent] if options.agent else []
-    table, took = LiveTable(sys.stderr), 0.0
+    table, took = LiveTable(sys.stderr, name_command(database, "approve")), 0.0
     workers = WorkerProcesses(database, options.workers, arguments, table.add_line)
     try:
         runs = await database.runs(ids=ids)

@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from treadle.apps.fleet.commands.selection import find_run, select_runs, use_database
+from treadle.apps.fleet.commands.selection import find_run, name_command, select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.live_table import (
     LiveTable,
@@ -51,13 +51,15 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
         print("no runs")
     else:
         width = max(40, shutil.get_terminal_size().columns)
-        for line in format_table(runs, now, width, MAX_OPEN) + _format_ended_runs(runs):
+        for line in format_table(
+            runs, now, width, MAX_OPEN, name_command(database, "approve")
+        ) + _format_ended_runs(runs):
             print_line(line)
     for worker in workers:
         print_line(_format_worker(worker, now))
     if approvals:
         count = plural(len(approvals), "call waits", "calls wait")
-        print_line(f"{count} for approval: treadle fleet approve")
+        print_line(f"{count} for approval: {name_command(database, 'approve')}")
     return SUCCESS
 
 
@@ -76,7 +78,7 @@ def _format_worker(worker: WorkerRecord, now: float) -> str:
 
 
 async def _watch(database: FleetDatabase, options: argparse.Namespace) -> int:
-    table = LiveTable(sys.stdout)
+    table = LiveTable(sys.stdout, name_command(database, "approve"))
     while True:
         runs = await select_runs(database, options)
         if all(run.has_ended for run in runs):

@@ -20,7 +20,7 @@ from treadle.core.text import format_dollars, format_duration
 from treadle.observe.bar_chart import fit_width
 
 ACTIVE_ROWS = 12
-WAITING = "waits for an approval: treadle fleet approve"
+APPROVE = "treadle fleet approve"  # what the user is told to do
 _OPEN = ("waiting", "running", "parked", "queued")  # in this order
 _CLEAR_LINE, _CLEAR_BELOW, _UP = "\x1b[K", "\x1b[J", "\x1b[{}A"
 
@@ -56,13 +56,17 @@ def format_progress(runs: Sequence[FleetRun], now: float) -> str:
 
 
 def format_table(
-    runs: Sequence[FleetRun], now: float, width: int, rows: int = ACTIVE_ROWS
+    runs: Sequence[FleetRun],
+    now: float,
+    width: int,
+    rows: int = ACTIVE_ROWS,
+    approve: str = APPROVE,
 ) -> list[str]:
     """The line of all runs, then the runs that have not ended."""
     active = [run for run in runs if run.state in _OPEN]
     active.sort(key=lambda run: (_OPEN.index(run.state), run.started or now))
     lines = [format_progress(runs, now)]
-    lines += [f"  {WAITING}"] * any(run.state == "waiting" for run in runs)
+    lines += [f"  waits for an approval: {approve}"] * any(run.state == "waiting" for run in runs)
     lines += [_format_run(run, now) for run in active[:rows]]
     if len(active) > rows:
         lines.append(f"  and {len(active) - rows:,} more")
@@ -91,21 +95,24 @@ def format_ended(run: FleetRun) -> str:
 class LiveTable:
     """Shows each new state of the runs on a terminal, or each run that ended as a line."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, approve: str = APPROVE) -> None:
         self._out = out
+        self._approve = approve
         self._is_terminal = out.isatty()
         self._drawn = 0
         self._reported: dict[str, str] = {}
 
     def update(self, runs: Sequence[FleetRun], now: float) -> None:
         if self._is_terminal:
-            self._draw(format_table(runs, now, shutil.get_terminal_size().columns - 1))
+            width = shutil.get_terminal_size().columns - 1
+            self._draw(format_table(runs, now, width, approve=self._approve))
             return
         for run in runs:
             is_news = run.has_ended or run.state == "waiting"
             if is_news and self._reported.get(run.id) != run.state:
                 self._reported[run.id] = run.state
-                line = format_ended(run) if run.has_ended else f"{run.id}: {WAITING}"
+                waits = f"{run.id}: waits for an approval: {self._approve}"
+                line = format_ended(run) if run.has_ended else waits
                 print(line, file=self._out, flush=True)
 
     def finish(self, runs: Sequence[FleetRun], now: float) -> None:
