@@ -13,7 +13,9 @@ from treadle import Agent
 from treadle.apps.fleet import limits
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
-from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
+from treadle.apps.fleet.reports.live_table import format_open, format_progress
+from treadle.apps.fleet.reports.report import make_report
+from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity, WorkSoFar
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
@@ -51,6 +53,9 @@ async def test_a_run_whose_check_fails_has_failed_and_a_retry_continues_its_sess
         assert run.result.check is not None
         assert (run.result.cause, run.result.check.exit_code) == ("check_failed", 3)
         assert run.result.check.output.strip() == "not yet"
+        assert run.error == "the check ended with exit code 3"
+        (row,) = make_report([run], 0.0).runs
+        assert (row.attempts, row.error) == (1, "the check ended with exit code 3\nnot yet")
         assert await database.retry(["c", "unknown"]) == ["c"]
         again = await until_state(database, "c", "failed")
         while again.result is not None and again.result.turns == 1:  # still the first end
@@ -60,6 +65,7 @@ async def test_a_run_whose_check_fails_has_failed_and_a_retry_continues_its_sess
     assert "The check `test -e fixed" in str(history[-2])
     assert again.result is not None
     assert again.result.turns == 2
+    assert make_report([again], 0.0).runs[0].attempts == 2
 
 
 async def test_an_approval_waits_without_a_worker_and_is_carried_out_once(store: str) -> None:
@@ -134,7 +140,7 @@ async def test_a_call_of_a_cancelled_run_does_not_wait_and_a_retry_asks_again(st
     assert len(read_marks("note")) == 1
 
 
-async def test_the_time_of_a_run_is_kept_long_before_its_lease_ends(
+async def test_the_time_and_the_cost_of_a_run_are_known_while_it_runs(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("treadle.apps.fleet.worker.BEAT_SECONDS", 0.02)
@@ -142,8 +148,12 @@ async def test_the_time_of_a_run_is_kept_long_before_its_lease_ends(
     await database.submit([FleetTask(id="r", prompt="wait")])
     async with working(database, lease=3600.0):
         run = await until_state(database, "r", "running")
-        while not run.seconds:  # if the worker is killed now, this is what counts
+        while not (run.seconds and run.cost):  # if the worker is killed now, this is what counts
             run = await until_state(database, "r", "running")
+        assert (run.cost, (await database.totals()).cost) == (0.01, 0.01)
+        assert format_progress([run], 0.0).endswith("1 running · $0.01")
+        assert format_open(run).startswith("r: running, ")
+        assert format_open(run).endswith(", $0.01 so far")
         (marks() / "go").touch()
         await until_state(database, "r", "done")
     await database.aclose()
@@ -179,7 +189,7 @@ async def test_the_time_of_a_run_is_counted_over_all_its_workers(store: str) -> 
     ]
     await database.submit(tasks)
     await queue.claim(3, attempts=(0, 9))
-    await queue.beat({"long": 1000.0, "short": 1000.0})
+    await queue.beat({"long": WorkSoFar(1000.0, 0.5), "short": WorkSoFar(1000.0)})
     async with working(database):
         late = await until_state(database, "long", "failed")
         short = await until_state(database, "short", "done")

@@ -142,6 +142,12 @@ SqliteConnection._execute_all = execute_unless_full
 """
 
 
+async def check_until_an_error(workers: WorkerProcesses) -> None:
+    while True:
+        await workers.check()
+        await asyncio.sleep(POLL)
+
+
 async def test_a_full_disk_is_said_once_by_the_workers_that_go_on_and_ends_those_that_begin(
     own_place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,9 +173,7 @@ async def test_a_full_disk_is_said_once_by_the_workers_that_go_on_and_ends_those
         await workers.aclose()
         await workers.start()
         with pytest.raises(StoreError, match="no space is left") as raised:
-            while True:
-                await workers.check()
-                await asyncio.sleep(POLL)
+            await check_until_an_error(workers)
         assert exit_code_for(raised.value) == 74
     finally:
         (marks() / "full").unlink(missing_ok=True)

@@ -1,7 +1,8 @@
 """A worker of a fleet: takes runs from the queue, drives them, gives signs of life.
 
     claim    as many runs as there is room for; each is a task of this process
-    beat     every third of the lease, and every 2 s for the time of the runs; a run that the database does not list any more is stopped
+    beat     at least every third of the lease, with the time and the cost of the runs; a run that
+             the database does not list any more is stopped
     sweep    runs of dead workers, at every poll
     tidy     parked runs, expired approvals and schedules that are due, every third of the lease
 
@@ -26,7 +27,7 @@ from treadle._version import __version__
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.limits import CallLimiter
 from treadle.apps.fleet.run_control import Lease, RunControl
-from treadle.apps.fleet.run_queue import DEFAULT_LEASE, RunQueue, WorkerIdentity
+from treadle.apps.fleet.run_queue import DEFAULT_LEASE, RunQueue, WorkerIdentity, WorkSoFar
 from treadle.apps.fleet.run_record import FleetResult, FleetRun
 from treadle.apps.fleet.run_task import (
     APPROVAL_SECONDS,
@@ -167,7 +168,7 @@ class Worker:
         try:
             outcome = await self._try_run(run, control)
             if outcome is not None:
-                worked = msgspec.structs.replace(run, seconds=control.seconds)
+                worked = msgspec.structs.replace(run, seconds=control.seconds, cost=control.cost)
                 await self._insist(lambda: self._write(worked, outcome))
             if outcome is not None and outcome.state in ("done", "failed"):
                 await self._parts.folders.remove(run.id)
@@ -208,7 +209,10 @@ class Worker:
     async def _beat(self) -> None:
         async with self._claiming:
             sent = time.monotonic()
-            worked = {run_id: control.seconds for run_id, (control, _) in self._active.items()}
+            worked = {
+                run_id: WorkSoFar(control.seconds, control.cost)
+                for run_id, (control, _) in self._active.items()
+            }
             mine = await self._queue.beat(worked)
             self._lease.confirm(sent)
             self._reported = ""
@@ -328,5 +332,6 @@ def _fail(control: RunControl, error: BaseException) -> RunOutcome:
         seconds=control.seconds,
         cause="error",
         turns=earlier.turns,
+        attempts=control.run.all_attempts,
     )
     return RunOutcome("failed", result, error_text(error))

@@ -1,8 +1,8 @@
 """The workers that a program or `treadle fleet run` starts on this machine: processes of their own.
 
 A worker that is killed is replaced; its runs are continued by the others. One that ends with an
-error is not: its last lines say why. What a worker reports while it goes on, such as a full disk, is
-reported here once. Workers end with the process that started them. Used by fleet.py and
+error is not: its last lines say why. What a worker reports while it goes on, such as a full disk,
+is reported here once. Workers end with the process that started them. Used by fleet.py and
 commands/run_tasks.py.
 """
 

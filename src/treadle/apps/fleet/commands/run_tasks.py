@@ -82,9 +82,8 @@ async def _run(
         text = f"{plural(ended, 'run')} of {len(runs)} ended before: same id, same run"
         print_error(f"{text} ({name_command(database, 'retry')} --failed runs failed ones again)")
     if options.detach:
-        print_line(
-            f"{plural(len(runs) - ended, 'run')} submitted; {name_command(database, 'status')} shows them"
-        )
+        status = name_command(database, "status")
+        print_line(f"{plural(len(runs) - ended, 'run')} submitted; {status} shows them")
         return SUCCESS
     received = _stop_on_signals()
     ids = [run.id for run in runs]

@@ -15,7 +15,7 @@ from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.live_table import (
     LiveTable,
     format_ended,
-    format_progress,
+    format_open,
     format_table,
 )
 from treadle.apps.fleet.reports.local_session import read_session
@@ -51,9 +51,8 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
         print("no runs")
     else:
         width = max(40, shutil.get_terminal_size().columns)
-        for line in format_table(
-            runs, now, width, MAX_OPEN, name_command(database, "approve")
-        ) + _format_ended_runs(runs):
+        table = format_table(runs, now, width, MAX_OPEN, name_command(database, "approve"))
+        for line in table + _format_ended_runs(runs):
             print_line(line)
     for worker in workers:
         print_line(_format_worker(worker, now))
@@ -106,7 +105,7 @@ async def _print_logs(database: FleetDatabase, options: argparse.Namespace) -> i
         if not options.follow or run.has_ended:
             break
         await asyncio.sleep(POLL_SECONDS)
-    print_line(f"\n{format_ended(run)}" if run.has_ended else f"\n{format_progress([run], 0.0)}")
+    print_line(f"\n{format_ended(run) if run.has_ended else format_open(run)}")
     return SUCCESS
 
 

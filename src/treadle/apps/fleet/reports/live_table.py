@@ -92,6 +92,12 @@ def format_ended(run: FleetRun) -> str:
     return escape_invisible(f"{run.id}: {outcome}, {figures}{problem}")
 
 
+def format_open(run: FleetRun) -> str:
+    """The line of a run that has not ended."""
+    figures = f"{format_seconds(run.seconds)}, {format_dollars(run.cost or 0.0)} so far"
+    return escape_invisible(f"{run.id}: {STATE_WORDS[run.state]}, {figures}")
+
+
 class LiveTable:
     """Shows each new state of the runs on a terminal, or each run that ended as a line."""
 
