@@ -17,6 +17,8 @@ import pytest
 from tests.apps import program
 from treadle.apps.fleet import commands
 from treadle.apps.fleet.database import open_database
+from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
+from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 WRITE = FakeCall("write", {"file_path": "answer.txt", "content": "42\n"})
@@ -321,6 +323,25 @@ def test_a_run_that_does_not_exist_keeps_the_others_as_they_are_and_this_is_said
         code, text = call(capsys, command, "good", "zz", "yy", *store)
         assert (code, "nothing was changed: there is no run 'zz', 'yy'" in text) == (2, True), text
     assert "1 queued" in call(capsys, "status", *store)[1]
+
+
+def test_a_worker_that_gives_no_sign_of_life_is_named(tmp_path, capsys):
+    store = f"sqlite:{tmp_path}/fleet.db"
+
+    async def add_workers() -> None:
+        database = await open_database(store)
+        assert isinstance(database, SqlDatabase)
+        for name in ("alive", "silent"):
+            identity = WorkerIdentity(name, "here", 1, "0.1.0")
+            await RunQueue(database.connection, identity).beat()
+        age = "UPDATE fleet_workers SET heartbeat = heartbeat - 120 WHERE id = 'silent'"
+        await database.connection.execute(age)
+        await database.aclose()
+
+    asyncio.run(add_workers())
+    _, alive, silent = call(capsys, "status", "--store", store)[1].splitlines()
+    assert "cannot write" not in alive
+    assert "(it is dead, or it cannot write to the database)" in silent
 
 
 async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.apps.fleet.agents import make_agent, marks, read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import POLL, until, until_marked, until_state
+from tests.apps.fleet.processes import LEASE, POLL, until, until_marked, until_state
 from treadle import Agent
 from treadle.apps.fleet import limits
 from treadle.apps.fleet.database import open_database
@@ -19,6 +19,7 @@ from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity, WorkSoFar
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.worker import Worker
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError, QuotaExhausted, StoreError
 from treadle.core.transcript.entries import fold_entries
@@ -312,6 +313,8 @@ async def test_runs_go_on_until_the_money_is_spent_and_the_rest_stays_in_the_que
         totals = await fleet.database.totals()
         assert totals.states.get("failed") is None
         assert totals.unfinished > 0
+        idle = Worker(fleet.database, make_agent=make_dear_agent, lease=LEASE, poll=POLL)
+        await idle.run(until_idle=True)  # it does not wait for more money
         assert len(read_marks("model")) == 5
 
         await fleet.database.set_limits(FleetLimits(max_cost=1.0))
