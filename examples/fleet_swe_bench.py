@@ -13,9 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import treadle
-from treadle import Agent
-from treadle.contracts import ModelRequest
+from treadle import Agent, coding_agent
+from treadle.contracts import AssistantItem, ModelRequest
 from treadle.fleet import Fleet, FleetTask, TaskDefaults, load_tasks, make_report
 from treadle.models import Say, Scripted
 
@@ -53,14 +52,15 @@ def make_repository(folder: Path, name: str) -> dict[str, str]:
 
 def reply(request: ModelRequest) -> Say:
     fix = {"file_path": "code_add.py", "old_string": "a - b", "new_string": "a + b"}
-    if len(request.transcript) == 1 and "add" in str(request.transcript[0]):
+    is_first = not any(isinstance(item, AssistantItem) for item in request.transcript)
+    if is_first and "add" in str(request.transcript[0]):
         return Say("I repair it.", calls=[("edit", fix)])
     return Say("Done.")
 
 
 def make_agent(task: FleetTask, folder: Path) -> Agent:
     model = sys.argv[1] if len(sys.argv) > 1 else Scripted(reply)
-    return treadle.coding_agent(folder, model=model, permission_mode="bypass", sandbox="off")
+    return coding_agent(folder, model=model, permission_mode="bypass", sandbox="off")
 
 
 async def main(folder: Path) -> None:

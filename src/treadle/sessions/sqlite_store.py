@@ -231,7 +231,7 @@ def _read_holder(lock: int, number: int) -> str:
 def to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_FULL:
-        return StoreFull(f"{path}: no space is left; free some, then the session goes on")
+        return StoreFull(f"{path}: no space is left; free some, then the work goes on")
     if code == sqlite3.SQLITE_NOTADB:
         return StoreError(f"{path} is not a SQLite database; choose another file for the sessions")
     return StoreError(f"{path}: {error}")

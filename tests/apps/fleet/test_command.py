@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 
 from tests.apps import program
+from treadle.apps.fleet import commands
 from treadle.apps.fleet.database import open_database
+from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
+from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 WRITE = FakeCall("write", {"file_path": "answer.txt", "content": "42\n"})
@@ -231,6 +234,17 @@ async def test_ctrl_c_stops_the_workers_and_the_same_command_continues(tmp_path)
         assert ran.code == 0, ran
 
 
+async def test_a_small_total_cost_is_spent_and_what_is_left_stays_in_the_queue(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        tasks = cli.write_tasks(GOOD, LAZY, {**GOOD, "id": "last"})
+        ran = await cli("run", tasks, *FLAGS, "--total-cost", "0.00001")
+        assert ran.code == 4, ran
+        assert "the fleet has spent $0.0" in ran.err
+        assert "2 runs stay in the queue" in ran.err or "3 runs stay in the queue" in ran.err
+        assert "a larger --total-cost continues them" in ran.err
+        assert len(cli.server.generation_requests) == 1
+
+
 async def test_a_second_ctrl_c_ends_the_workers_and_their_runs_are_queued_at_once(tmp_path):
     async with open_cli(tmp_path) as cli:
         tasks = cli.write_tasks({"id": "long", "prompt": "Do sleep"})
@@ -270,6 +284,64 @@ async def test_a_fleet_is_the_same_on_sqlite_and_postgresql(tmp_path, store):
         assert "good: passed" in (await cli("status")).out
         assert (await cli("open", "good", "--into", "result")).code == 0
         assert (tmp_path / "result/answer.txt").read_text() == "42\n"
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """A command in this process: its exit code and what it printed."""
+    code = commands.run([*words])
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+def test_the_store_is_given_after_the_arguments_and_is_part_of_the_next_commands(tmp_path, capsys):
+    name = f"sqlite:{tmp_path}/my fleet.db"
+    store, shown = ("--store", name), f"--store '{name}'"
+    (tmp_path / "good.jsonl").write_text(json.dumps(GOOD))
+    (tmp_path / "bad.jsonl").write_text(json.dumps(GOOD) + "\n{broken")
+    good, bad = str(tmp_path / "good.jsonl"), str(tmp_path / "bad.jsonl")
+
+    code, text = call(capsys, "schedule", "add", "nightly", "@daily", good, *store)
+    assert (code, f"a worker starts it: treadle fleet worker {shown}" in text) == (0, True), text
+    assert "nightly" in call(capsys, "schedule", "list", *store)[1]
+    assert call(capsys, "schedule", *store, "remove", "nightly") == (0, "nightly: removed\n")
+    code, text = call(capsys, "schedule", "remove", "nightly", *store)
+    assert (code, f"`treadle fleet schedule {shown}` lists them" in text) == (2, True), text
+    code, text = call(capsys, "schedule", "add", "nightly", "@daily", bad, *store)
+    assert (code, "line 2: it is not JSON" in text) == (2, True), text
+
+    code, text = call(capsys, "run", good, "--detach", *store)
+    assert (code, f"treadle fleet status {shown} shows them" in text) == (0, True), text
+    code, text = call(capsys, "logs", "nothing_like_it", *store)
+    assert (code, f"`treadle fleet status {shown}` lists the runs" in text) == (2, True), text
+
+
+def test_a_run_that_does_not_exist_keeps_the_others_as_they_are_and_this_is_said(tmp_path, capsys):
+    store = ("--store", f"sqlite:{tmp_path}/fleet.db")
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(GOOD))
+    assert call(capsys, "run", str(tmp_path / "tasks.jsonl"), "--detach", *store)[0] == 0
+    for command in ("cancel", "retry"):
+        code, text = call(capsys, command, "good", "zz", "yy", *store)
+        assert (code, "nothing was changed: there is no run 'zz', 'yy'" in text) == (2, True), text
+    assert "1 queued" in call(capsys, "status", *store)[1]
+
+
+def test_a_worker_that_gives_no_sign_of_life_is_named(tmp_path, capsys):
+    store = f"sqlite:{tmp_path}/fleet.db"
+
+    async def add_workers() -> None:
+        database = await open_database(store)
+        assert isinstance(database, SqlDatabase)
+        for name in ("alive", "silent"):
+            identity = WorkerIdentity(name, "here", 1, "0.1.0")
+            await RunQueue(database.connection, identity).beat()
+        age = "UPDATE fleet_workers SET heartbeat = heartbeat - 120 WHERE id = 'silent'"
+        await database.connection.execute(age)
+        await database.aclose()
+
+    asyncio.run(add_workers())
+    _, alive, silent = call(capsys, "status", "--store", store)[1].splitlines()
+    assert "cannot write" not in alive
+    assert "(it is dead, or it cannot write to the database)" in silent
 
 
 async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.apps.fleet.agents import make_agent, marks, read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import POLL, until, until_marked, until_state
+from tests.apps.fleet.processes import LEASE, POLL, until, until_marked, until_state
+from treadle import Agent
+from treadle.apps.fleet import limits
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
-from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
+from treadle.apps.fleet.reports.live_table import format_open, format_progress
+from treadle.apps.fleet.reports.report import make_report
+from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity, WorkSoFar
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
-from treadle.core.errors import ConfigError, StoreError
+from treadle.apps.fleet.worker import Worker
+from treadle.core.contracts.model import ModelCard
+from treadle.core.errors import ConfigError, QuotaExhausted, StoreError
 from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.items import ToolResultItem
+from treadle.models.scripted import Scripted
 
 
 async def test_each_task_ends_with_its_result(store: str) -> None:
@@ -45,6 +54,9 @@ async def test_a_run_whose_check_fails_has_failed_and_a_retry_continues_its_sess
         assert run.result.check is not None
         assert (run.result.cause, run.result.check.exit_code) == ("check_failed", 3)
         assert run.result.check.output.strip() == "not yet"
+        assert run.error == "the check ended with exit code 3"
+        (row,) = make_report([run], 0.0).runs
+        assert (row.attempts, row.error) == (1, "the check ended with exit code 3\nnot yet")
         assert await database.retry(["c", "unknown"]) == ["c"]
         again = await until_state(database, "c", "failed")
         while again.result is not None and again.result.turns == 1:  # still the first end
@@ -54,6 +66,7 @@ async def test_a_run_whose_check_fails_has_failed_and_a_retry_continues_its_sess
     assert "The check `test -e fixed" in str(history[-2])
     assert again.result is not None
     assert again.result.turns == 2
+    assert make_report([again], 0.0).runs[0].attempts == 2
 
 
 async def test_an_approval_waits_without_a_worker_and_is_carried_out_once(store: str) -> None:
@@ -111,6 +124,42 @@ async def test_a_cancelled_run_stops_before_its_next_tool_and_can_be_retried(sto
     assert len(read_marks("note")) == 1
 
 
+async def test_a_call_of_a_cancelled_run_does_not_wait_and_a_retry_asks_again(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="c", prompt="ask")])
+    async with working(database):
+        await until_state(database, "c", "waiting")
+        (approval,) = await database.approvals()
+        await database.cancel(["c"])
+        assert await database.approvals() == []
+        assert not await database.answer_approval(approval.id, allow=True)
+        await database.retry(["c"])
+        await until_state(database, "c", "waiting")
+        assert await database.answer_approval(approval.id, allow=True)
+        await until_state(database, "c", "done")
+    await database.aclose()
+    assert len(read_marks("note")) == 1
+
+
+async def test_the_time_and_the_cost_of_a_run_are_known_while_it_runs(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.apps.fleet.worker.BEAT_SECONDS", 0.02)
+    database = await open_database(store)
+    await database.submit([FleetTask(id="r", prompt="wait")])
+    async with working(database, lease=3600.0):
+        run = await until_state(database, "r", "running")
+        while not (run.seconds and run.cost):  # if the worker is killed now, this is what counts
+            run = await until_state(database, "r", "running")
+        assert (run.cost, (await database.totals()).cost) == (0.01, 0.01)
+        assert format_progress([run], 0.0).endswith("1 running · $0.01")
+        assert format_open(run).startswith("r: running, ")
+        assert format_open(run).endswith(", $0.01 so far")
+        (marks() / "go").touch()
+        await until_state(database, "r", "done")
+    await database.aclose()
+
+
 async def test_a_worker_that_stops_gives_its_runs_back_at_their_next_step(store: str) -> None:
     database = await open_database(store)
     await database.submit([FleetTask(id="s", prompt="wait note")])
@@ -141,7 +190,7 @@ async def test_the_time_of_a_run_is_counted_over_all_its_workers(store: str) -> 
     ]
     await database.submit(tasks)
     await queue.claim(3, attempts=(0, 9))
-    await queue.beat({"long": 1000.0, "short": 1000.0})
+    await queue.beat({"long": WorkSoFar(1000.0, 0.5), "short": WorkSoFar(1000.0)})
     async with working(database):
         late = await until_state(database, "long", "failed")
         short = await until_state(database, "short", "done")
@@ -242,16 +291,37 @@ async def test_without_a_fleet_nothing_is_made_for_a_reader(store: str) -> None:
     await (await open_database(store, create=False)).aclose()
 
 
-async def test_the_money_of_the_fleet_is_a_limit(store: str) -> None:
-    database = await open_database(store)
-    await database.set_limits(FleetLimits(max_cost=0.03))
-    await database.submit([FleetTask(id=f"m{n}", prompt="look look look") for n in range(2)])
-    async with working(database, concurrency=1):
-        first = await until_state(database, "m0", "done", "failed")
-        await until_state(database, "m1", "failed")
-    await database.aclose()
-    assert (first.state, "raise its max_cost" in first.error) == ("failed", True)
-    assert len(read_marks("model")) == 3
+def make_dear_agent(task: FleetTask, folder: Path) -> Agent:
+    """The largest possible reply of its model costs far more than a real one."""
+    agent = make_agent(task, folder)
+    model = agent.config.model
+    assert isinstance(model, Scripted)
+    model.card = ModelCard("dear/model", max_output=100_000, output_price=15.0)
+    return agent
+
+
+async def test_runs_go_on_until_the_money_is_spent_and_the_rest_stays_in_the_queue(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REFRESH_SECONDS", 0.0)
+    tasks = [FleetTask(id=f"m{n}", prompt="look look look") for n in range(3)]
+    async with Fleet(store, agent=make_dear_agent, limits=FleetLimits(max_cost=0.045)) as fleet:
+        with pytest.raises(
+            QuotaExhausted, match=r"the fleet has spent \$0.05 of \$0.045; .* in the queue"
+        ):
+            _ = [run async for run in fleet.run(tasks)]
+        totals = await fleet.database.totals()
+        assert totals.states.get("failed") is None
+        assert totals.unfinished > 0
+        idle = Worker(fleet.database, make_agent=make_dear_agent, lease=LEASE, poll=POLL)
+        await idle.run(until_idle=True)  # it does not wait for more money
+        assert len(read_marks("model")) == 5
+
+        await fleet.database.set_limits(FleetLimits(max_cost=1.0))
+        runs = [run async for run in fleet.run(tasks)]
+    assert [run.state for run in runs] == ["done"] * 3
+    assert len(read_marks("model")) == 12, "no call was made twice"
+    assert len(read_marks("look")) == 9
 
 
 @pytest.mark.parametrize("address", ["mysql://x", "sqlite:", "fleet.db"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 from pathlib import Path
@@ -10,7 +11,15 @@ import pytest
 
 from tests.apps.fleet.agents import marks, read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import POLL, until_marked, until_state, worker_process
+from tests.apps.fleet.processes import (
+    LEASE,
+    POLL,
+    ROOT,
+    until,
+    until_marked,
+    until_state,
+    worker_process,
+)
 from tests.postgres import PostgresServer
 from treadle import Agent
 from treadle.apps.fleet.database import open_database
@@ -20,6 +29,8 @@ from treadle.apps.fleet.run_record import FleetSchedule
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker import start_due_schedules
+from treadle.apps.fleet.worker_processes import WorkerProcesses
+from treadle.apps.services.exit_codes import exit_code_for
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, RateLimited, SessionBusy, StoreError
 from treadle.core.transcript.entries import NoticeShown
@@ -111,6 +122,63 @@ async def test_workers_of_a_program_import_no_module_of_its_folder_but_the_agent
         (run,) = [run async for run in fleet.run([FleetTask(prompt="Say hello")])]
     assert run.result is not None
     assert (run.result.text, (own_place / "imported").exists()) == ("Hello.", False)
+
+
+FULL_DISK = """
+import sqlite3
+from tests.apps.fleet.agents import make_agent, marks
+from treadle.apps.fleet.sqlite_connection import SqliteConnection
+
+execute_all = SqliteConnection._execute_all
+
+def execute_unless_full(self, statements):
+    if (marks() / "full").exists():
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+    return execute_all(self, statements)
+
+SqliteConnection._execute_all = execute_unless_full
+"""
+
+
+async def check_until_an_error(workers: WorkerProcesses) -> None:
+    while True:
+        await workers.check()
+        await asyncio.sleep(POLL)
+
+
+async def test_a_full_disk_is_said_once_by_the_workers_that_go_on_and_ends_those_that_begin(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (own_place / "full_disk.py").write_text(FULL_DISK)
+    agent = ["--agent", "full_disk:make_agent", "--agent-folder", str(own_place)]
+    said: list[str] = []
+    database = await open_database(f"sqlite:{own_place / 'fleet.db'}")
+    times = ["--lease", str(LEASE), "--poll", str(POLL)]
+    workers = WorkerProcesses(database, 1, [*agent, *times], said.append)
+    try:
+        await workers.start()
+        await database.submit([FleetTask(id="r", prompt="wait look")])
+        await until_marked("waiting")
+        (marks() / "full").touch()
+        await until(lambda: bool(said))
+        assert f"{own_place / 'fleet.db'}: no space is left; free some" in said[0]
+        (marks() / "full").unlink()
+        (marks() / "go").touch()
+        await until_state(database, "r", "done")
+        assert len(said) == 1
+        (marks() / "full").touch()
+        await workers.aclose()
+        await workers.start()
+        with pytest.raises(StoreError, match="no space is left") as raised:
+            await check_until_an_error(workers)
+        assert exit_code_for(raised.value) == 74
+    finally:
+        (marks() / "full").unlink(missing_ok=True)
+        await workers.aclose()
+        await database.aclose()
 
 
 async def test_a_wrong_agent_of_a_program_is_named(own_place: Path) -> None:

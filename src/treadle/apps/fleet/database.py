@@ -80,6 +80,9 @@ class FleetDatabase(Protocol):
 
     async def limits(self) -> FleetLimits: ...
 
+    async def spent(self) -> float:
+        """What model calls cost since the fleet has a limit, in USD."""
+
     async def load_session(self, run_id: str) -> Sequence[Entry]:
         """The log of a run, for `open`, `logs` and the report; [] if it has not begun."""
 

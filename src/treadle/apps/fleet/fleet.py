@@ -13,18 +13,20 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
+from treadle.apps.fleet.limits import find_spent_money
 from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import END_STATES, FleetLimits, FleetRun
 from treadle.apps.fleet.store_address import DEFAULT_STORE
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker_processes import WorkerProcesses, find_agent_folder
-from treadle.core.errors import ConfigError, LoopError
+from treadle.core.errors import ConfigError, LoopError, QuotaExhausted
+from treadle.core.text import plural
 
 if TYPE_CHECKING:
     from typing import Self
@@ -116,7 +118,8 @@ class Fleet:
                 await database.aclose()
 
     async def run(self, tasks: Iterable[FleetTask]) -> AsyncIterator[FleetRun]:
-        """Submit the tasks; each run, as it ends. A task that has a run already is not repeated."""
+        """Submit the tasks; each run, as it ends. A task that has a run already is not repeated.
+        QuotaExhausted if the money of the limits is spent: the other runs stay in the queue."""
         database = self.database
         waiting = {run.id for run in await database.submit(tasks)}
         while waiting:
@@ -126,8 +129,16 @@ class Fleet:
                 yield run
             self._check_workers()
             if waiting:
+                await self._check_money(waiting)
                 # With many runs the look itself takes time: it is not to be the work.
                 await asyncio.sleep(max(self._poll, 4 * (time.monotonic() - before)))
+
+    async def _check_money(self, waiting: Collection[str]) -> None:
+        if problem := await find_spent_money(self.database):
+            runs = await self.database.runs(ids=waiting)
+            if not any(run.has_ended or run.state == "running" for run in runs):
+                left = plural(len(runs), "run stays", "runs stay")
+                raise QuotaExhausted(f"{problem}; {left} in the queue: raise max_cost")
 
     # --- workers ---------------------------------------------------------------------------
 

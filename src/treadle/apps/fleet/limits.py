@@ -5,6 +5,10 @@ which they came, whichever worker they belong to, as long as all limits allow: s
 and a wait is never longer than the calls before it need. Without limits no row is written.
 
     LimitedModel   a model that waits for its admission       CallLimiter   the rows of one worker
+
+A call reserves what it could cost at most. If nothing is reserved, the next call goes on without
+that while any money is left: so the last call may cost more than what was left. When the money is
+spent, the turn is suspended, and no worker takes a run from the queue until there is more.
 """
 
 from __future__ import annotations
@@ -16,11 +20,15 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from treadle.apps.assembly.suspend import TurnSuspended
+from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_connection import SqlConnection
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.errors import QuotaExhausted
+from treadle.core.text import format_dollars
+from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.size_estimate import BYTES_PER_TOKEN, estimate_item_chars
 from treadle.core.transcript.usage import Usage
@@ -38,6 +46,10 @@ class CallEstimate(msgspec.Struct, frozen=True):
     cost: float
 
 
+class FleetMoneySpent(QuotaExhausted):
+    """The runs of the fleet have cost as much as they may in all."""
+
+
 class CallLimiter:
     """Admits the model calls of one worker, together with those of all others."""
 
@@ -47,12 +59,11 @@ class CallLimiter:
         self._limits = FleetLimits()
         self._limits_until = 0.0
         self._waiting: dict[str, dict[str, asyncio.Future[None]]] = {}  # provider -> call -> wait
-        self._costs: dict[str, float] = {}
         self._admitters: dict[str, asyncio.Task[None]] = {}
         self._kick = asyncio.Event()
 
     async def admit(self, provider: str, estimate: CallEstimate) -> str:
-        """Wait until the call may be made; its id, "" if there is no limit. QuotaExhausted if the
+        """Wait until the call may be made; its id, "" if there is no limit. FleetMoneySpent if the
         money of the fleet is spent."""
         limits = await self._read_limits()
         if not has_limits(limits.for_provider(provider)) and limits.max_cost is None:
@@ -65,7 +76,6 @@ class CallLimiter:
         parameters = [call_id, provider, self._worker, estimate.tokens, estimate.cost]
         waiting = self._waiting.setdefault(provider, {})
         wait = waiting[call_id] = asyncio.get_running_loop().create_future()
-        self._costs[call_id] = estimate.cost
         try:
             await self._connection.execute(sql, parameters)
             self._start_admitter(provider)
@@ -75,7 +85,6 @@ class CallLimiter:
             raise
         finally:
             waiting.pop(call_id, None)
-            self._costs.pop(call_id, None)
         return call_id
 
     async def end(self, call_id: str, usage: Usage) -> None:
@@ -99,6 +108,14 @@ class CallLimiter:
             ]
         )
         self._kick.set()
+
+    async def is_money_spent(self) -> bool:
+        """Whether no call is admitted until the limit is raised."""
+        max_cost = (await self._read_limits()).max_cost
+        if max_cost is None:
+            return False
+        rows = await self._connection.execute(_SPENT)
+        return bool(rows) and float(rows[0][0]) >= max_cost
 
     async def aclose(self) -> None:
         for admitter in self._admitters.values():
@@ -135,7 +152,8 @@ class CallLimiter:
                 for call_id in admitted & waiting.keys():
                     if not waiting[call_id].done():
                         waiting[call_id].set_result(None)
-                self._refuse_unaffordable(waiting, limits.max_cost, spent)
+                if limits.max_cost is not None and spent >= limits.max_cost:
+                    _refuse(waiting, FleetMoneySpent(describe_spent(spent, limits.max_cost)))
                 if not any(not wait.done() for wait in waiting.values()):
                     await asyncio.sleep(0)
                     continue
@@ -144,24 +162,12 @@ class CallLimiter:
                 except TimeoutError:
                     pass
         except Exception as error:  # noqa: BLE001 - becomes that of the calls
-            for wait in waiting.values():
-                if not wait.done():
-                    wait.set_exception(error)
-
-    def _refuse_unaffordable(
-        self, waiting: dict[str, asyncio.Future[None]], max_cost: float | None, spent: float
-    ) -> None:
-        """Calls that wait only for others to cost less than their worst case go on waiting."""
-        if max_cost is None:
-            return
-        for call_id, wait in waiting.items():
-            if not wait.done() and spent + self._costs[call_id] >= max_cost:
-                text = f"the fleet has spent {spent:.2f} of {max_cost:.2f} USD; raise its max_cost"
-                wait.set_exception(QuotaExhausted(text))
+            _refuse(waiting, error)
 
     async def _admit_rows(self, provider: str, limits: FleetLimits) -> tuple[float, set[str]]:
         """Admit the rows whose turn it is; what was spent, and the admitted rows of this worker."""
         own = limits.for_provider(provider)
+        max_cost = limits.max_cost if limits.max_cost is not None else float(_NO_LIMIT)
         _, _, spent, rows, _ = await self._connection.execute_all(
             [
                 # One look at a time, of all workers.
@@ -177,10 +183,11 @@ class CallLimiter:
                         own.tokens_per_minute or _NO_LIMIT,
                         provider,
                         provider,
-                        limits.max_cost if limits.max_cost is not None else float(_NO_LIMIT),
+                        max_cost,
+                        max_cost,
                     ],
                 ),
-                ("SELECT CAST(value AS float8) FROM fleet_settings WHERE name = 'spent'", []),
+                (_SPENT, []),
                 (
                     "SELECT id FROM fleet_calls WHERE worker = ? AND admitted IS NOT NULL "
                     "AND ended IS NULL",
@@ -192,6 +199,11 @@ class CallLimiter:
         return (float(spent[0][0]) if spent else 0.0), {row[0] for row in rows}
 
 
+_SPENT = "SELECT CAST(value AS float8) FROM fleet_settings WHERE name = 'spent'"
+_SPENT_SUM = (
+    "(SELECT coalesce(sum(CAST(value AS float8)), 0) FROM fleet_settings WHERE name = 'spent')"
+)
+_AT_WORK = "admitted IS NOT NULL AND ended IS NULL"
 _RECENT = "provider = ? AND admitted > {now} - 60"
 _ADMIT = (
     "UPDATE fleet_calls SET admitted = {now} WHERE id IN (SELECT id FROM ("
@@ -205,28 +217,37 @@ _ADMIT = (
     f"WHERE {_RECENT}) "
     # A call that is larger than the limit of a minute goes alone.
     f"OR (place = 1 AND NOT EXISTS (SELECT 1 FROM fleet_calls WHERE {_RECENT}))) "
-    "AND cost < ? - (SELECT coalesce(sum(cost), 0) FROM fleet_calls "
-    "WHERE admitted IS NOT NULL AND ended IS NULL) "
-    "- (SELECT coalesce(sum(CAST(value AS float8)), 0) FROM fleet_settings WHERE name = 'spent'))"
+    f"AND (cost < ? - (SELECT coalesce(sum(cost), 0) FROM fleet_calls WHERE {_AT_WORK}) "
+    f"- {_SPENT_SUM} "
+    # While any money is left, one call goes on, whatever it could cost at most.
+    f"OR (place = 1 AND {_SPENT_SUM} < ? "
+    f"AND NOT EXISTS (SELECT 1 FROM fleet_calls WHERE {_AT_WORK}))))"
 )
 
 
 class LimitedModel(WrappedModel):
-    """The wrapped model; each call waits for the limits of the fleet."""
+    """The wrapped model; each call waits for the limits of the fleet. When the money of the fleet
+    is spent, the turn of the session is suspended."""
 
-    def __init__(self, model: Model, limiter: CallLimiter) -> None:
+    def __init__(self, model: Model, limiter: CallLimiter, session_id: str) -> None:
         super().__init__(model)
         self._limiter = limiter
+        self._session_id = session_id
         self._provider = model.name.partition("/")[0]
 
     @property
     def fallback(self) -> Model | None:
         other = self._model.fallback
-        return LimitedModel(other, self._limiter) if other is not None else None
+        return LimitedModel(other, self._limiter, self._session_id) if other is not None else None
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         estimate = estimate_call(request, self.card)
-        call_id = await self._limiter.admit(self._provider, estimate)
+        try:
+            call_id = await self._limiter.admit(self._provider, estimate)
+        except FleetMoneySpent as error:
+            if request.session_id != self._session_id:
+                raise
+            raise TurnSuspended("budget", WakeCondition("money"), str(error)) from error
         usage = Usage()
         try:
             async with open_stream(self._model, request) as events:
@@ -236,6 +257,23 @@ class LimitedModel(WrappedModel):
                     yield event
         finally:
             await self._limiter.end(call_id, usage)
+
+
+def _refuse(waiting: dict[str, asyncio.Future[None]], error: Exception) -> None:
+    for wait in waiting.values():
+        if not wait.done():
+            wait.set_exception(error)
+
+
+def describe_spent(spent: float, max_cost: float) -> str:
+    return f"the fleet has spent {format_dollars(spent)} of {format_dollars(max_cost)}"
+
+
+async def find_spent_money(database: FleetDatabase) -> str:
+    """A sentence if no call is admitted until the limit is raised; "" otherwise."""
+    max_cost = (await database.limits()).max_cost
+    spent = await database.spent() if max_cost is not None else 0.0
+    return describe_spent(spent, max_cost) if max_cost is not None and spent >= max_cost else ""
 
 
 def has_limits(limits: FleetLimits) -> bool:

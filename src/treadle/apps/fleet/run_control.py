@@ -60,6 +60,12 @@ class RunControl:
         """Of work on the run so far, those of earlier workers included."""
         return self.run.seconds + time.monotonic() - self._began
 
+    @property
+    def cost(self) -> float | None:
+        """Of the run so far; None if it is not known."""
+        usage = self.session.usage if self.session is not None else self.usage
+        return usage.cost if usage is not None else None
+
     def guard(self, store: Store) -> Store:
         self._store = GuardedStore(store)
         if self._lost:

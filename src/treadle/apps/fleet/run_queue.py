@@ -31,6 +31,7 @@ from treadle.core.contracts.store import Store
 from treadle.sessions.session_fence import SessionFence
 
 DEFAULT_LEASE = 30.0  # seconds without a heartbeat after which a worker is dead
+_COST = "coalesce(CAST(? AS float8), cost)"
 NOT_ANSWERED = "The call was not approved within the time limit."
 
 
@@ -41,6 +42,13 @@ class WorkerIdentity(msgspec.Struct, frozen=True):
     host: str
     pid: int
     version: str
+
+
+class WorkSoFar(msgspec.Struct, frozen=True):
+    """What all workers have done for a run; `cost` is None if it is not known."""
+
+    seconds: float
+    cost: float | None = None
 
 
 class FleetAnswer(msgspec.Struct, frozen=True):
@@ -106,11 +114,11 @@ class RunQueue:
     async def release(self, run: FleetRun, *, wake: float | None = None) -> bool:
         """Put the run back into the queue, or park it until a time; its attempts count anew."""
         sql = (
-            "UPDATE fleet_runs SET state = ?, wake = ?, worker = '', attempts = 0, seconds = ? "
-            "WHERE id = ? AND epoch = ? AND state = 'running' RETURNING id"
+            "UPDATE fleet_runs SET state = ?, wake = ?, worker = '', attempts = 0, seconds = ?, "
+            f"cost = {_COST} WHERE id = ? AND epoch = ? AND state = 'running' RETURNING id"
         )
         state = "queued" if wake is None else "parked"
-        parameters = [state, wake, run.seconds, run.id, run.epoch]
+        parameters = [state, wake, run.seconds, run.cost, run.id, run.epoch]
         return bool(await self._connection.execute(sql, parameters))
 
     async def requeue(self, run_id: str, epoch: int) -> None:
@@ -145,9 +153,9 @@ class RunQueue:
         ]
         statements.append(
             (
-                "UPDATE fleet_runs SET state = 'waiting', worker = '', attempts = 0, seconds = ? "
-                "WHERE id = ? AND epoch = ? AND state = 'running'",
-                [run.seconds, run.id, run.epoch],
+                "UPDATE fleet_runs SET state = 'waiting', worker = '', attempts = 0, seconds = ?, "
+                f"cost = {_COST} WHERE id = ? AND epoch = ? AND state = 'running'",
+                [run.seconds, run.cost, run.id, run.epoch],
             )
         )
         statements.append((f"{WAKE_ANSWERED} AND id = ?", [run.id]))
@@ -164,9 +172,9 @@ class RunQueue:
 
     # --- workers ---------------------------------------------------------------------------
 
-    async def beat(self, worked: Mapping[str, float] | None = None) -> Mapping[str, int]:
+    async def beat(self, worked: Mapping[str, WorkSoFar] | None = None) -> Mapping[str, int]:
         """Give a sign of life; the runs that this worker has, with their epochs. `worked` has the
-        seconds of work on each: they count when this worker dies."""
+        time and the cost of each: they count when this worker dies."""
         me, execute = self._identity, self._connection.execute
         # One by one: a worker that is stopped in between holds no row that others need.
         beat = (
@@ -248,17 +256,18 @@ class RunQueue:
         )
 
 
-def _make_work_statements(worker: str, worked: Sequence[tuple[str, float]]) -> list[Statement]:
+def _make_work_statements(worker: str, worked: Sequence[tuple[str, WorkSoFar]]) -> list[Statement]:
     statements: list[Statement] = []
     for start in range(0, len(worked), BATCH):
         batch = worked[start : start + BATCH]
-        rows = ", ".join(["(CAST(? AS text), CAST(? AS float8))"] * len(batch))
+        rows = ", ".join(["(CAST(? AS text), CAST(? AS float8), CAST(? AS float8))"] * len(batch))
         sql = (
-            f"WITH worked (id, seconds) AS (VALUES {rows}) UPDATE fleet_runs "
-            "SET seconds = worked.seconds FROM worked WHERE fleet_runs.id = worked.id "
-            "AND fleet_runs.worker = ?"
+            f"WITH worked (id, seconds, cost) AS (VALUES {rows}) UPDATE fleet_runs "
+            "SET seconds = worked.seconds, cost = coalesce(worked.cost, fleet_runs.cost) "
+            "FROM worked WHERE fleet_runs.id = worked.id AND fleet_runs.worker = ?"
         )
-        statements.append((sql, [*(value for row in batch for value in row), worker]))
+        values = [value for run, work in batch for value in (run, work.seconds, work.cost)]
+        statements.append((sql, [*values, worker]))
     return statements
 
 

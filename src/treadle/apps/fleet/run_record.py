@@ -32,11 +32,17 @@ class FleetCheck(msgspec.Struct, frozen=True):
     output: str = ""
 
 
+def describe_check(check: FleetCheck) -> str:
+    if check.exit_code < 0:
+        return "the check was stopped, or could not be run"
+    return f"the check ended with exit code {check.exit_code}"
+
+
 class FleetResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a run ended. `reason` is the terminal reason of the turn; `cost` is in USD, None if a
     price is not known; `check` is None if the task has no check. `cause` groups failures: "" for
     a run that passed, otherwise a short name such as `check_failed`, `max_turns` or `timeout`.
-    `turns` is how many turns the session had then."""
+    `turns` is how many turns the session had then; `attempts` counts those of earlier ends, too."""
 
     reason: str
     text: str = ""
@@ -46,6 +52,7 @@ class FleetResult(msgspec.Struct, frozen=True, omit_defaults=True):
     check: FleetCheck | None = None
     cause: str = ""
     turns: int = 0
+    attempts: int = 1
 
     @property
     def passed(self) -> bool:
@@ -57,7 +64,8 @@ class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `epoch` counts the workers that had the run: only the latest may write. `session` is the id of
     its log. `error` says why a run failed or was set aside. `wake` is when a parked run continues.
-    `seconds` is how long workers have worked on it, in all attempts and without waits.
+    `seconds` is how long workers have worked on it, in all attempts and without waits; `cost` is
+    what that has cost, in USD, None if it is not known.
     """
 
     id: str
@@ -75,10 +83,19 @@ class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
     wake: float | None = None
     version: str = ""  # of the program that began the run
     seconds: float = 0.0
+    cost: float | None = None
 
     @property
     def has_ended(self) -> bool:
         return self.state in END_STATES
+
+    @property
+    def all_attempts(self) -> int:
+        """With those before a retry."""
+        if self.result is None:
+            return self.attempts
+        is_its_end = self.state in ("done", "failed")
+        return self.result.attempts + (0 if is_its_end else self.attempts)
 
 
 class FleetApproval(msgspec.Struct, frozen=True, omit_defaults=True):

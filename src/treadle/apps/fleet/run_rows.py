@@ -11,7 +11,7 @@ from treadle.apps.fleet.task import FleetTask
 
 RUN_COLUMNS = (
     "id, task, state, attempts, worker, epoch, session, result, error, created, started, ended, "
-    "wake, version, seconds"
+    "wake, version, seconds, cost"
 )
 
 _decode_task = msgspec.json.Decoder(FleetTask).decode

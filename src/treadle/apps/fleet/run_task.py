@@ -24,7 +24,14 @@ from treadle.apps.assembly.suspend import SuspendOnRateLimit, TurnSuspended
 from treadle.apps.fleet.limits import CallLimiter, LimitedModel
 from treadle.apps.fleet.run_control import FenceHook, RunControl
 from treadle.apps.fleet.run_queue import RunQueue
-from treadle.apps.fleet.run_record import FleetApproval, FleetCheck, FleetResult, FleetRun, RunState
+from treadle.apps.fleet.run_record import (
+    FleetApproval,
+    FleetCheck,
+    FleetResult,
+    FleetRun,
+    RunState,
+    describe_check,
+)
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.workspace import Workspace
@@ -193,8 +200,12 @@ class _Attempt:
             check=check,
             cause=cause,
             turns=session.driver.snapshot().view.turns,
+            attempts=self._run.all_attempts,
         )
-        return RunOutcome("failed" if cause else "done", result, self._detail if cause else "")
+        if not cause:
+            return RunOutcome("done", result)
+        detail = describe_check(check) if cause == "check_failed" and check else self._detail
+        return RunOutcome("failed", result, detail)
 
     # --- the beginning ---------------------------------------------------------------------
 
@@ -260,6 +271,8 @@ class _Attempt:
         turn_id = self._session.driver.trace[-1].turn_id
         entry = Suspended(turn_id, wait.reason, wait.wake, wait.detail)
         await suspend_turn(self._control.store, entry)
+        if wait.wake.on == "money":
+            return RunOutcome("queued")  # no worker takes it until there is more
         return RunOutcome("parked", wake=wait.wake.at)
 
     async def _read_end(self, blocked: str) -> None:
@@ -298,7 +311,7 @@ async def _make_agent(
     hook = FenceHook(control)
 
     def limit(model: Model) -> Model:
-        return SuspendOnRateLimit(LimitedModel(model, parts.limiter), run.session)
+        return SuspendOnRateLimit(LimitedModel(model, parts.limiter, run.session), run.session)
 
     if parts.make_agent is None:
         coder = await make_coding_agent(run.task, folder, hook, limit)

@@ -39,6 +39,10 @@ BATCH = 400  # rows of one statement
 SESSION_PREFIX = "fleet-"
 _ENDED = tuple(sorted(END_STATES))
 _RETRIED = ("failed", "cancelled", "set_aside")
+_FORGET_APPROVALS = (  # a retry asks again
+    "DELETE FROM fleet_approvals WHERE decision IS NULL AND run IN "
+    "(SELECT id FROM fleet_runs WHERE state = 'cancelled' AND id IN {})",
+)
 
 
 class SqlDatabase:
@@ -130,7 +134,8 @@ class SqlDatabase:
             "UPDATE fleet_runs SET state = 'cancelled', worker = '', epoch = epoch + 1, "
             "ended = {now} WHERE "
         )
-        return await self._change(sql, ids, f"state NOT IN {make_placeholders(_ENDED)}", _ENDED)
+        condition = f"state NOT IN {make_placeholders(_ENDED)}"
+        return await self._change(sql, ids, condition, _ENDED, then=_FORGET_APPROVALS)
 
     async def retry(self, ids: Collection[str]) -> list[str]:
         sql = (
@@ -140,12 +145,23 @@ class SqlDatabase:
         return await self._change(sql, ids, f"state IN {make_placeholders(_RETRIED)}", _RETRIED)
 
     async def _change(
-        self, sql: str, ids: Collection[str], condition: str, values: Sequence[str]
+        self,
+        sql: str,
+        ids: Collection[str],
+        condition: str,
+        values: Sequence[str],
+        then: Sequence[str] = (),
     ) -> list[str]:
+        """The ids of the runs that were changed. `then`: statements that follow, for `{}` ids."""
         changed: list[str] = []
         for batch in _split([*ids]):
             where = f"id IN {make_placeholders(batch)} AND {condition} RETURNING id"
-            rows = await self.connection.execute(sql + where, [*batch, *values])
+            rows, *_ = await self.connection.execute_all(
+                [
+                    (sql + where, [*batch, *values]),
+                    *((one.format(make_placeholders(batch)), batch) for one in then),
+                ]
+            )
             changed += [row[0] for row in rows]
         return [run_id for run_id in dict.fromkeys(ids) if run_id in changed]
 
@@ -241,6 +257,9 @@ class SqlDatabase:
     async def limits(self) -> FleetLimits:
         text = await self._get("limits")
         return msgspec.json.decode(text, type=FleetLimits) if text else FleetLimits()
+
+    async def spent(self) -> float:
+        return float(await self._get("spent") or 0.0)
 
     async def put_blob(self, key: str, data: bytes) -> None:
         sql = (

@@ -1,7 +1,8 @@
 """A worker of a fleet: takes runs from the queue, drives them, gives signs of life.
 
     claim    as many runs as there is room for; each is a task of this process
-    beat     every third of the lease; a run that the database does not list any more is stopped
+    beat     at least every third of the lease, with the time and the cost of the runs; a run that
+             the database does not list any more is stopped
     sweep    runs of dead workers, at every poll
     tidy     parked runs, expired approvals and schedules that are due, every third of the lease
 
@@ -26,7 +27,7 @@ from treadle._version import __version__
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.limits import CallLimiter
 from treadle.apps.fleet.run_control import Lease, RunControl
-from treadle.apps.fleet.run_queue import DEFAULT_LEASE, RunQueue, WorkerIdentity
+from treadle.apps.fleet.run_queue import DEFAULT_LEASE, RunQueue, WorkerIdentity, WorkSoFar
 from treadle.apps.fleet.run_record import FleetResult, FleetRun
 from treadle.apps.fleet.run_task import (
     APPROVAL_SECONDS,
@@ -54,6 +55,7 @@ DEFAULT_POLL = 1.0
 DEFAULT_ATTEMPTS = 5
 GRACE_SECONDS = 30.0  # for the steps of runs when the worker stops
 RETRY_SECONDS = 1.0
+BEAT_SECONDS = 2.0  # at most: what a worker that is killed has worked since is not counted
 
 
 class Worker:
@@ -74,6 +76,7 @@ class Worker:
         grace: float = GRACE_SECONDS,
         version: str = __version__,
         clock: Callable[[], float] = time.time,
+        report: Callable[[str], None] = logger.warning,
     ) -> None:
         if not isinstance(database, SqlDatabase):
             raise ConfigError("a worker needs a database of `open_database`")
@@ -85,6 +88,7 @@ class Worker:
         self._database = database
         self._concurrency, self._poll, self._grace = concurrency, poll, grace
         self._clock = clock  # for schedules
+        self._report, self._reported = report, ""  # the last problem of the database
         self._max_attempts = max_attempts
         self._last_attempt = (max(1, max_attempts - 1), 10**9)  # what such a run has had
         self._lease = Lease(lease)
@@ -109,7 +113,7 @@ class Worker:
         await self._beat()
         third = self._lease.seconds / 3
         helpers = [
-            asyncio.create_task(self._repeat(self._beat, third)),
+            asyncio.create_task(self._repeat(self._beat, min(third, BEAT_SECONDS))),
             asyncio.create_task(self._repeat(self._sweep, min(self._poll, third))),
             asyncio.create_task(self._repeat(self._tidy, third)),
         ]
@@ -117,7 +121,7 @@ class Worker:
             while not self._is_stopping:
                 self._wake.clear()
                 await self._tolerate(self._claim)
-                if until_idle and not self._active and await self._is_queue_empty():
+                if until_idle and not self._active and await self._is_idle():
                     break
                 await self._wait_for_work()
         finally:
@@ -145,6 +149,8 @@ class Worker:
             return
         if self._has_last_attempts and self._active:
             return  # until none is active: see above
+        if await self._parts.limiter.is_money_spent():
+            return
         async with self._claiming:
             runs: list[FleetRun] = []
             if self._has_last_attempts:
@@ -162,7 +168,7 @@ class Worker:
         try:
             outcome = await self._try_run(run, control)
             if outcome is not None:
-                worked = msgspec.structs.replace(run, seconds=control.seconds)
+                worked = msgspec.structs.replace(run, seconds=control.seconds, cost=control.cost)
                 await self._insist(lambda: self._write(worked, outcome))
             if outcome is not None and outcome.state in ("done", "failed"):
                 await self._parts.folders.remove(run.id)
@@ -179,7 +185,8 @@ class Worker:
         except SessionBusy as error:
             logger.info("run %s: %s", run.id, error)
         except StoreError as error:
-            logger.warning("run %s stops here for now: %s", run.id, error)
+            logger.info("run %s stops here for now: %s", run.id, error)
+            self._report_store(error)
             self._paused_until = time.monotonic() + RETRY_SECONDS
         except TreadleError as error:
             return _fail(control, error)
@@ -202,9 +209,13 @@ class Worker:
     async def _beat(self) -> None:
         async with self._claiming:
             sent = time.monotonic()
-            worked = {run_id: control.seconds for run_id, (control, _) in self._active.items()}
+            worked = {
+                run_id: WorkSoFar(control.seconds, control.cost)
+                for run_id, (control, _) in self._active.items()
+            }
             mine = await self._queue.beat(worked)
             self._lease.confirm(sent)
+            self._reported = ""
             for control, _ in [*self._active.values()]:
                 if mine.get(control.run.id) != control.run.epoch:
                     control.lose_to_other()
@@ -224,6 +235,12 @@ class Worker:
             self._has_last_attempts = found
         await start_due_schedules(self._database, self._clock())
 
+    def _report_store(self, error: StoreError) -> None:
+        """The worker waits and tries again: the problem is said once, until a beat succeeds."""
+        if str(error) != self._reported:
+            self._reported = str(error)
+            self._report(str(error))
+
     # --- details ---------------------------------------------------------------------------
 
     async def _wait_for_work(self) -> None:
@@ -232,12 +249,14 @@ class Worker:
         except TimeoutError:
             pass
 
-    async def _is_queue_empty(self) -> bool:
+    async def _is_idle(self) -> bool:
         try:
             states = (await self._database.totals()).states
+            is_money_spent = await self._parts.limiter.is_money_spent()
         except StoreError:
             return False
-        return not any(states.get(state) for state in ("queued", "running", "parked", "waiting"))
+        left = ("running",) if is_money_spent else ("queued", "running", "parked", "waiting")
+        return not any(states.get(state) for state in left)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
@@ -249,7 +268,7 @@ class Worker:
         try:
             await work()
         except StoreError as error:
-            logger.warning("%s", error)
+            self._report_store(error)
         except Exception:  # noqa: BLE001 - a schedule that is wrong, say; the worker goes on
             logger.exception("a worker of the fleet could not do a part of its work")
 
@@ -261,7 +280,7 @@ class Worker:
             except StoreError as error:
                 if self._is_stopping:
                     return None
-                logger.warning("%s", error)
+                self._report_store(error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _drain(self) -> None:
@@ -313,5 +332,6 @@ def _fail(control: RunControl, error: BaseException) -> RunOutcome:
         seconds=control.seconds,
         cause="error",
         turns=earlier.turns,
+        attempts=control.run.all_attempts,
     )
     return RunOutcome("failed", result, error_text(error))

@@ -1,8 +1,9 @@
 """The workers that a program or `treadle fleet run` starts on this machine: processes of their own.
 
 A worker that is killed is replaced; its runs are continued by the others. One that ends with an
-error is not: its last lines say why. Workers end with the process that started them. Used by
-fleet.py and commands/run_tasks.py.
+error is not: its last lines say why. What a worker reports while it goes on, such as a full disk,
+is reported here once. Workers end with the process that started them. Used by fleet.py and
+commands/run_tasks.py.
 """
 
 from __future__ import annotations
@@ -11,34 +12,44 @@ import asyncio
 import os
 import socket
 import sys
-import tempfile
-from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Sequence
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 
 import treadle
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.store_address import split_password
-from treadle.apps.services.exit_codes import TERMINATED
-from treadle.core.errors import ConfigError
+from treadle.apps.services.exit_codes import IO_ERROR, TERMINATED
+from treadle.core.errors import ConfigError, StoreError
+from treadle.core.logger import logger
 
 STOP_SECONDS = 75.0  # a worker lets its runs end their steps
 MAX_REPLACED = 50
 ERROR_LINES = 8
+READ_SECONDS = 5.0  # for the last lines of a worker that ended
+REPORT = "treadle fleet worker: "  # begins a line of a worker that its starter is to report
 
 
 class WorkerProcesses:
     """`count` workers for a database; `aclose` stops them. `arguments` are those of `treadle fleet
-    worker`."""
+    worker`; `report` is called with each problem that a worker reports, once."""
 
-    def __init__(self, database: FleetDatabase, count: int, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        database: FleetDatabase,
+        count: int,
+        arguments: Sequence[str] = (),
+        report: Callable[[str], None] = logger.warning,
+    ) -> None:
         self._database = database
         self._store, self._password = split_password(database.url)
         self._arguments = arguments
         self._count = count
-        self._running: list[tuple[Process, IO[bytes]]] = []
+        self._report = report
+        self._reported: set[str] = set()
+        self._running: list[tuple[Process, _Output]] = []
         self._replaced = 0
 
     async def start(self) -> None:
@@ -46,18 +57,22 @@ class WorkerProcesses:
             await self._start_one()
 
     async def check(self) -> None:
-        """Replace workers that were killed. ConfigError if all ended with an error."""
-        for process, log in [*self._running]:
+        """Replace workers that were killed. ConfigError if all ended with an error; StoreError if
+        the database was the reason."""
+        for process, output in [*self._running]:
             if process.returncode is None:
                 continue
-            self._running.remove((process, log))
-            problem = _read_end(log)
+            self._running.remove((process, output))
+            problem = await output.read_end()
             is_killed = process.returncode < 0 or process.returncode == TERMINATED
             if is_killed and self._replaced < MAX_REPLACED:
                 self._replaced += 1
                 await self._start_one()
             elif process.returncode > 0 and not self._running:
-                raise ConfigError(f"the workers ended with an error: {problem}")
+                text = f"the workers ended with an error: {problem}"
+                if process.returncode == IO_ERROR:
+                    raise StoreError(text) from OSError(problem)
+                raise ConfigError(text)
         if not self._running:  # they saw no run that was left; the caller does
             await self.start()
 
@@ -76,8 +91,8 @@ class WorkerProcesses:
             killed = [process for process, _ in running if process.returncode is None]
             for process in killed:
                 process.kill()
-            for _, log in running:
-                log.close()
+            for _, output in running:
+                output.close()
             if killed:
                 for process in killed:
                     await process.wait()
@@ -85,7 +100,6 @@ class WorkerProcesses:
                 await self._database.forget_workers(socket.gethostname(), pids)
 
     async def _start_one(self) -> None:
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         # -P: the current folder may have files with the names of modules.
         program = (sys.executable, "-P", str(Path(treadle.__file__).parent / "__main__.py"))
         environment = {**os.environ, **({"PGPASSWORD": self._password} if self._password else {})}
@@ -94,11 +108,50 @@ class WorkerProcesses:
             *("--parent", str(os.getpid())),
             stdin=DEVNULL,
             stdout=DEVNULL,
-            stderr=log,
+            stderr=PIPE,  # no file: a full disk can be reported
             env=environment,
             start_new_session=True,  # ctrl-c in the terminal reaches only the command
         )
-        self._running.append((process, log))
+        self._running.append((process, _Output(process, self._report_once)))
+
+    def _report_once(self, problem: str) -> None:
+        if problem not in self._reported:
+            self._reported.add(problem)
+            self._report(problem)
+
+
+class _Output:
+    """What a worker writes to stderr: its reports, and the last lines."""
+
+    def __init__(self, process: Process, report: Callable[[str], None]) -> None:
+        assert process.stderr is not None, "it is a pipe"
+        self._lines: deque[str] = deque(maxlen=ERROR_LINES)
+        self._report = report
+        self._reading = asyncio.create_task(self._read(process.stderr))
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        rest = b""
+        while data := await stream.read(65_536):
+            *lines, rest = (rest[-65_536:] + data).split(b"\n")
+            for line in lines:
+                self._add(line)
+        self._add(rest)
+
+    def _add(self, data: bytes) -> None:
+        line = data.decode(errors="replace").strip()
+        if line:
+            self._lines.append(line)
+        if line.startswith(REPORT):
+            self._report(line.removeprefix(REPORT))
+
+    async def read_end(self) -> str:
+        """The last lines of a worker that ended; a process that it started may still write."""
+        await asyncio.wait([self._reading], timeout=READ_SECONDS)
+        self.close()
+        return "\n".join(self._lines)
+
+    def close(self) -> None:
+        self._reading.cancel()
 
 
 def find_agent_folder(name: str) -> Path:
@@ -112,10 +165,3 @@ def find_agent_folder(name: str) -> Path:
         return Path.cwd()
     places = [*(spec.submodule_search_locations or ())]
     return Path(places[0] if places else spec.origin or ".").absolute().parent
-
-
-def _read_end(log: IO[bytes]) -> str:
-    log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()
-    log.close()
-    return "\n".join(lines[-ERROR_LINES:])

@@ -92,7 +92,7 @@ def test_the_report_counts_what_passed_by_label_and_groups_failures_by_cause():
     assert (rates["rust"].passed, rates["rust"].judged) == (0, 3)
     causes = {group.cause: group.runs for group in report.failures}
     assert causes == {"check_failed": ("b", "c"), "max_turns": ("d",), "set_aside": ("e",)}
-    assert report.failures[0].example == "1 != 2"
+    assert report.failures[0].example == "the check ended with exit code 1\n1 != 2"
     assert (report.cost, report.unpriced) == (2.5, 2)
     assert report.ended is None, "a run is still at work"
 
@@ -149,6 +149,16 @@ def test_the_page_shows_every_run_loads_nothing_and_escapes_the_text_of_models()
     assert '<a href="s/a.html"><code>a</code></a>' in page
     assert "treadle fleet open RUN --store sqlite:f.db" in page
     assert page.count("<svg") >= 5
+
+
+def test_the_names_of_two_marks_at_one_place_do_not_overlap():
+    alike = [make_run(name, cost=0.5, seconds=10.0) for name in "abc"]
+    page = render_page(make_report(alike, 2000.0))
+    assert page.count(">median, 90%</text>") == 2
+    assert ">median</text>" not in page
+    apart = [make_run(str(n), cost=n / 10, seconds=float(n)) for n in range(1, 11)]
+    page = render_page(make_report(apart, 2000.0))
+    assert page.count(">median</text>") == page.count(">90%</text>") == 2
 
 
 def test_a_page_without_runs_is_a_page():

@@ -42,8 +42,7 @@ def _make_parser() -> argparse.ArgumentParser:
     def command(name: str, do: str, summary: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=summary, description=summary)
         subparser.set_defaults(do=do)
-        store = "the database: sqlite:PATH or postgresql://… (default: sqlite:~/.treadle/fleet.db)"
-        subparser.add_argument("--store", metavar="ADDRESS", default="", help=store)
+        _add_store(subparser, default="")
         return subparser
 
     _add_run(command("run", "run_tasks:run_tasks", "run the tasks of a file or folder"))
@@ -78,6 +77,11 @@ def _make_parser() -> argparse.ArgumentParser:
     prune.add_argument("--yes", action="store_true", help="do not ask")
     _add_schedule(command("schedule", "schedules:run_schedule", "run tasks at times"))
     return parser
+
+
+def _add_store(parser: argparse.ArgumentParser, default: str) -> None:
+    store = "the database: sqlite:PATH or postgresql://… (default: sqlite:~/.treadle/fleet.db)"
+    parser.add_argument("--store", metavar="ADDRESS", default=default, help=store)
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -162,3 +166,5 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     removing = actions.add_parser("remove", help="remove a schedule; its runs stay")
     removing.set_defaults(action="remove")
     removing.add_argument("name")
+    for action in (listing, adding, removing):
+        _add_store(action, default=argparse.SUPPRESS)  # it may stand before the action, too

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from treadle.apps.fleet.commands.selection import select_runs, use_database
+from treadle.apps.fleet.commands.selection import name_command, select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.report_text import STATE_WORDS
 from treadle.apps.fleet.run_record import FleetApproval, FleetRun
@@ -20,7 +20,7 @@ def cancel_runs(options: argparse.Namespace) -> int:
     _require_selection(options, "--all", is_all=options.all)
 
     async def work(database: FleetDatabase) -> int:
-        runs = await select_runs(database, options)
+        runs = await _select_runs(database, options)
         changed = await database.cancel([run.id for run in runs])
         print_line(f"{plural(len(changed), 'run')} cancelled")
         return _explain_others(runs, changed, options, "a run that has ended cannot be cancelled")
@@ -32,7 +32,7 @@ def retry_runs(options: argparse.Namespace) -> int:
     _require_selection(options, "--failed", is_all=options.failed)
 
     async def work(database: FleetDatabase) -> int:
-        runs = await select_runs(database, options)
+        runs = await _select_runs(database, options)
         if options.failed:
             runs = [run for run in runs if run.state in ("failed", "set_aside")]
         changed = await database.retry([run.id for run in runs])
@@ -41,6 +41,13 @@ def retry_runs(options: argparse.Namespace) -> int:
         return _explain_others(runs, changed, options, rule)
 
     return use_database(options, work)
+
+
+async def _select_runs(database: FleetDatabase, options: argparse.Namespace) -> list[FleetRun]:
+    try:
+        return await select_runs(database, options)
+    except UsageError as error:
+        raise UsageError(f"nothing was changed: {error}") from error
 
 
 def _explain_others(
@@ -75,7 +82,8 @@ async def _answer(database: FleetDatabase, options: argparse.Namespace) -> int:
     missing = [name for name in options.ids if name not in known]
     if missing:
         raise UsageError(
-            f"nothing of {missing[0]!r} waits; `treadle fleet approve` lists what does"
+            f"nothing of {missing[0]!r} waits, and nothing was answered; "
+            f"`{name_command(database, 'approve')}` lists what waits"
         )
     allow = options.deny is None
     for one in chosen:

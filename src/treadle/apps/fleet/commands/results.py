@@ -22,6 +22,7 @@ from treadle.apps.fleet.reports.report import FleetReport, make_report
 from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.reports.report_text import format_report, format_summary
 from treadle.apps.fleet.run_record import FleetRun
+from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.services.console import UsageError, get_current_folder, print_error, print_line
 from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.errors import SessionNotFound
@@ -44,7 +45,7 @@ async def _print_report(database: FleetDatabase, options: argparse.Namespace) ->
         print_report_json(report)
     elif options.html is not None:
         links = await _write_sessions(database, runs, options.html) if options.sessions else {}
-        page = render_page(report, store=options.store, links=links)
+        page = render_page(report, store=hide_password(options.store), links=links)
         options.html.write_text(page, encoding="utf-8", errors="backslashreplace")
         print_line(f"{options.html}: {format_summary(report)[0]}")
     else:

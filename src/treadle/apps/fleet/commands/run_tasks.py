@@ -13,8 +13,9 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.apps.fleet.commands.results import print_report_json, print_report_text
-from treadle.apps.fleet.commands.selection import parse_labels, use_database
+from treadle.apps.fleet.commands.selection import name_command, parse_labels, use_database
 from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.limits import find_spent_money
 from treadle.apps.fleet.reports.live_table import LiveTable
 from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.run_record import FleetLimits, FleetRun
@@ -23,7 +24,14 @@ from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
 from treadle.apps.fleet.worker_processes import WorkerProcesses
 from treadle.apps.services.console import UsageError, print_error, print_line
-from treadle.apps.services.exit_codes import ABORTED, GOAL_NOT_MET, SUCCESS, TERMINATED, USAGE_ERROR
+from treadle.apps.services.exit_codes import (
+    ABORTED,
+    BUDGET_EXCEEDED,
+    GOAL_NOT_MET,
+    SUCCESS,
+    TERMINATED,
+    USAGE_ERROR,
+)
 from treadle.core.errors import ConfigError
 from treadle.core.text import plural
 
@@ -32,8 +40,8 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_tasks(options: argparse.Namespace) -> int:
-    """Exit code 0 if all runs passed, 5 if not; 2 if lines of the file are no tasks, whatever
-    came of the others; 130 or 143 if the command was stopped before."""
+    """Exit code 0 if all runs passed, 5 if not, 4 if the money is spent before; 2 if lines of the
+    file are no tasks, whatever came of the others; 130 or 143 if the command was stopped before."""
     if options.workers < 0 or options.runs_at_once < 1:
         raise UsageError("--workers must be 0 or more, and --runs-at-once 1 or more")
     loaded = load_tasks(options.tasks, _make_defaults(options))
@@ -72,9 +80,10 @@ async def _run(
     ended = sum(run.has_ended for run in runs)
     if ended:
         text = f"{plural(ended, 'run')} of {len(runs)} ended before: same id, same run"
-        print_error(f"{text} (treadle fleet retry runs failed ones again)")
+        print_error(f"{text} ({name_command(database, 'retry')} --failed runs failed ones again)")
     if options.detach:
-        print_line(f"{plural(len(runs) - ended, 'run')} submitted; treadle fleet status shows them")
+        status = name_command(database, "status")
+        print_line(f"{plural(len(runs) - ended, 'run')} submitted; {status} shows them")
         return SUCCESS
     received = _stop_on_signals()
     ids = [run.id for run in runs]
@@ -90,6 +99,11 @@ async def _run(
         print_report_json(report)
     else:
         print_report_text(report)
+    if not all(run.has_ended for run in runs):
+        left = plural(sum(not run.has_ended for run in runs), "run stays", "runs stay")
+        problem = f"{await find_spent_money(database)}; {left} in the queue"
+        print_error(f"{problem}. The same command with a larger --total-cost continues them")
+        return BUDGET_EXCEEDED
     return SUCCESS if all(run.passed for run in report.runs) else GOAL_NOT_MET
 
 
@@ -113,11 +127,12 @@ async def _set_limits(database: FleetDatabase, options: argparse.Namespace) -> N
 async def _wait(
     database: FleetDatabase, ids: Sequence[str], options: argparse.Namespace
 ) -> list[FleetRun]:
-    """Until all runs have ended; with the workers of this machine meanwhile."""
+    """Until all runs have ended, or the money is spent; with the workers of this machine
+    meanwhile."""
     arguments = ["--until-idle", "--runs-at-once", str(options.runs_at_once)]
     arguments += ["--agent", options.agent] if options.agent else []
-    workers = WorkerProcesses(database, options.workers, arguments)
-    table, took = LiveTable(sys.stderr), 0.0
+    table, took = LiveTable(sys.stderr, name_command(database, "approve")), 0.0
+    workers = WorkerProcesses(database, options.workers, arguments, table.add_line)
     try:
         runs = await database.runs(ids=ids)
         if not all(run.has_ended for run in runs):
@@ -125,10 +140,13 @@ async def _wait(
         while not all(run.has_ended for run in runs):
             table.update(runs, time.time())
             await asyncio.sleep(max(POLL_SECONDS, 4 * took))  # looking is not to be the work
-            await workers.check()
             began = time.monotonic()
+            is_money_spent = bool(await find_spent_money(database))
             runs = await database.runs(ids=ids)
             took = time.monotonic() - began
+            if is_money_spent and not any(run.state == "running" for run in runs):
+                break
+            await workers.check()
         table.finish(runs, time.time())
         return runs
     finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import time
 
-from treadle.apps.fleet.commands.selection import use_database
+from treadle.apps.fleet.commands.selection import name_command, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetSchedule
 from treadle.apps.fleet.tasks.schedule import check_schedule_name, next_time
 from treadle.apps.fleet.tasks.task_files import load_tasks
 from treadle.apps.services.console import UsageError, print_error, print_line
-from treadle.apps.services.exit_codes import SUCCESS
+from treadle.apps.services.exit_codes import SUCCESS, USAGE_ERROR
 from treadle.core.sanitize import escape_invisible, strip_escapes
 
 
@@ -48,8 +48,8 @@ async def _add(database: FleetDatabase, options: argparse.Namespace) -> int:
         own = name if len(loaded.tasks) == 1 else check_schedule_name(f"{name}.{task.id}")
         await database.set_schedule(FleetSchedule(own, options.cron, task, following))
         print_line(f"{own}: next {format_time(following)}")
-    print_line("a worker starts it: treadle fleet worker")
-    return SUCCESS
+    print_line(f"a worker starts it: {name_command(database, 'worker')}")
+    return USAGE_ERROR if loaded.problems else SUCCESS
 
 
 async def _remove(database: FleetDatabase, options: argparse.Namespace) -> int:
@@ -57,7 +57,8 @@ async def _remove(database: FleetDatabase, options: argparse.Namespace) -> int:
     chosen = [one for one in names if one == options.name or one.startswith(f"{options.name}.")]
     if not chosen:
         raise UsageError(
-            f"there is no schedule {options.name!r}; `treadle fleet schedule` lists them"
+            f"there is no schedule {options.name!r}; "
+            f"`{name_command(database, 'schedule')}` lists them"
         )
     for one in chosen:
         await database.remove_schedule(one)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.run_record import FleetRun
-from treadle.apps.fleet.store_address import DEFAULT_STORE
+from treadle.apps.fleet.store_address import DEFAULT_STORE, hide_password
 from treadle.apps.services.console import UsageError
 from treadle.core.text import suggest
 
@@ -48,6 +49,13 @@ def parse_labels(texts: Sequence[str]) -> dict[str, str]:
     return labels
 
 
+def name_command(database: FleetDatabase, command: str) -> str:
+    """A command that the user may give next, for the same database."""
+    is_default = database.url == DEFAULT_STORE
+    store = "" if is_default else f" --store {shlex.quote(hide_password(database.url))}"
+    return f"treadle fleet {command}{store}"
+
+
 async def select_runs(database: FleetDatabase, options: argparse.Namespace) -> list[FleetRun]:
     """The runs that the arguments name; all of them without arguments."""
     found = await database.runs(
@@ -56,9 +64,11 @@ async def select_runs(database: FleetDatabase, options: argparse.Namespace) -> l
         labels=parse_labels(options.label) or None,
     )
     known = {run.id for run in found}
-    for name in options.runs:
-        if name not in known:
-            await find_run(database, name)  # it raises if there is no such run
+    missing = [
+        name for name in options.runs if name not in known and await database.run(name) is None
+    ]
+    if missing:
+        raise UsageError(await _explain_missing(database, missing))
     return found
 
 
@@ -66,6 +76,11 @@ async def find_run(database: FleetDatabase, name: str) -> FleetRun:
     run = await database.run(name)
     if run is not None:
         return run
-    near = suggest(name, [run.id for run in await database.runs()])
-    hint = f"did you mean {near}?" if near else "`treadle fleet status` lists the runs"
-    raise UsageError(f"there is no run {name!r}; {hint}")
+    raise UsageError(await _explain_missing(database, [name]))
+
+
+async def _explain_missing(database: FleetDatabase, names: Sequence[str]) -> str:
+    near = suggest(names[0], [run.id for run in await database.runs()])
+    listing = f"`{name_command(database, 'status')}` lists the runs"
+    hint = f"did you mean {near}?" if near and len(names) == 1 else listing
+    return f"there is no run {', '.join(repr(name) for name in names)}; {hint}"

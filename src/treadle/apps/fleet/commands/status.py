@@ -10,15 +10,16 @@ import time
 
 import msgspec
 
-from treadle.apps.fleet.commands.selection import find_run, select_runs, use_database
+from treadle.apps.fleet.commands.selection import find_run, name_command, select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.live_table import (
     LiveTable,
     format_ended,
-    format_progress,
+    format_open,
     format_table,
 )
 from treadle.apps.fleet.reports.local_session import read_session
+from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
 from treadle.apps.services.console import print_line
 from treadle.apps.services.exit_codes import SUCCESS
@@ -50,13 +51,14 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
         print("no runs")
     else:
         width = max(40, shutil.get_terminal_size().columns)
-        for line in format_table(runs, now, width, MAX_OPEN) + _format_ended_runs(runs):
+        table = format_table(runs, now, width, MAX_OPEN, name_command(database, "approve"))
+        for line in table + _format_ended_runs(runs):
             print_line(line)
     for worker in workers:
         print_line(_format_worker(worker, now))
     if approvals:
         count = plural(len(approvals), "call waits", "calls wait")
-        print_line(f"{count} for approval: treadle fleet approve")
+        print_line(f"{count} for approval: {name_command(database, 'approve')}")
     return SUCCESS
 
 
@@ -69,11 +71,13 @@ def _format_ended_runs(runs: list[FleetRun]) -> list[str]:
 
 def _format_worker(worker: WorkerRecord, now: float) -> str:
     text = f"worker {worker.id} on {worker.host}: {plural(worker.runs, 'run')}"
-    return escape_invisible(f"{text}, last sign of life {format_age(now - worker.heartbeat)}")
+    age = now - worker.heartbeat
+    silent = " (it is dead, or it cannot write to the database)" if age > DEFAULT_LEASE else ""
+    return escape_invisible(f"{text}, last sign of life {format_age(age)}{silent}")
 
 
 async def _watch(database: FleetDatabase, options: argparse.Namespace) -> int:
-    table = LiveTable(sys.stdout)
+    table = LiveTable(sys.stdout, name_command(database, "approve"))
     while True:
         runs = await select_runs(database, options)
         if all(run.has_ended for run in runs):
@@ -101,7 +105,7 @@ async def _print_logs(database: FleetDatabase, options: argparse.Namespace) -> i
         if not options.follow or run.has_ended:
             break
         await asyncio.sleep(POLL_SECONDS)
-    print_line(f"\n{format_ended(run)}" if run.has_ended else f"\n{format_progress([run], 0.0)}")
+    print_line(f"\n{format_ended(run) if run.has_ended else format_open(run)}")
     return SUCCESS
 
 

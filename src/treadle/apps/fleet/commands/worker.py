@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.fleet.commands.selection import get_store, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.worker import Worker
 from treadle.apps.fleet.worker_process import find_agent_function, work_until_stopped
-from treadle.apps.services.console import UsageError, get_current_folder, print_line
+from treadle.apps.fleet.worker_processes import REPORT
+from treadle.apps.services.console import UsageError, get_current_folder, print_error, print_line
 from treadle.apps.services.exit_codes import SUCCESS, TERMINATED
 
 
@@ -35,6 +37,7 @@ async def _work(database: FleetDatabase, options: argparse.Namespace) -> int:
         approval_seconds=options.approval_time,
         make_agent=make_agent,
         folders=RunWorkspaces(options.workspaces or get_default_folder(), database),
+        report=lambda problem: print_error(REPORT + redact_for_display(problem)),
     )
     store = hide_password(get_store(options))
     print_line(f"worker {worker.identity.id} works for {store}; ctrl-c stops it after its steps")

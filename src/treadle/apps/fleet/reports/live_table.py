@@ -20,9 +20,9 @@ from treadle.core.text import format_dollars, format_duration
 from treadle.observe.bar_chart import fit_width
 
 ACTIVE_ROWS = 12
-WAITING = "waits for an approval: treadle fleet approve"
+APPROVE = "treadle fleet approve"  # what the user is told to do
 _OPEN = ("waiting", "running", "parked", "queued")  # in this order
-_CLEAR_LINE, _UP = "\x1b[K", "\x1b[{}A"
+_CLEAR_LINE, _CLEAR_BELOW, _UP = "\x1b[K", "\x1b[J", "\x1b[{}A"
 
 
 def estimate_seconds_left(runs: Sequence[FleetRun], now: float) -> float | None:
@@ -56,13 +56,17 @@ def format_progress(runs: Sequence[FleetRun], now: float) -> str:
 
 
 def format_table(
-    runs: Sequence[FleetRun], now: float, width: int, rows: int = ACTIVE_ROWS
+    runs: Sequence[FleetRun],
+    now: float,
+    width: int,
+    rows: int = ACTIVE_ROWS,
+    approve: str = APPROVE,
 ) -> list[str]:
     """The line of all runs, then the runs that have not ended."""
     active = [run for run in runs if run.state in _OPEN]
     active.sort(key=lambda run: (_OPEN.index(run.state), run.started or now))
     lines = [format_progress(runs, now)]
-    lines += [f"  {WAITING}"] * any(run.state == "waiting" for run in runs)
+    lines += [f"  waits for an approval: {approve}"] * any(run.state == "waiting" for run in runs)
     lines += [_format_run(run, now) for run in active[:rows]]
     if len(active) > rows:
         lines.append(f"  and {len(active) - rows:,} more")
@@ -88,24 +92,33 @@ def format_ended(run: FleetRun) -> str:
     return escape_invisible(f"{run.id}: {outcome}, {figures}{problem}")
 
 
+def format_open(run: FleetRun) -> str:
+    """The line of a run that has not ended."""
+    figures = f"{format_seconds(run.seconds)}, {format_dollars(run.cost or 0.0)} so far"
+    return escape_invisible(f"{run.id}: {STATE_WORDS[run.state]}, {figures}")
+
+
 class LiveTable:
     """Shows each new state of the runs on a terminal, or each run that ended as a line."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, approve: str = APPROVE) -> None:
         self._out = out
+        self._approve = approve
         self._is_terminal = out.isatty()
         self._drawn = 0
         self._reported: dict[str, str] = {}
 
     def update(self, runs: Sequence[FleetRun], now: float) -> None:
         if self._is_terminal:
-            self._draw(format_table(runs, now, shutil.get_terminal_size().columns - 1))
+            width = shutil.get_terminal_size().columns - 1
+            self._draw(format_table(runs, now, width, approve=self._approve))
             return
         for run in runs:
             is_news = run.has_ended or run.state == "waiting"
             if is_news and self._reported.get(run.id) != run.state:
                 self._reported[run.id] = run.state
-                line = format_ended(run) if run.has_ended else f"{run.id}: {WAITING}"
+                waits = f"{run.id}: waits for an approval: {self._approve}"
+                line = format_ended(run) if run.has_ended else waits
                 print(line, file=self._out, flush=True)
 
     def finish(self, runs: Sequence[FleetRun], now: float) -> None:
@@ -113,6 +126,13 @@ class LiveTable:
         self.update(runs, now)
         if not self._is_terminal:
             print(format_progress(runs, now), file=self._out, flush=True)
+
+    def add_line(self, text: str) -> None:
+        """A line above the table."""
+        above = (_UP.format(self._drawn) if self._drawn else "") + _CLEAR_BELOW
+        self._out.write((above if self._is_terminal else "") + escape_invisible(text) + "\n")
+        self._out.flush()
+        self._drawn = 0
 
     def _draw(self, lines: Sequence[str]) -> None:
         """Over the lines of the last time; what is left of them is cleared."""

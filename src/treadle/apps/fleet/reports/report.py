@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from treadle.apps.fleet.run_record import FleetRun, RunState
+from treadle.apps.fleet.run_record import FleetRun, RunState, describe_check
 
 MAX_BUCKETS = 12
 MAX_LABEL_VALUES = 40  # of one label; the rest is one row
@@ -159,13 +159,20 @@ def _make_row(run: FleetRun) -> ReportRun:
         prompt=" ".join(run.task.prompt.split())[:PROMPT_CHARS],
         model=run.task.model or "",
         labels=run.task.labels,
-        cost=result.cost if result is not None else 0.0 if not run.has_ended else None,
+        cost=_find_cost(run),
         seconds=result.seconds if has_result and result is not None else None,
         tokens=result.usage.total if result is not None else 0,
-        attempts=run.attempts,
+        attempts=run.all_attempts,
         session=run.session,
         error=_describe_error(run) if passed is False else "",
     )
+
+
+def _find_cost(run: FleetRun) -> float | None:
+    """That of the result once there is one; until then, what is known so far."""
+    if run.result is not None and (run.state in ("done", "failed") or run.cost is None):
+        return run.result.cost
+    return run.cost if run.cost is not None or run.has_ended else 0.0
 
 
 def _name_cause(run: FleetRun) -> str:
@@ -173,11 +180,13 @@ def _name_cause(run: FleetRun) -> str:
 
 
 def _describe_error(run: FleetRun) -> str:
-    check = run.result.check if run.result is not None else None
-    output = check.output if check is not None and not check.passed else ""
-    return (run.error or output or (run.result.text if run.result is not None else ""))[
-        -ERROR_CHARS:
-    ]
+    """What a failed check printed follows; without any error, the last words of the agent do."""
+    if run.result is None:
+        return run.error[-ERROR_CHARS:]
+    check = run.result.check
+    if run.result.cause != "check_failed" or check is None:
+        return (run.error or run.result.text)[-ERROR_CHARS:]
+    return "\n".join(filter(None, (describe_check(check), check.output[-ERROR_CHARS:].strip())))
 
 
 # --- figures -------------------------------------------------------------------------------

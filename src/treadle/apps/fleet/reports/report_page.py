@@ -31,6 +31,7 @@ from treadle.core.text import format_count, format_dollars, format_duration, plu
 
 MAX_RUNS = 2_000  # rows of the table; failed runs come first
 PLOT_WIDTH, PLOT_HEIGHT = 460, 170
+CLOSE_MARKS = 40  # two names have no room so near to each other
 _LEFT, _BOTTOM, _TOP = 34, 26, 16
 
 _PAGE = """<!doctype html>
@@ -282,10 +283,13 @@ def _render_histogram(
     anchors = ("start", "middle", "end")
     for value, anchor in zip(ticks, anchors, strict=True):
         shapes.append(_text(to_x(value), base + 16, format_value(value), anchor))
-    for name, value in (("median", found.median), ("90%", found.p90)):
+    marks = [("median", found.median), ("90%", found.p90)]
+    is_close = to_x(found.p90) - to_x(found.median) < CLOSE_MARKS
+    for name, value in [("", found.median), ("median, 90%", found.p90)] if is_close else marks:
         x = to_x(value)
         shapes.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{base}"/>')
-        shapes.append(_text(x, _TOP - 4, name, "middle" if x < PLOT_WIDTH - 20 else "end"))
+        anchor = "end" if x >= PLOT_WIDTH - CLOSE_MARKS else "middle"
+        shapes += [_text(x, _TOP - 4, name, anchor)] * bool(name)
     size = f'viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}"'
     figures = _escape(format_figures(found, format_value))
     return (
@@ -322,7 +326,8 @@ def _render_runs(report: FleetReport, store: str, links: Mapping[str, str]) -> s
 def _render_run(run: ReportRun, links: Mapping[str, str]) -> str:
     name, css = _name_outcome(run)
     cause = f" <small>{_escape(run.cause)}</small>" if run.cause else ""
-    cost = "" if run.cost is None or run.passed is None else format_dollars(run.cost)
+    is_priced = bool(run.cost) or (run.passed is not None and run.cost is not None)
+    cost = format_dollars(run.cost or 0.0) if is_priced else ""
     seconds = "" if run.seconds is None else format_seconds(run.seconds)
     numbers = (cost, seconds, format_count(run.tokens) if run.tokens else "", str(run.attempts))
     cells = "".join(f'<td class="number">{text}</td>' for text in numbers)
