@@ -21,6 +21,7 @@ from treadle.agents.agent_settings import (
     ApproverAnswer,
     InstructionsLike,
     ToolLike,
+    check_instructions_deps,
     check_settings,
     check_tool_deps,
     collect_sources,
@@ -165,6 +166,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         self.store = store
         own_sources = collect_sources(tools)
         check_tool_deps(own_sources, deps_type)
+        check_instructions_deps(instructions, deps_type)
         self._own_tools = Federation(own_sources, collision)
         sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
         if subagents is not None:

@@ -9,7 +9,6 @@ and is refused. Used by driver.py and tool_round.py; the tools repair their own 
 
 from __future__ import annotations
 
-import json
 import re
 
 import msgspec
@@ -136,4 +135,6 @@ def _encode(arguments: Arguments) -> str:
     try:
         return msgspec.json.encode(arguments).decode()
     except UnicodeEncodeError:  # half of a surrogate pair; the tool refuses it
+        import json  # only here: it would slow down the start of every agent
+
         return json.dumps(arguments)
