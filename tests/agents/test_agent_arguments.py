@@ -367,6 +367,11 @@ def test_instructions_that_want_other_deps_than_those_of_the_agent_are_refused()
     Agent(Scripted([]), instructions=lambda context: "")
 
 
+def test_deps_of_an_agent_are_said_to_be_an_argument_of_a_run():
+    with pytest.raises(TypeError, match=r"here it is an argument of a run, agent\.run"):
+        Agent(Scripted([]), deps=Shop("a"))  # type: ignore[call-overload]
+
+
 def test_a_cost_budget_may_be_a_number():
     assert CostBudget(0.5).budget.limit == 0.5
 

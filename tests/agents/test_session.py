@@ -31,6 +31,15 @@ def said(transcript) -> list[str]:
     return [item.text for item in transcript]
 
 
+async def test_a_store_in_memory_is_refused_and_makes_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"give treadle\.testing\.MemoryStore\(\)"):
+        await Agent(Scripted([]), store=":memory:").run("x", session="a")
+    assert list_files(tmp_path) == []
+
+
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_session_that_this_process_has_open_says_so(tmp_path: Path, place: str):
     agent = Agent(Scripted([]), store=tmp_path / place)

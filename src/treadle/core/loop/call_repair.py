@@ -16,7 +16,6 @@ import msgspec
 from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
 from treadle.core.errors import error_text
 from treadle.core.json_types.fit_names import NameTable, find_folded, fit_arguments, fold_name
-from treadle.core.json_types.loose_json import read_loosely
 from treadle.core.json_types.schema import JSONSchema, allows_type
 from treadle.core.lazy_regex import compile_lazily
 from treadle.core.logger import logger
@@ -102,6 +101,9 @@ def _read_arguments(raw: str, tool: Tool) -> RepairedArguments | None:
     argument = tool.spec.text_argument
     if argument and raw.lstrip()[:1] not in ("{", "[", '"', "`"):
         return RepairedArguments({argument: raw}, (f"the text is `{argument}`",))
+    # Only here: it would slow down the start of every agent.
+    from treadle.core.json_types.loose_json import read_loosely
+
     found = read_loosely(raw, _find_text_argument(tool.spec.schema))
     return RepairedArguments(found[0], (found[1],)) if found is not None else None
 
