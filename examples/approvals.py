@@ -2,7 +2,7 @@
 
 The policy decides which calls are asked about; `approve` gets those. The model is told about a
 denial and about an edit. In a stream without `approve`, the event ApprovalRequired asks, and
-`events.approve(...)` or `events.deny(...)` answers.
+`events.approve(...)` or `events.deny(...)` answers; a call without an answer is denied.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_a_misspelt_setting_is_an_error():
     with pytest.raises(TypeError, match="no argument 'instruction'; did you mean 'instructions'"):
         Agent(Scripted([]), instruction="x")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="no argument 'max_turn'; did you mean 'max_turns'"):
-        Agent(Scripted([])).replace(max_turn=3)  # type: ignore[call-arg]
+        Agent(Scripted([])).replace(max_turn=3)  # type: ignore[call-overload]
 
 
 async def test_a_name_of_another_library_gets_the_name_that_it_has_here():
@@ -159,7 +159,7 @@ async def test_a_tool_that_comes_later_under_a_taken_name_is_reported_in_the_log
 
 def test_the_typed_settings_are_those_of_the_constructor():
     parameters = set(inspect.signature(Agent.__init__).parameters) - {"self", "unknown"}
-    assert set(AgentChanges.__annotations__) == parameters
+    assert set(AgentChanges.__annotations__) == parameters - {"deps_type", "output_type"}
     first = {"model", "tools", "deps_type", "output_type"}
     assert set(AgentSettings.__annotations__) == parameters - first
     own = set(inspect.signature(Agent.stream).parameters) - {"self", "unknown"}
@@ -348,6 +348,28 @@ def test_a_run_context_is_not_for_tools():
         @tool
         def look(context: RunContext[int], n: int) -> str:
             return ""
+
+
+def test_instructions_that_want_other_deps_than_those_of_the_agent_are_refused():
+    def instruct(context: RunContext[Shop]) -> str:
+        return context.deps.name
+
+    async def instruct_later(context: RunContext[Shop]) -> str:
+        return context.deps.name
+
+    for instructions in (instruct, instruct_later):
+        with pytest.raises(ConfigError, match=r"instructions takes a RunContext\[Shop\], and deps"):
+            Agent(Scripted([]), deps_type=int, instructions=instructions)
+        with pytest.raises(ConfigError, match=r"is not set; give Agent\(deps_type=Shop\)"):
+            Agent(Scripted([]), instructions=instructions)
+        Agent(Scripted([]), deps_type=Shop, instructions=instructions)
+        Agent(Scripted([]), deps_type=Any, instructions=instructions)
+    Agent(Scripted([]), instructions=lambda context: "")
+
+
+def test_deps_of_an_agent_are_said_to_be_an_argument_of_a_run():
+    with pytest.raises(TypeError, match=r"here it is an argument of a run, agent\.run"):
+        Agent(Scripted([]), deps=Shop("a"))  # type: ignore[call-overload]
 
 
 def test_a_cost_budget_may_be_a_number():

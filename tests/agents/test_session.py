@@ -31,6 +31,24 @@ def said(transcript) -> list[str]:
     return [item.text for item in transcript]
 
 
+async def test_a_store_in_memory_is_refused_and_makes_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"give treadle\.testing\.MemoryStore\(\)"):
+        await Agent(Scripted([]), store=":memory:").run("x", session="a")
+    assert list_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_session_that_this_process_has_open_says_so(tmp_path: Path, place: str):
+    agent = Agent(Scripted([]), store=tmp_path / place)
+    async with agent.session("order-42"):
+        problem = rf"is open in another run of this process \(pid {os.getpid()}\); close it there"
+        with pytest.raises(SessionBusy, match=problem):
+            await agent.run("x", session="order-42")
+
+
 @pytest.mark.parametrize("place", PLACES)
 async def test_the_same_id_goes_on_where_it_was(tmp_path: Path, place: str):
     agent = Agent(Scripted(["Hello, Ada.", "You are Ada."]), store=tmp_path / place)

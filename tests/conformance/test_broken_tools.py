@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.conformance.broken import assert_all_are_broken, assert_names_the_promise
+from treadle import tool
 from treadle.contracts import (
     Access,
     Arguments,
@@ -153,6 +154,55 @@ async def test_the_tool_that_the_broken_ones_change_keeps_the_promises():
 async def test_a_broken_tool_is_found(promise: Promise, broken: type[Good]):
     with assert_names_the_promise("tool", promise):
         await check_tool(broken, {"key": "a"}, failing={"key": "bad"})
+
+
+class NoProbe(Good):
+    probe = BaseTool.probe
+
+
+class ChangesArguments(Good):
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        output = await super().call(arguments, context)
+        arguments["key"] = "other"
+        return output
+
+
+class OnlyText(Good):
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        return "put"  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise"),
+    [
+        (NoProbe, tool_promises.probes_tell_what_happened),
+        (ChangesArguments, tool_promises.does_not_change_its_arguments_or_print),
+        (OnlyText, tool_promises.returns_an_output),
+    ],
+)
+async def test_a_verifiable_tool_is_told_which_promise_it_breaks(
+    broken: type[Good], promise: Promise
+):
+    with assert_names_the_promise("tool", promise):
+        await check_tool(broken, {"key": "a"}, failing={"key": "bad"})
+
+
+@tool
+async def put(key: str) -> str:
+    "Put a key."
+    return key
+
+
+@pytest.mark.parametrize("given", [Good(), put])
+async def test_a_tool_in_place_of_a_function_that_makes_one_is_named(given: Any):
+    with pytest.raises(AssertionError, match="a tool is given; give a function that makes one"):
+        await check_tool(given, {"key": "a"})
+
+
+async def test_a_source_in_place_of_a_function_that_makes_one_is_named():
+    given: Any = GoodSource()
+    with pytest.raises(AssertionError, match="a GoodSource is given; give a function that makes"):
+        await check_tool_source(given)
 
 
 async def test_a_tool_that_swallows_its_cancellation_is_found(monkeypatch: pytest.MonkeyPatch):

@@ -57,6 +57,40 @@ async def test_a_broken_attempt_that_was_paid_for_is_counted():
     assert fold_entries(store.entries).usage.cost == 0.375
 
 
+COUNTED = Usage(1_000, 100, requests=1)  # tokens only: $0.02 at the prices of CARD
+
+
+async def test_a_reply_without_a_cost_costs_what_the_card_of_its_model_says():
+    store = MemoryStore()
+    model = Scripted(lambda request: Say("Hello!", usage=COUNTED), card=CARD)
+    agent = Agent(model, gates=[CostBudget(0.15)])
+    assert (await agent.run("x", session=store)).cost == pytest.approx(0.02)
+    assert fold_entries(store.entries).usage.cost == pytest.approx(0.02)
+    reasons = [(await agent.run("x")).reason for _ in range(4)]
+    assert reasons[-1] == "budget_exceeded"
+
+
+async def test_a_broken_attempt_without_a_cost_costs_what_the_card_says():
+    model = Scripted(
+        [["Hel", ModelUsageUpdated(COUNTED), StreamBroken("cut")], Say("Hello!", usage=USED)],
+        card=CARD,
+    )
+    result = await Agent(model, clock=ManualClock()).run("x")
+    assert result.cost == pytest.approx(0.02 + 0.25)
+
+
+@pytest.mark.parametrize("cost", [0.5, None])
+async def test_a_model_that_gives_the_cost_of_a_reply_keeps_it(cost: float | None):
+    used = Usage(1_000, 100, requests=1, cost=cost)
+    result = await Agent(Scripted([Say("Hello!", usage=used)], card=CARD)).run("x")
+    assert result.cost == cost
+
+
+async def test_the_cost_of_a_reply_is_unknown_if_the_model_and_its_card_do_not_tell_it():
+    result = await Agent(Scripted([Say("Hello!", usage=COUNTED)])).run("x")
+    assert result.cost is None
+
+
 DEARER = ModelCard("dearer", 100_000, 1_000, input_price=100.0, output_price=1_000.0)
 BUSY = [Overloaded("busy")] * 4  # one more than it is asked again
 

@@ -142,7 +142,7 @@ async def test_thinking_is_told_apart_from_text():
 
 
 async def test_usage_is_updated_after_each_call():
-    used = Usage(10, 2, requests=1)
+    used = Usage(10, 2, requests=1, cost=0.5)
     agent = Agent(Scripted([Say("hi", usage=used)]))
     updates = [event for event in await all_events(agent) if isinstance(event, UsageUpdated)]
     assert [(event.last, event.turn) for event in updates] == [(used, used)]
@@ -204,18 +204,65 @@ async def test_the_transcript_channel_gets_each_item_once_in_order():
     assert [position for position, _ in witness.items] == [0, 1, 2, 3]
 
 
-async def test_approvals_can_be_answered_from_the_stream():
-    class Asks(AllowAll):
-        async def decide(self, request):
-            return Ask("sure?")
+class AlwaysAsk(AllowAll):
+    async def decide(self, request):
+        return Ask("sure?")
 
+
+async def test_approvals_can_be_answered_from_the_stream():
     record = RecordingTool(effect="irreversible")
-    agent = Agent(Scripted([Say(calls=[("record", {})]), "ok"]), [record], policy=Asks())
+    agent = Agent(Scripted([Say(calls=[("record", {})]), "ok"]), [record], policy=AlwaysAsk())
     async with agent.stream("go") as events:
         async for event in events:
             if isinstance(event, ApprovalRequired):
                 events.approve(event.call.id)
     assert len(record.calls) == 1
+
+
+async def test_a_call_on_which_the_reader_of_a_stream_does_not_decide_is_denied(caplog):
+    pay = RecordingTool("pay", effect="irreversible")
+    calls = Say(calls=[("pay", {"n": 1}), ("pay", {"n": 2})])
+    agent = Agent(Scripted([calls, "ok"]), [pay], policy=AlwaysAsk())
+    async with asyncio.timeout(20), agent.stream("go") as events:
+        async for _ in events:
+            pass
+    results = [item for item in events.result.transcript if isinstance(item, ToolResultItem)]
+    assert ["the user cannot be asked" in item.text for item in results] == [True, True]
+    assert not pay.calls
+    assert "the call of pay is denied: the reader" in caplog.text
+
+
+async def test_another_task_can_decide_later_on_a_call_of_a_stream():
+    pay = RecordingTool("pay", effect="irreversible")
+    agent = Agent(Scripted([Say(calls=[("pay", {})]), "ok"]), [pay], policy=AlwaysAsk())
+    asked: asyncio.Queue[str] = asyncio.Queue()
+
+    async def decide() -> None:
+        assert events.approve(await asked.get())
+
+    async with asyncio.timeout(20), agent.stream("go") as events, asyncio.TaskGroup() as group:
+        group.create_task(decide())
+        async for event in events:
+            if isinstance(event, ApprovalRequired):
+                events.answer_later(event.call.id)
+                asked.put_nowait(event.call.id)
+    assert len(pay.calls) == 1
+
+
+async def test_the_approver_decides_while_a_stream_is_read():
+    pay = RecordingTool("pay", effect="irreversible")
+
+    async def approve(approval: object) -> bool:
+        for _ in range(20):
+            await asyncio.sleep(0)  # the reader waits for the next event meanwhile
+        return True
+
+    model = Scripted([Say(calls=[("pay", {})]), "ok"])
+    agent = Agent(model, [pay], policy=AlwaysAsk(), approve=approve)
+    async with agent.stream("go") as events:
+        async for _ in events:
+            pass
+    assert len(pay.calls) == 1
 
 
 # --- steering and cancellation -----------------------------------------------------------

@@ -378,7 +378,7 @@ async def test_replace_makes_another_agent_that_differs():
     assert (await other.run("x")).text == "two"
     assert other.config.instructions == "Be brief."
     with pytest.raises(TypeError, match="no argument 'modell'"):
-        agent.replace(modell="x")  # type: ignore[call-arg]
+        agent.replace(modell="x")  # type: ignore[call-overload]
 
 
 async def test_the_result_accumulates_usage_over_the_turn():

@@ -7,7 +7,7 @@ be an error (`warn_unused_ignores`, `reportUnnecessaryTypeIgnoreComment`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from treadle import Agent, Approval, Denial, PendingApproval, Result, RunContext, Session, Stream
 from treadle.models import Scripted
@@ -92,7 +92,24 @@ async def session() -> None:
 
 def replace() -> None:
     assert_type(typed.replace(max_turns=3), Agent[Shop, Order])
-    typed.replace(max_turn=3)  # type: ignore[call-arg]
+    assert_type(typed.replace(output_type=int), Agent[Shop, int])
+    assert_type(typed.replace(output_type=list[int], max_turns=3), Agent[Shop, list[int]])
+    assert_type(typed.replace(output_type=int | Order), Agent[Shop, Any])
+    assert_type(typed.replace(output_type={"type": "object"}), Agent[Shop, Any])
+    assert_type(plain.replace(deps_type=Shop), Agent[Shop, str])
+    assert_type(plain.replace(deps_type=Shop, output_type=Order), Agent[Shop, Order])
+    assert_type(plain.replace(deps_type=Shop, output_type=int | Order), Agent[Shop, Any])
+    typed.replace(max_turn=3)  # type: ignore[call-overload]
+    typed.replace(max_turns="3")  # type: ignore[call-overload]
+
+
+def annotated() -> None:
+    union: Agent[None, int | Order] = Agent(model, output_type=int | Order)
+    assert_type(union.run_sync("x").output, int | Order)
+    one_of: Agent[None, Literal["yes", "no"]] = Agent(model, output_type=Literal["yes", "no"])
+    assert_type(one_of.run_sync("x").output, Literal["yes", "no"])
+    once: Result[int | Order] = plain.run_sync("x", output=int | Order)
+    assert_type(once.output, int | Order)
 
 
 async def session_without_deps() -> None:

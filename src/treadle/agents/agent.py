@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_runs import AgentRuns
@@ -21,6 +21,7 @@ from treadle.agents.agent_settings import (
     ApproverAnswer,
     InstructionsLike,
     ToolLike,
+    check_instructions_deps,
     check_settings,
     check_tool_deps,
     collect_sources,
@@ -28,7 +29,7 @@ from treadle.agents.agent_settings import (
     reject_unknown,
     resolve_model,
 )
-from treadle.agents.stream import DecideApprovals
+from treadle.agents.stream import NO_APPROVER, DecideApprovals
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -64,7 +65,8 @@ if TYPE_CHECKING:
     from treadle.agents.subagents import ChildStart, ChildTask, OpenStore, PrepareChild
     from treadle.sessions.open_store import StoreLocation
 
-NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
+_DepsT = TypeVar("_DepsT")
+_OutputT = TypeVar("_OutputT")
 
 
 class Agent(AgentRuns[DepsT, OutputT]):
@@ -164,6 +166,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         self.store = store
         own_sources = collect_sources(tools)
         check_tool_deps(own_sources, deps_type)
+        check_instructions_deps(instructions, deps_type)
         self._own_tools = Federation(own_sources, collision)
         sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
         if subagents is not None:
@@ -221,10 +224,39 @@ class Agent(AgentRuns[DepsT, OutputT]):
             given = types if isinstance(types, tuple) else (types,)
             return super().__class_getitem__((*given, str)[: max(2, len(given))])
 
-    def replace(self, **changes: Unpack[AgentChanges]) -> Agent[DepsT, OutputT]:
+    if TYPE_CHECKING:
+
+        @overload
+        def replace(self, **changes: Unpack[AgentChanges]) -> Agent[DepsT, OutputT]: ...
+        @overload
+        def replace(
+            self, *, output_type: type[_OutputT], **changes: Unpack[AgentChanges]
+        ) -> Agent[DepsT, _OutputT]: ...
+        @overload
+        def replace(
+            self, *, output_type: object, **changes: Unpack[AgentChanges]
+        ) -> Agent[DepsT, Any]: ...
+        @overload
+        def replace(
+            self, *, deps_type: type[_DepsT], **changes: Unpack[AgentChanges]
+        ) -> Agent[_DepsT, OutputT]: ...
+        @overload
+        def replace(
+            self,
+            *,
+            deps_type: type[_DepsT],
+            output_type: type[_OutputT],
+            **changes: Unpack[AgentChanges],
+        ) -> Agent[_DepsT, _OutputT]: ...
+        @overload
+        def replace(
+            self, *, deps_type: type[_DepsT], output_type: object, **changes: Unpack[AgentChanges]
+        ) -> Agent[_DepsT, Any]: ...
+
+    def replace(self, **changes: Any) -> Agent[Any, Any]:
         """A copy of this agent with these settings changed; `model` and `tools` are settings."""
         reject_unknown(changes, self._settings)
-        return cast("Agent[DepsT, OutputT]", Agent(**{**self._settings, **changes}))
+        return Agent(**{**self._settings, **changes})
 
     # --- for hosts and children ---------------------------------------------------------
 
@@ -241,8 +273,12 @@ class Agent(AgentRuns[DepsT, OutputT]):
         and open tools, which it does not close."""
         if output is None:
             return self
-        changes = {"output_type": output, "structured_output": None}
-        return self.replace(model=self.config.model, tools=[self._own_tools], **changes)  # type: ignore[arg-type]
+        return self.replace(
+            model=self.config.model,
+            tools=[self._own_tools],
+            output_type=output,
+            structured_output=None,
+        )
 
     async def aclose_owned_model(self) -> None:
         """Close a child's model unless it is its parent's; its tools are the parent's."""

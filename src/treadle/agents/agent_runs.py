@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 import msgspec
 
-from treadle.agents.agent_settings import is_checkable
+from treadle.agents.agent_settings import Approver, is_checkable
 from treadle.agents.result import Result, RunAnswer, make_result
 from treadle.agents.stream import DecideApprovals, Stream
 from treadle.core.argument_checks import check, is_list, whole_number
@@ -56,6 +56,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
     _deps_type: object
     _structured_output: StructuredOutput | None
     _is_closed: bool
+    _approve: Approver | None
     _on_start: Callable[[Driver], None] | None
 
     @overload
@@ -196,7 +197,8 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
         A failure arrives as RunFailed. Without an approver, the reader of the events answers
         ApprovalRequired, also that of a child agent inside a ChildEvent, with
-        `events.approve(...)` or `events.deny(...)`.
+        `events.approve(...)` or `events.deny(...)`. A call without an answer is denied when the
+        reader waits for the next event, unless `events.answer_later(...)` was called.
         """
         self._check_open()
         check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries)
@@ -320,7 +322,10 @@ class AgentRuns(Generic[DepsT, OutputT]):
         async def drive(driver: Driver, wait: DecideApprovals) -> RunAnswer:
             return await self.finish_run(driver, output_retries, wait)
 
-        return Stream(open_driver, drive, close_driver, self._structured_output)
+        has_approver = self._approve is not None
+        return Stream(
+            open_driver, drive, close_driver, self._structured_output, has_approver=has_approver
+        )
 
     # --- details -------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import (
     cast,
     get_args,
     get_origin,
+    get_type_hints,
 )
 
 from treadle.agents.agent_definition import AgentDefinition
@@ -158,13 +159,30 @@ def check_tool_deps(sources: Iterable[ToolSource], deps_type: object) -> None:
     own = [source for source in sources if type(source) is StaticSource]
     for tool in [tool for source in own for tool in source.tools()]:
         wanted = getattr(tool, "deps_type", None)
-        if not (is_checkable(wanted) and is_checkable(deps_type)) or issubclass(deps_type, wanted):
-            continue
-        given = "is not set" if deps_type is NoneType else f"is {deps_type.__name__}"
-        raise ConfigError(
-            f"tool {tool.spec.name!r} takes a ToolContext[{wanted.__name__}], and deps_type of the "
-            f"agent {given}; give Agent(deps_type={wanted.__name__})"
-        )
+        _check_deps_type(f"tool {tool.spec.name!r} takes a ToolContext", wanted, deps_type)
+
+
+def check_instructions_deps(instructions: InstructionsLike, deps_type: object) -> None:
+    """ConfigError if the function takes a RunContext of another type than the agent has."""
+    if isinstance(instructions, str):
+        return
+    try:
+        hints = get_type_hints(instructions)
+    except (NameError, TypeError, AttributeError):
+        return  # a name that is known to checkers only, or no function
+    for name, hint in hints.items():
+        if name != "return" and get_origin(hint) is RunContext:
+            _check_deps_type("instructions takes a RunContext", get_args(hint)[0], deps_type)
+
+
+def _check_deps_type(who: str, wanted: object, given: object) -> None:
+    if not (is_checkable(wanted) and is_checkable(given)) or issubclass(given, wanted):
+        return
+    own = "is not set" if given is NoneType else f"is {given.__name__}"
+    raise ConfigError(
+        f"{who}[{wanted.__name__}], and deps_type of the agent {own}; "
+        f"give Agent(deps_type={wanted.__name__})"
+    )
 
 
 def is_checkable(kind: object) -> TypeGuard[type]:

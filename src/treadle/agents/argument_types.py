@@ -68,12 +68,10 @@ class AgentSettings(TypedDict, total=False):
 
 
 class AgentChanges(AgentSettings, total=False):
-    """What `replace` can change: the settings, and what is given first."""
+    """What `replace` can change besides the two types: the settings, and what is given first."""
 
     model: str | Model
     tools: Sequence[ToolLike]
-    deps_type: object
-    output_type: object
 
 
 class RunOptions(TypedDict, total=False):

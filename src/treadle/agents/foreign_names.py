@@ -25,6 +25,7 @@ _AGENT_ARGUMENTS: Mapping[str, str] = {
     "max_steps": "max_turns",
     "usage_limits": "gates, see treadle.budgets",
     "context_type": "deps_type",
+    "deps": "an argument of a run, agent.run(..., deps=...); its type is deps_type",
 }
 _RUN_ARGUMENTS: Mapping[str, str] = {
     "message_history": "history",

@@ -2,7 +2,9 @@
 
 The loop runs in a task of its own; the events arrive through a queue, and the last one is
 terminal. Leaving the block early interrupts the run and waits for its end. While the block is
-open the run can be steered and interrupted, and approvals can be answered.
+open the run can be steered and interrupted, and approvals can be answered. Without an approver the
+reader of the events is asked: a call on which it does not decide before it waits for the next event
+is denied, because the run would wait for ever.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from treadle.agents.result import Result, RunAnswer, make_result
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
+    ApprovalRequired,
     ApprovalResolved,
     ChildEvent,
     Event,
@@ -27,6 +30,7 @@ from treadle.core.events import (
     TurnFinished,
     TurnResult,
 )
+from treadle.core.logger import logger
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
@@ -38,6 +42,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from treadle.agents.structured_output import StructuredOutput
+
+NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
+_NOT_ANSWERED = (
+    "the call of %s is denied: the reader of the events did not answer ApprovalRequired; give the "
+    "agent approve=, or call events.approve, events.deny or events.answer_later"
+)
 
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 DriveRun = Callable[[Driver, DecideApprovals], Awaitable[RunAnswer]]
@@ -56,6 +66,8 @@ class Stream(BaseObserver, Generic[OutputT]):
         drive: DriveRun,
         close_driver: CloseDriver,
         structured_output: StructuredOutput | None = None,
+        *,
+        has_approver: bool = False,
     ) -> None:
         self._open_driver = open_driver
         self._drive = drive
@@ -65,6 +77,8 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._approval_resolved = asyncio.Event()
+        self._has_approver = has_approver
+        self._unanswered: dict[str, ApprovalRequired] = {}  # by call id: what the reader was asked
         self._run_task: asyncio.Task[RunAnswer] | None = None
         self._last_event: Event | None = None
         self._has_started = self._is_entered = False
@@ -100,9 +114,16 @@ class Stream(BaseObserver, Generic[OutputT]):
         while not self._events:
             if self._is_finished or self._run_task is None or self._run_task.done():
                 raise StopAsyncIteration
+            if self._unanswered:
+                self._deny_unanswered()
+                continue
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
-        return self._events.popleft()
+        event = self._events.popleft()
+        asked = event.child if type(event) is ChildEvent else event
+        if type(asked) is ApprovalRequired and not self._has_approver:
+            self._unanswered[asked.call.id] = asked
+        return event
 
     @property
     def result(self) -> Result[OutputT]:
@@ -151,6 +172,17 @@ class Stream(BaseObserver, Generic[OutputT]):
         self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
     ) -> bool:
         return self.driver.deny(call_id, reason, session_id=session_id)
+
+    def answer_later(self, call_id: str) -> None:
+        """Keep a call waiting although the reader of the events goes on: another task will call
+        `approve` or `deny`. Without it, such a call is denied."""
+        self._unanswered.pop(call_id, None)
+
+    def _deny_unanswered(self) -> None:
+        unanswered, self._unanswered = self._unanswered, {}
+        for call_id, asked in unanswered.items():
+            if self.driver.deny(call_id, NO_APPROVER, session_id=asked.session_id):
+                logger.warning(_NOT_ANSWERED, asked.call.name)
 
     # --- as an observer ------------------------------------------------------------------
 

@@ -53,8 +53,8 @@ class PendingApproval(msgspec.Struct, frozen=True):
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """An approver's yes, with other arguments if the user edited them. `always`: the policy saves
-    the rules of the request."""
+    """An approver's yes, with other arguments if the user edited them: `arguments` replaces all
+    arguments of the call. `always`: the policy saves the rules of the request."""
 
     arguments: Arguments | None = None
     always: bool = False

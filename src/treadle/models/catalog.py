@@ -23,7 +23,7 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.model import ModelCard, compute_costs
 from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.usage import Usage
 from treadle.models.effort_defaults import find_thinking_default
@@ -196,24 +196,15 @@ def compute_cost(card: ModelCard, usage: Usage, *, cache_write_1h: int = 0) -> f
     Cache reads and writes without a price of their own cost as much as input. `cache_write_1h`
     counts the tokens of `usage.cache_write` with a lifetime of an hour, at twice the input price.
     """
-    if card.input_price is None or card.output_price is None:
+    costs = compute_costs(card, usage, cache_write_1h=cache_write_1h)
+    if costs is None:
         return None
-    per_input, per_output = card.input_price, card.output_price
-    cache_write_1h = min(cache_write_1h, usage.cache_write)
-    read = per_input if card.cache_read_price is None else card.cache_read_price
-    write = per_input if card.cache_write_price is None else card.cache_write_price
-    input_cost = (
-        usage.input * per_input
-        + usage.cache_read * read
-        + (usage.cache_write - cache_write_1h) * write
-        + cache_write_1h * 2 * per_input
-    )
-    output_cost = usage.output * per_output
+    input_cost, output_cost = costs
     long = _find_long_pricing(card.name)
     if long is not None and usage.total_input > long.threshold:
         input_cost *= long.input_factor
         output_cost *= long.output_factor
-    return (input_cost + output_cost) / _M
+    return input_cost + output_cost
 
 
 def compute_thinking_cost(model: str, usage: Usage) -> float | None:

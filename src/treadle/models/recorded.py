@@ -17,7 +17,7 @@ from typing import Literal
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.wrapped import open_stream
-from treadle.core.errors import ModelError
+from treadle.core.errors import ConfigError, ModelError
 from treadle.models.cassette import Cassette, CassetteModel, RecordedExchange
 
 RecordingMode = Literal["record", "replay"]
@@ -34,11 +34,11 @@ class Recorded:
             models = self._cassette.models if model is None else _list_models(model)
         elif mode == "record":
             if model is None:
-                raise ValueError("recording needs a model: Recorded(model, path)")
+                raise ConfigError("recording needs a model: Recorded(model, path)")
             models = _list_models(model)
             self._cassette = Cassette.create(Path(path), models)
         else:
-            raise ValueError(f"mode is 'record' or 'replay', not {mode!r}")
+            raise ConfigError(f"mode is 'record' or 'replay', not {mode!r}")
         self._model = model if mode == "record" else None
         self._models = models
 

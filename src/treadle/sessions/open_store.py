@@ -99,6 +99,11 @@ def _check_store(store: object, session_id: str) -> Store:
 
 def find_place(location: str | os.PathLike[str] | None) -> Path:
     """The folder or the database that a location names."""
+    if location == ":memory:":
+        raise ConfigError(
+            "store is ':memory:', which would be a folder of that name; for a session that is not "
+            "kept, leave out `session`, or give treadle.testing.MemoryStore() as the store"
+        )
     if location is not None:
         return Path(location).expanduser()
     from treadle.sessions.library import default_root, project_name

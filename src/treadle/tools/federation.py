@@ -5,6 +5,9 @@ gets the name of its source as a prefix, and a number if that name is taken too.
 at construction: for tools that come later, as those of a server, the first wins, because they must
 not end a session; the log has a warning about the other one. The union is rebuilt only when a
 source has changed.
+
+Several threads may use one federation, each with its own event loop. A source that has to be opened
+belongs to the loop that opened it: another loop gets an error, and does not close it.
 """
 
 from __future__ import annotations
@@ -12,14 +15,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Sequence
 from itertools import count
+from threading import Lock
 from typing import Literal, get_args
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from treadle.core.contracts.source import BaseSource, ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, LoopError
 from treadle.core.logger import logger
 
 _NOT_OFFERED = "tool %r of %r is not offered: there is another one of this name"
@@ -67,8 +72,11 @@ class Federation:
         self._last_tools: list[Sequence[Tool]] = []
         self._tools: tuple[Tool, ...] = ()
         self._reported: set[tuple[str, str]] = set()  # sources and names that are not offered
-        self._opened: set[int] = set()  # positions of the sources that are open
-        self._opening = asyncio.Lock()
+        # By the position of an open source: the event loop that opened it last.
+        self._owners: dict[int, asyncio.AbstractEventLoop] = {}
+        self._claiming = Lock()
+        self._opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+        self._opening = WeakKeyDictionary()
         if collision == "error":
             self._refuse_collisions()
 
@@ -88,25 +96,44 @@ class Federation:
 
     async def open(self) -> None:
         """Open every source once; concurrent calls wait. A source that failed is tried again."""
-        async with self._opening:
-            left = [n for n in range(len(self._sources)) if n not in self._opened]
+        loop = asyncio.get_running_loop()
+        async with self._opening.setdefault(loop, asyncio.Lock()):
+            left = [n for n in range(len(self._sources)) if self._owners.get(n) is not loop]
             ends = await asyncio.gather(*map(self._open_source, left), return_exceptions=True)
         for problem in ends:
             if problem is not None:
                 raise problem
 
     async def _open_source(self, position: int) -> None:
-        await self._sources[position].open()
-        self._opened.add(position)
+        source, loop = self._sources[position], asyncio.get_running_loop()
+        with self._claiming:
+            if self._belongs_to_other_loop(position):
+                raise LoopError(
+                    f"the tools of {source.name!r} are open in the event loop of another thread; "
+                    "make an Agent with its own tools in each thread, or run one after the other"
+                )
+            self._owners[position] = loop
+        try:
+            await source.open()
+        except BaseException:
+            self._owners.pop(position, None)
+            raise
+
+    def _belongs_to_other_loop(self, position: int) -> bool:
+        owner = self._owners.get(position)
+        if owner is None or owner is asyncio.get_running_loop() or owner.is_closed():
+            return False
+        return _must_be_opened(self._sources[position])
 
     async def aclose(self) -> None:
-        """Close every source, even if one cannot be closed."""
-        self._opened.clear()
-        self._opening = asyncio.Lock()  # the next event loop may be another one
+        """Close every source, even if one cannot be closed, except those of other event loops."""
         problems: list[Exception] = []
-        for source in reversed(self._sources):
+        for position in reversed(range(len(self._sources))):
+            if self._belongs_to_other_loop(position):
+                continue
+            self._owners.pop(position, None)
             try:
-                await source.aclose()
+                await self._sources[position].aclose()
             except Exception as error:  # noqa: BLE001 - raised when the others are closed
                 problems.append(error)
         if problems:
@@ -137,6 +164,12 @@ class Federation:
                     logger.warning(_NOT_OFFERED, name, source.name)
         # Tools of MCP servers are last: with other servers the tools before them stay cached.
         return tuple(sorted(taken.values(), key=lambda tool: tool.spec.name.startswith("mcp__")))
+
+
+def _must_be_opened(source: ToolSource) -> bool:
+    """Whether opening it does something, which belongs to an event loop then. A federation takes
+    care of its own sources."""
+    return not isinstance(source, Federation) and type(source).open is not BaseSource.open
 
 
 def _make_collision_error(name: str, first: str, second: str) -> ConfigError:

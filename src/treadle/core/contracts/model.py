@@ -137,6 +137,37 @@ class ModelCard(msgspec.Struct, frozen=True):
     thinking_off: str = ""  # what turns it off, or next to off; empty: nothing is sent
 
 
+def compute_costs(
+    card: ModelCard, usage: Usage, *, cache_write_1h: int = 0
+) -> tuple[float, float] | None:
+    """The cost of input and of output in USD, at the prices of the card; None if not known.
+
+    Cache reads and writes without a price of their own cost as much as input. `cache_write_1h`
+    counts the tokens of `usage.cache_write` with a lifetime of an hour, at twice the input price.
+    """
+    if card.input_price is None or card.output_price is None:
+        return None
+    per_input = card.input_price
+    cache_write_1h = min(cache_write_1h, usage.cache_write)
+    read = per_input if card.cache_read_price is None else card.cache_read_price
+    write = per_input if card.cache_write_price is None else card.cache_write_price
+    input_cost = (
+        usage.input * per_input
+        + usage.cache_read * read
+        + (usage.cache_write - cache_write_1h) * write
+        + cache_write_1h * 2 * per_input
+    )
+    return input_cost / 1e6, usage.output * card.output_price / 1e6
+
+
+def add_cost(usage: Usage, card: ModelCard) -> Usage:
+    """The usage with its cost: as the model gave it, or from the card, which may have no price."""
+    if usage.cost != 0 or not usage.total:
+        return usage
+    costs = compute_costs(card, usage)
+    return msgspec.structs.replace(usage, cost=None if costs is None else sum(costs))
+
+
 class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):
     """A piece of text. `by`: see Text; a piece of the engine is a whole text."""
 

@@ -18,7 +18,7 @@ class ToolSource(Protocol):
 
     Promises: `tools` is fast and answers from memory; while nothing changed it returns the same
     object, so the loop can compare by identity. `open` may be slow and is called once, before the
-    first use; `aclose` ends every process and connection.
+    first use; `aclose` ends every process and connection. Both are called in the same event loop.
     `tools` must not fail when a server is unavailable: the source then returns the tools that it
     last knew, and the call itself fails with a ToolError.
     """

@@ -28,6 +28,7 @@ from treadle.core.contracts.model import (
     ModelUsageUpdated,
     PartQuarantined,
     Reply,
+    add_cost,
 )
 from treadle.core.errors import CacheUnsupported, ModelError, StreamBroken
 from treadle.core.events import (
@@ -247,7 +248,7 @@ class ModelCaller:
                         part = self._begin_part(part, "thinking")
                     emit(ThinkingDelta, event.text)  # type: ignore[union-attr]
                 elif kind is Reply:
-                    reply = event.item  # type: ignore[union-attr]
+                    reply = _with_cost(event.item, self.model.card)  # type: ignore[union-attr]
                     break
                 else:
                     if part and kind is ModelToolCallBegan:
@@ -312,7 +313,7 @@ class ModelCaller:
             case ModelNotified(text=text):
                 emit(Notified, text)
             case ModelUsageUpdated(usage=usage):
-                self._attempt_usage = usage
+                self._attempt_usage = add_cost(usage, self.model.card)
             case _:
                 pass
 
@@ -327,6 +328,11 @@ class ModelCaller:
         assert fallback is not None, "recovery chose a fallback that is not there"
         self._emitter.emit(ModelChanged, self.model.name, fallback.name, str(error))
         self.model = fallback
+
+
+def _with_cost(reply: AssistantItem, card: ModelCard) -> AssistantItem:
+    usage = add_cost(reply.usage, card)
+    return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)
 
 
 class _AnnouncedCalls:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from treadle.core.contracts.hook import AddContext, Block
-from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.model import ModelCard, add_cost
 from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
 from treadle.core.errors import LawBroken, TreadleError, error_message
 from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
@@ -102,6 +102,7 @@ class MutatorRunner:
             return None
 
         def settle(used: Usage) -> None:
+            used = add_cost(used, card)
             gates.settle(used)
             self._session.add_lost_usage(card.name, used)
 

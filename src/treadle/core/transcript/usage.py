@@ -11,7 +11,8 @@ import msgspec
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens and cost of one or more model calls. `cost` is in USD; None means unknown.
 
-    `input` counts tokens that were neither read from the cache nor written to it.
+    `input` counts tokens that were neither read from the cache nor written to it. A model that does
+    not give the cost of a reply leaves it out: it is computed from the prices of the model's card.
     """
 
     input: int = 0

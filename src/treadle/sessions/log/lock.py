@@ -45,11 +45,7 @@ def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) ->
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             files.close(fd)
-            holder = read_lock_holder(session_dir)
-            raise SessionBusy(
-                f"session {session_dir.name} is open in {holder or 'another process'}. "
-                "End that process, or read the session with `treadle sessions show`."
-            ) from None
+            raise _make_busy_error(session_dir) from None
         if _is_same_file(fd, path):
             break
         files.close(fd)  # another process took over between the two calls: try again
@@ -57,6 +53,19 @@ def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) ->
     os.ftruncate(fd, 0)
     os.pwrite(fd, msgspec.json.encode(holder), 0)
     return fd
+
+
+def _make_busy_error(session_dir: Path) -> SessionBusy:
+    holder = read_lock_holder(session_dir)
+    if holder is not None and (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
+        return SessionBusy(
+            f"session {session_dir.name} is open in another run of this process "
+            f"(pid {holder.pid}); close it there"
+        )
+    return SessionBusy(
+        f"session {session_dir.name} is open in {holder or 'another process'}. "
+        "End that process, or read the session with `treadle sessions show`."
+    )
 
 
 def _is_same_file(fd: int, path: Path) -> bool:

@@ -50,6 +50,8 @@ def to_sentence(promise: Promise) -> str:
 
 async def build(make: Callable[..., T | Awaitable[T]], *arguments: object) -> T:
     """What `make` returns, awaited if it has to be."""
+    given = type(make).__name__
+    assert callable(make), f"a {given} is given; give a function that makes a new one each time"
     made = make(*arguments)
     return await made if inspect.isawaitable(made) else made
 

@@ -87,6 +87,8 @@ def assert_checks_arguments(tool: Tool) -> None:
 
 
 async def has_a_spec_that_providers_accept(case: ToolCase) -> None:
+    is_tool = hasattr(case.make, "spec") and not isinstance(case.make, type)
+    assert not is_tool, "a tool is given; give a function that makes one: check_tool(lambda: tool)"
     tool = await build(case.make)
     assert_valid_spec(tool)
     assert tool.spec == tool.spec, "the spec is another one each time"
@@ -123,7 +125,7 @@ async def shows_a_preview_without_an_effect(case: ToolCase) -> None:
 async def returns_an_output(case: ToolCase) -> None:
     tool = await build(case.make)
     with track_tasks() as tasks:
-        output = await tool.call(case.arguments, case.context)
+        output = await tool.call(copy.deepcopy(case.arguments), case.context)
     assert isinstance(output, ToolOutput), f"the call returns {output!r}, not a ToolOutput"
     if not isinstance(output.content, str):
         assert isinstance(output.content, tuple), "the content is a text or a tuple of parts"
@@ -166,14 +168,19 @@ async def probes_tell_what_happened(case: ToolCase) -> None:
     tool = await build(case.make)
     if tool.spec.effect != "verifiable":
         return
-    evidence = await tool.evidence(case.arguments, case.context)
+    arguments, context = case.arguments, case.context
+    evidence = await tool.evidence(arguments, context)
     stored = msgspec.json.decode(msgspec.json.encode(evidence))  # as the log gives it back
-    before = await tool.probe(case.arguments, stored, case.context)
+    before = await tool.probe(arguments, stored, context)
     assert isinstance(before, ProbeResult), f"the probe returns {before!r}"
     assert before.outcome != "done", f"a call that was not made is done: {before.evidence}"
-    await tool.call(case.arguments, case.context)
-    after = await tool.probe(case.arguments, stored, case.context)
+    output: object = await tool.call(copy.deepcopy(arguments), context)
+    if not isinstance(output, ToolOutput):
+        return  # another promise tells of it
+    after = await tool.probe(arguments, stored, context)
     assert after.outcome != "not_done", f"a call that was made is not done: {after.evidence}"
+    tells = (before.outcome, after.outcome) != ("unknown", "unknown")
+    assert tells, "the probe tells nothing: define `probe`, or choose another effect"
 
 
 TOOL_PROMISES: tuple[Promise, ...] = (
