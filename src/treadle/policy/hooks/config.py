@@ -49,7 +49,10 @@ HOOK_TOOL_NAMES = {
     "apply_patch": "ApplyPatch", "notebook_edit": "NotebookEdit",
 }  # fmt: skip
 # A hook for edits is also one for patches, whichever of the two a model prefers.
-HOOK_TOOL_ALIASES = {"apply_patch": ("Edit", "Write"), "edit": ("MultiEdit",), "task": ("Agent",)}
+HOOK_TOOL_ALIASES = {
+    "apply_patch": ("Edit", "Write", "MultiEdit"), "edit": ("MultiEdit",), "task": ("Agent",),
+}  # fmt: skip
+_EDITING_TOOLS = frozenset({"edit", "write", "apply_patch", "notebook_edit"})
 
 # The field that a matcher is compared with at points without a tool, and its default.
 MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
@@ -97,17 +100,27 @@ class HookConfig(msgspec.Struct, frozen=True):
 
     def matches(self, hook_input: HookInput) -> bool:
         """Whether the event, the matcher and the condition select this input."""
+        return self.matches_tool(hook_input) and self.matches_call(hook_input)
+
+    def matches_tool(self, hook_input: HookInput) -> bool:
+        """Whether the event and the matcher select it."""
         is_error = bool(hook_input.data.get("is_error"))
         if self.event == "PostToolUseFailure" and not is_error:
             return False
         if self.event == "PostToolUse" and self.is_foreign and is_error:
             return False  # there this event is about calls that succeeded
-        return self._has_matching_name(hook_input) and matches_condition(self.condition, hook_input)
-
-    def _has_matching_name(self, hook_input: HookInput) -> bool:
         if self.matcher in ("", "*"):
             return True
         return any(map(_compile_matcher(self.matcher).fullmatch, _list_subjects(hook_input)))
+
+    def matches_call(self, hook_input: HookInput) -> bool:
+        """Whether the condition selects it."""
+        return matches_condition(self.condition, hook_input)
+
+    def names_tool(self, tool: str) -> bool:
+        """Whether the matcher has the tool's own name in its list."""
+        names = {name.strip().casefold() for name in self.matcher.split("|")}
+        return not names.isdisjoint({tool, to_hook_tool_name(tool).casefold()})
 
 
 def _list_subjects(hook_input: HookInput) -> Sequence[str]:
@@ -127,11 +140,15 @@ def to_hook_tool_name(name: str) -> str:
 
 
 def matches_condition(condition: str, hook_input: HookInput) -> bool:
-    """Whether a call is one that the rule describes: `Bash(git *)`, `Edit(*.ts)`, `Write`."""
+    """Whether a call is one that the rule describes: `Bash(git *)`, `Edit(*.ts)`, `Write`. As in
+    rules, `Edit` means every tool that changes files."""
     if not condition or "tool_name" not in hook_input.data:
         return True
     name, _, pattern = condition.removesuffix(")").partition("(")
-    if name.strip().casefold() not in {one.casefold() for one in _list_subjects(hook_input)}:
+    names = {one.casefold() for one in _list_subjects(hook_input)}
+    if not _EDITING_TOOLS.isdisjoint(names):
+        names.add("edit")
+    if name.strip().casefold() not in names:
         return False
     arguments = hook_input.data.get("tool_input", {})
     if not pattern:
