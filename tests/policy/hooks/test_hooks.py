@@ -506,6 +506,17 @@ async def test_a_script_that_changes_during_a_session_is_not_run(own_place: Path
     assert not (own_place / "pwned").exists()
 
 
+def test_a_server_keeps_its_approval_when_it_writes_its_database(own_place: Path):
+    store = TrustStore(own_place / "trust.json")
+    store.trust(own_place)
+    (own_place / "server.py").write_text("1")
+    servers = {"db": {"command": "python3", "args": ["server.py", "--db-path", "./shop.db"]}}
+    approve_server(store, own_place, "db", servers["db"])
+    for content in ("made by its first run", "written by its second"):
+        (own_place / "shop.db").write_text(content)
+        assert filter_approved_servers(store, own_place, servers) == (servers, [])
+
+
 def test_a_server_is_bound_to_the_files_of_the_project_that_it_names(own_place: Path):
     store = TrustStore(own_place / "trust.json")
     store.trust(own_place)
