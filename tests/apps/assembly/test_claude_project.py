@@ -36,6 +36,7 @@ def project(own_place: Path) -> Path:
     shutil.copytree(DATA / "claude_home", own_place / "home", dirs_exist_ok=True)
     folder = own_place / "cwd"
     shutil.copytree(DATA / "claude_project", folder, dirs_exist_ok=True)
+    (folder / "tools").mkdir(exist_ok=True)
     shutil.copy(MCP_SERVER, folder / "tools" / "stock_server.py")
     (own_place / "shop-docs").mkdir()
     (own_place / "shop-docs" / "prices.md").write_text("Prices end with 95 cents.")
@@ -208,7 +209,7 @@ def test_mode_and_model_are_taken_where_the_user_has_none(project: Path):
 def test_what_is_not_known_is_named_once_and_is_no_error(project: Path):
     settings = load_settings(project, environ={}, is_trusted=lambda: True)
     extensions = discover_extensions(project)
-    notes = [*settings.notes, *extensions.notes]
+    notes = [*settings.notes, *extensions.notes, *extensions.unsupported]
     for words in (
         "statusLine",
         "alwaysThinkingEnabled",

@@ -22,6 +22,7 @@ import msgspec
 from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.errors import ConfigError
 from treadle.core.text import suggest
+from treadle.core.word_set import word_set
 from treadle.policy.settings_file import find_line, read_settings_file
 
 HOOK_EVENTS: Mapping[str, HookPoint] = {
@@ -37,6 +38,12 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
     "Notification": "notification",
     "SessionEnd": "session_end",
 }
+# Events of Claude Code that have no counterpart here.
+UNSUPPORTED_EVENTS = word_set(
+    "ConfigChange CwdChanged Elicitation ElicitationResult FileChanged InstructionsLoaded "
+    "PermissionDenied PostCompact Setup StopFailure SubagentStart TaskCompleted TaskCreated "
+    "TeammateIdle WorktreeCreate WorktreeRemove"
+)
 DEFAULT_TIMEOUT = 60.0
 FOREIGN_TIMEOUT = 600.0  # of a hook that was written for Claude Code
 
@@ -162,24 +169,32 @@ def matches_condition(condition: str, hook_input: HookInput) -> bool:
 
 
 def read_hooks_file(
-    file: Path, within: Path | None = None, problems: list[str] | None = None
+    file: Path,
+    within: Path | None = None,
+    problems: list[str] | None = None,
+    unsupported: list[str] | None = None,
 ) -> list[HookConfig]:
     """The hooks of a settings file; none without a file, ConfigError if it is wrong.
 
-    With `within`, a symlink out of that folder is not followed. `problems`: see `parse_hooks`.
+    With `within`, a symlink out of that folder is not followed. The lists: see `parse_hooks`.
     """
     settings, text = read_settings_file(file, within)
-    return parse_hooks(settings, str(file), text, problems)
+    return parse_hooks(settings, str(file), text, problems, unsupported)
 
 
 def parse_hooks(
-    settings: Mapping[str, Any], origin: str, text: str = "", problems: list[str] | None = None
+    settings: Mapping[str, Any],
+    origin: str,
+    text: str = "",
+    problems: list[str] | None = None,
+    unsupported: list[str] | None = None,
 ) -> list[HookConfig]:
     """The hooks of parsed settings; `text` is the file, for line numbers.
 
-    With `problems`, an event or a hook that is wrong or not known is left out, with a line there.
+    With `problems`, an event or a hook that is wrong or not known is left out, with a line there;
+    an event that only Claude Code has gets its line in `unsupported`.
     """
-    location = _SettingsText(origin, text, problems)
+    location = _SettingsText(origin, text, problems, unsupported)
     if settings.get("disableAllHooks") is True:
         return []
     return list(_parse_events(settings.get("hooks", {}), location))
@@ -191,6 +206,7 @@ class _SettingsText(NamedTuple):
     origin: str
     text: str
     problems: list[str] | None
+    unsupported: list[str] | None
 
     def make_error(self, near: str, problem: str) -> ConfigError:
         return ConfigError(f"{self.origin}:{find_line(self.text, near)}: {problem}")
@@ -201,12 +217,22 @@ class _SettingsText(NamedTuple):
             raise error
         self.problems.append(f"{error}; it is not used")
 
+    def skip_unsupported(self, event: str) -> bool:
+        """Whether the event is left out because only Claude Code has it."""
+        if self.unsupported is None or event not in UNSUPPORTED_EVENTS:
+            return False
+        line = f"{self.origin}:{find_line(self.text, event)}"
+        self.unsupported.append(f"{line}: hooks for {event} are not run here")
+        return True
+
 
 def _parse_events(hooks: object, location: _SettingsText) -> Iterator[HookConfig]:
     if not isinstance(hooks, Mapping):
         location.report(location.make_error("hooks", "hooks must be an object of events"))
         return
     for event, groups in hooks.items():
+        if location.skip_unsupported(str(event)):
+            continue
         if event not in HOOK_EVENTS:
             close = suggest(str(event), HOOK_EVENTS)
             hint = f"did you mean {close}?" if close else f"known events: {', '.join(HOOK_EVENTS)}"
