@@ -380,6 +380,19 @@ async def test_a_patch_is_permitted_only_if_each_of_its_files_is(own_place: Path
         assert await hesitating.run(patching("permission_request")) is None
 
 
+def test_a_hook_for_commands_sees_what_is_typed_into_a_running_one():
+    given = {"task_id": "t1", "text": "rm -r x"}
+    hook_input = at("pre_tool_use", tool_name="task_input", tool_input=given)
+    for condition, is_run in (("", True), ("Bash(rm *)", True), ("Bash(git *)", False)):
+        command = HookConfig("PreToolUse", "true", "Bash", condition=condition)
+        assert command.matches(hook_input) is is_run
+    shown = json.loads(encode_input(hook_input, {}))["tool_input"]
+    assert shown == {**given, "command": "rm -r x"}
+    for text in ("rm -r x", "ls"):
+        output = json.dumps({"updatedInput": {**shown, "command": text}})
+        assert parse_output(hook_input, output).answer == Change({**given, "text": text})
+
+
 def test_a_hook_about_a_notebook_gets_the_names_of_claude_code():
     given = {"file_path": "a.ipynb", "cell": 1, "source": "1 + 1", "mode": "insert"}
     access = Access(files=(FileAccess("a.ipynb", "write"),))

@@ -58,6 +58,7 @@ HOOK_TOOL_NAMES = {
 # A hook for edits is also one for patches, whichever of the two a model prefers.
 HOOK_TOOL_ALIASES = {
     "apply_patch": ("Edit", "Write", "MultiEdit"), "edit": ("MultiEdit",), "task": ("Agent",),
+    "task_input": ("Bash",),  # what is typed into a shell is a command, too
 }  # fmt: skip
 _EDITING_TOOLS = frozenset({"edit", "write", "apply_patch", "notebook_edit"})
 
@@ -160,6 +161,8 @@ def matches_condition(condition: str, hook_input: HookInput) -> bool:
     arguments = hook_input.data.get("tool_input", {})
     if not pattern:
         return True
+    if hook_input.data["tool_name"] == "task_input":
+        arguments = {"command": arguments.get("text", "")}
     if "command" in arguments:
         pattern = f"{pattern[:-2]}*" if pattern.endswith(":*") else pattern
         parts = [part.strip() for part in _COMMAND_END.split(str(arguments["command"]))]

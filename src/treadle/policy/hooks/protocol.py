@@ -127,6 +127,8 @@ def _show_arguments(hook_input: HookInput, folder: str = "") -> dict[str, Any]:
     under another name must not evade a guard. Those of a notebook also have their usual names."""
     arguments = dict(hook_input.data.get("tool_input", {}))
     access = hook_input.data.get("access", NO_ACCESS)
+    if hook_input.data.get("tool_name") == "task_input":
+        return {**arguments, "command": arguments.get("text", "")}
     path = arguments.get("file_path")
     if path is None and len(access.files) == 1 and access.files[0].path in arguments.values():
         path = access.files[0].path
@@ -153,6 +155,10 @@ def _restore_arguments(
 ) -> dict[str, Any]:
     """Undo what `_show_arguments` did; a changed path replaces the one of the model."""
     before, shown = hook_input.data.get("tool_input", {}), _show_arguments(hook_input, folder)
+    if hook_input.data.get("tool_name") == "task_input":
+        own = {name: value for name, value in changed.items() if name != "command"}
+        is_same = changed.get("command", shown["command"]) == shown["command"]
+        return own if is_same else {**own, "text": changed["command"]}
     if hook_input.data.get("tool_name") == "notebook_edit":
         changed = _restore_notebook_names(changed, shown)
     if "file_path" not in shown or "file_path" not in changed:
