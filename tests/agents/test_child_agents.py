@@ -71,6 +71,15 @@ async def test_a_child_is_continued_by_its_name_and_knows_what_it_did():
     assert messages(continued) == ["look", "again"]
 
 
+async def test_a_child_is_started_under_the_names_of_claude_code_too():
+    call = ("Agent", {"description": "look", "prompt": "look", "subagent_type": "Explore"})
+    model = by_last_message(parent=[Say(calls=[call]), "ok"], look="I saw a door.")
+    result = await Agent(model, subagents=[]).run("parent")
+    [answer] = answers(result.transcript)
+    assert answer.startswith("I saw a door.")
+    assert "the tool is named `task`" in answer
+
+
 async def test_a_child_without_a_name_has_its_kind_and_a_number():
     model = by_last_message(
         parent=[

@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import treadle
 from tests.apps.program import Ran, run
 from treadle.apps.services import exit_codes
+from treadle.models import Say, Scripted
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 LAST = FakeReply("That is all.")
@@ -39,6 +41,23 @@ async def test_a_patch_changes_files_and_can_be_undone():
     assert (ran.code, Path("infra/a.txt").read_text()) == (0, "one\n")
     assert (await run(None, "undo")).code == 0
     assert not Path("infra").exists()
+
+
+async def test_a_model_that_has_edit_may_apply_a_patch_too(own_place: Path):
+    other = PATCH.replace("a.txt", "b.txt")
+    calls = [
+        ("apply_patch", {"patch": PATCH}),
+        ("bash", {"command": f"apply_patch <<'E'\n{other}\nE"}),
+    ]
+    model = Scripted([Say(calls=calls), "done"])
+    agent = treadle.coding_agent(
+        own_place / "cwd", model=model, sandbox="off", permission_mode="accept-edits"
+    )
+    async with agent:
+        await agent.run("go")
+    assert (Path("infra/a.txt").read_text(), Path("infra/b.txt").read_text()) == ("one\n", "one\n")
+    names = [spec.name for spec in model.requests[0].tools]
+    assert ("edit" in names, "apply_patch" in names) == (True, False)
 
 
 async def test_a_rule_and_a_hook_for_edits_also_stop_a_patch():

@@ -105,6 +105,7 @@ class TaskTool(BaseTool):
             timeout=24 * 3600.0,
             detachable=True,
             asks_host=True,
+            aliases=("agent", "dispatch_agent", "spawn_agent"),
         )
 
     @property

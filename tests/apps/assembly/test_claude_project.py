@@ -209,7 +209,7 @@ def test_mode_and_model_are_taken_where_the_user_has_none(project: Path):
 def test_what_is_not_known_is_named_once_and_is_no_error(project: Path):
     settings = load_settings(project, environ={}, is_trusted=lambda: True)
     extensions = discover_extensions(project)
-    notes = [*settings.notes, *extensions.notes]
+    notes = [*settings.notes, *extensions.notes, *extensions.unsupported]
     for words in (
         "statusLine",
         "alwaysThinkingEnabled",

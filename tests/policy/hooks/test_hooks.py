@@ -299,6 +299,115 @@ async def test_exit_two_after_a_tool_is_context_for_the_model(own_place: Path):
     assert notices(result.transcript) == ["lint failed"]
 
 
+PATCH = """*** Begin Patch
+*** Add File: new.txt
++one
+*** Update File: secrets/key.txt
+@@
+ kept
+-old
++new
+*** Update File: a.txt
+*** Move to: b.txt
+*** Delete File: gone.txt
+*** End Patch"""
+PATCHED = ("new.txt", "secrets/key.txt", "a.txt", "b.txt", "gone.txt")
+
+
+def patching(point: HookPoint, **more: Any) -> HookInput:
+    files = tuple(FileAccess(path, "write") for path in PATCHED)
+    data = {"tool_name": "apply_patch", "tool_input": {"patch": PATCH}, "call_id": "c1"}
+    return at(point, **data, access=Access(files=files), **more)
+
+
+async def test_a_guard_of_files_is_asked_about_each_file_of_a_patch(own_place: Path):
+    guard = "cat >>inputs.jsonl; echo >>inputs.jsonl; tail -1 inputs.jsonl | grep -q secrets/key"
+    script = f"{guard} || exit 0; echo this file is protected >&2; exit 2"
+    before = HookConfig("PreToolUse", script, "Edit|Write|MultiEdit|NotebookEdit")
+    after = msgspec.structs.replace(before, event="PostToolUse", command="cat >>after.jsonl")
+    async with hooked(own_place, before, after) as (guarding, reporting, _):
+        assert await guarding.run(patching("pre_tool_use")) == Block("this file is protected")
+        await reporting.run(patching("post_tool_use", tool_response="Done.", is_error=False))
+    lines = (own_place / "inputs.jsonl").read_text().splitlines()
+    shown = [json.loads(line) for line in lines if line]
+    assert [(one["tool_name"], one["tool_input"]) for one in shown] == [
+        ("Write", {"file_path": str(own_place / "new.txt"), "content": "one\n"}),
+        (
+            "Edit",
+            {
+                "file_path": str(own_place / "secrets/key.txt"),
+                "old_string": "kept\nold\n",
+                "new_string": "kept\nnew\n",
+            },
+        ),
+    ]
+    reports = (own_place / "after.jsonl").read_text().replace("}{", "}\n{").splitlines()
+    paths = [json.loads(report)["tool_response"]["filePath"] for report in reports]
+    assert paths == [str(own_place / path) for path in PATCHED]
+
+
+async def test_a_hook_that_names_apply_patch_gets_the_patch_once(own_place: Path):
+    command = HookConfig("PreToolUse", "cat >>input.json", "ApplyPatch|Edit")
+    async with hooked(own_place, command) as (one, _):
+        assert await one.run(patching("pre_tool_use")) is None
+    payload = json.loads((own_place / "input.json").read_text())
+    assert (payload["tool_name"], payload["tool_input"]) == ("ApplyPatch", {"patch": PATCH})
+
+
+async def test_a_condition_about_edits_selects_the_files_of_a_patch(own_place: Path):
+    command = HookConfig("PreToolUse", "exit 2", "*", condition="Edit(secrets/*)")
+    other = HookConfig("PreToolUse", "exit 2", "*", condition="Edit(other/*)")
+    async with hooked(own_place, command, other) as (one, two, _):
+        assert isinstance(await one.run(patching("pre_tool_use")), Block)
+        assert await two.run(patching("pre_tool_use")) is None
+
+
+async def test_a_hook_cannot_change_one_file_of_a_patch(own_place: Path):
+    output = json.dumps({SPECIFIC: {"updatedInput": {"file_path": "x", "content": "y"}}})
+    async with hooked(own_place, HookConfig("PreToolUse", f"echo '{output}'", "Write")) as (one, _):
+        answer = await one.run(patching("pre_tool_use"))
+    assert answer == Block("a hook wants other text for new.txt: change this file with `write`")
+
+
+async def test_a_patch_is_permitted_only_if_each_of_its_files_is(own_place: Path):
+    output = json.dumps({SPECIFIC: {"decision": {"behavior": "allow"}}})
+    all_files = HookConfig("PermissionRequest", f"echo '{output}'", "Edit")
+    some = msgspec.structs.replace(
+        all_files, command=f"grep -q gone.txt && exit 0; echo '{output}'"
+    )
+    async with hooked(own_place, all_files, some) as (permitting, hesitating):
+        assert isinstance(await permitting.run(patching("permission_request")), Permit)
+        assert await hesitating.run(patching("permission_request")) is None
+
+
+def test_a_hook_for_commands_sees_what_is_typed_into_a_running_one():
+    given = {"task_id": "t1", "text": "rm -r x"}
+    hook_input = at("pre_tool_use", tool_name="task_input", tool_input=given)
+    for condition, is_run in (("", True), ("Bash(rm *)", True), ("Bash(git *)", False)):
+        command = HookConfig("PreToolUse", "true", "Bash", condition=condition)
+        assert command.matches(hook_input) is is_run
+    shown = json.loads(encode_input(hook_input, {}))["tool_input"]
+    assert shown == {**given, "command": "rm -r x"}
+    for text in ("rm -r x", "ls"):
+        output = json.dumps({"updatedInput": {**shown, "command": text}})
+        assert parse_output(hook_input, output).answer == Change({**given, "text": text})
+
+
+def test_a_hook_about_a_notebook_gets_the_names_of_claude_code():
+    given = {"file_path": "a.ipynb", "cell": 1, "source": "1 + 1", "mode": "insert"}
+    access = Access(files=(FileAccess("a.ipynb", "write"),))
+    hook_input = at("pre_tool_use", tool_name="notebook_edit", tool_input=given, access=access)
+    payload = json.loads(encode_input(hook_input, {"cwd": "/w"}))
+    shown = payload["tool_input"]
+    assert payload["tool_name"] == "NotebookEdit"
+    assert shown["notebook_path"] == shown["file_path"] == "/w/a.ipynb"
+    assert (shown["new_source"], shown["edit_mode"]) == ("1 + 1", "insert")
+    same = json.dumps({SPECIFIC: {"updatedInput": shown}})
+    assert parse_output(hook_input, same, "/w").answer == Change(given)
+    other = json.dumps({SPECIFIC: {"updatedInput": {**shown, "new_source": "2"}}})
+    assert parse_output(hook_input, other, "/w").answer == Change({**given, "source": "2"})
+
+
 async def test_plain_output_is_context_where_a_session_or_prompt_begins(own_place: Path):
     start = HookConfig("SessionStart", 'basename "$CLAUDE_PROJECT_DIR"')
     prompt = HookConfig("UserPromptSubmit", "echo it is Sunday")
@@ -408,6 +517,17 @@ async def test_a_script_that_changes_during_a_session_is_not_run(own_place: Path
     assert len(record.calls) == 1
     assert "changed since you approved it" in answers(result.transcript)[0]
     assert not (own_place / "pwned").exists()
+
+
+def test_a_server_keeps_its_approval_when_it_writes_its_database(own_place: Path):
+    store = TrustStore(own_place / "trust.json")
+    store.trust(own_place)
+    (own_place / "server.py").write_text("1")
+    servers = {"db": {"command": "python3", "args": ["server.py", "--db-path", "./shop.db"]}}
+    approve_server(store, own_place, "db", servers["db"])
+    for content in ("made by its first run", "written by its second"):
+        (own_place / "shop.db").write_text(content)
+        assert filter_approved_servers(store, own_place, servers) == (servers, [])
 
 
 def test_a_server_is_bound_to_the_files_of_the_project_that_it_names(own_place: Path):

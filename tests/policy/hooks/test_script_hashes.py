@@ -14,6 +14,7 @@ from treadle.policy.hooks.script_hashes import ScriptHashes, hash_scripts
 FILES = (
     *("x.sh", "my x.sh", "sub/x.sh", "srv.py", "sub/srv.py", "x.js", "dir/index.js", "Makefile"),
     *("package.json", "justfile", "hk/__init__.py", "hk/__main__.py", "hk/deep/one.py", "conf.mk"),
+    "shop.db",
 )
 
 
@@ -23,6 +24,7 @@ def folder(own_place: Path) -> Path:
     for name in FILES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
+    (root / "code.db").symlink_to("srv.py")
     return root
 
 
@@ -109,6 +111,12 @@ def test_more_files_than_are_kept_are_unseen(folder: Path):
         ({"command": "launch", "args": ["--script=srv.py", "--only", "*"]}, {"srv.py"}),
         ({"command": "sh", "args": ["-c", "cd sub && exec ./x.sh"]}, {"x.sh", "sub/x.sh"}),
         ({"command": "npx", "args": ["-y", "some-server"]}, {"package.json"}),
+        ({"command": "python3", "args": ["srv.py", "--db-path", "./shop.db"]}, {"srv.py"}),
+        ({"command": "uvx", "args": ["shop-server", "--db=shop.db"]}, set()),
+        ({"command": "shop", "args": ["-v"], "env": {"DATABASE": "shop.db"}}, set()),
+        ({"command": "python3", "args": ["shop.db"]}, {"shop.db"}),
+        ({"command": "./shop.db"}, {"shop.db"}),
+        ({"command": "shop", "args": ["--db", "code.db"]}, {"code.db", "srv.py"}),
         ({"url": "https://example.org/?a=$(b)"}, set()),
     ],
 )  # fmt: skip

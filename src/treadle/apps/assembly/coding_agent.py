@@ -325,7 +325,9 @@ def _assemble(
         from treadle.context.tool_summaries import ToolSummaries
 
         mutators.append(ToolSummaries(small_model))
-    notes += [program.summary for program in extensions.unapproved]
+    changed = [one.summary for one in extensions.unapproved if one.is_changed]
+    notes += [one.summary for one in extensions.unapproved if not one.is_changed]
+    notes += extensions.unsupported
     skills_section = ""
     if not is_small:
         skills, skill_notes = load_skills(folder, trusted=trust.is_trusted)
@@ -336,7 +338,7 @@ def _assemble(
             tools.append(redact_source(Skills(skills), secrets))
             skills_section = format_skills_section(skills)
     mcp = None
-    warnings: list[str] = [*extensions.notes, *rule_warnings]
+    warnings: list[str] = [*extensions.notes, *changed, *rule_warnings]
     if (extensions.servers or given.servers) and is_small:
         text = f"MCP servers are off: {model.name} can use only a few tools"
         (warnings if given.servers else notes).append(text)

@@ -65,7 +65,8 @@ class Extensions(msgspec.Struct, frozen=True):
     """The programs that the settings name: those that may run, and those that need approval.
 
     `unapproved` are hooks and servers of the folder that are new, changed, or not trusted; see
-    `approve_extensions`. `notes` report likely mistakes. `user_servers` are those of the user.
+    `approve_extensions`. `notes` report likely mistakes, `unsupported` what only other programs
+    have. `user_servers` are those of the user.
     `env` and `added_folders` are approved ones of the folder's settings.
     """
 
@@ -76,6 +77,7 @@ class Extensions(msgspec.Struct, frozen=True):
     user_servers: frozenset[str] = frozenset()
     env: dict[str, str] = {}
     added_folders: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
 
 def list_extension_files(folder: Path) -> list[str]:
@@ -87,9 +89,9 @@ def discover_extensions(
     folder: Path, open_store: Callable[[], TrustStore] = open_trust_store
 ) -> Extensions:
     """The extensions of the user and of the folder, as they are now."""
-    problems: list[str] = []
-    user_hooks = _read_hook_commands(folder, problems, from_user=True)
-    project_hooks = _read_hook_commands(folder, problems, from_user=False)
+    problems, unsupported = list[str](), list[str]()
+    user_hooks = _read_hook_commands(folder, problems, unsupported, from_user=True)
+    project_hooks = _read_hook_commands(folder, problems, unsupported, from_user=False)
     project_settings = _read_project_settings(folder)
     project_commands = _read_project_commands(folder)
     user_servers = _read_servers(folder, from_user=True, problems=problems)
@@ -102,7 +104,13 @@ def discover_extensions(
         problems.append(f"no MCP server of this folder is started: {error}")
     notes = tuple(problems)
     if not any((project_hooks, project_servers, project_settings, project_commands)):
-        return Extensions(tuple(user_hooks), user_servers, notes=notes, user_servers=names)
+        return Extensions(
+            tuple(user_hooks),
+            user_servers,
+            notes=notes,
+            user_servers=names,
+            unsupported=tuple(unsupported),
+        )
     from treadle.policy.hooks import (
         filter_approved_definitions,
         filter_approved_hooks,
@@ -124,6 +132,7 @@ def discover_extensions(
         names,
         {name: value for one in used for name, value in one["env"].items()},
         tuple(added for one in used for added in one["folders"]),
+        tuple(unsupported),
     )
 
 
@@ -149,7 +158,7 @@ def approve_extensions(
 
     Only after the user has seen them, or for a program that trusts the folder.
     """
-    commands = _read_hook_commands(folder, [], from_user=False)
+    commands = _read_hook_commands(folder, [], [], from_user=False)
     servers = _read_servers(folder, from_user=False)
     settings, slash_commands = _read_project_settings(folder), _read_project_commands(folder)
     if not any((commands, servers, settings, slash_commands)):
@@ -216,7 +225,9 @@ def start_objections(
     return find_objection
 
 
-def _read_hook_commands(folder: Path, problems: list[str], *, from_user: bool) -> list[HookConfig]:
+def _read_hook_commands(
+    folder: Path, problems: list[str], unsupported: list[str], *, from_user: bool
+) -> list[HookConfig]:
     commands: list[HookConfig] = []
     for file in _find_files_with_key(folder, '"hooks"', from_user=from_user):
         from treadle.policy.hooks import read_hooks_file
@@ -224,7 +235,8 @@ def _read_hook_commands(folder: Path, problems: list[str], *, from_user: bool) -
 
         within = None if from_user else symlink_boundary(folder)
         is_foreign = file.parent.name == FOREIGN_FOLDER
-        commands += read_hooks_file(file, within, problems if is_foreign else None)
+        lists = (problems, unsupported) if is_foreign else ()
+        commands += read_hooks_file(file, within, *lists)
     return commands
 
 

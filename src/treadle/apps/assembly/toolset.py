@@ -80,7 +80,8 @@ def make_builtin_tools(
     if no user can answer, and says so."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
-    names = list(SMALL_TOOLS if is_small_model(model) else STANDARD_TOOLS)
+    is_small = is_small_model(model)
+    names = list(SMALL_TOOLS if is_small else STANDARD_TOOLS)
     if "patch" in model.card.abilities:
         names[names.index("edit")] = "apply_patch"
     search_address = "" if web_search == PROVIDER_SEARCH else web_search
@@ -93,6 +94,7 @@ def make_builtin_tools(
         native_pdf="documents" in model.card.abilities,
         read_outside=True,
         get_find_denied=policy.get_find_denied,
+        unlisted=() if is_small else ("edit", "apply_patch"),  # the one that it has not
     )
 
 

@@ -1,10 +1,13 @@
 """`treadle -p "/name arguments"`: a custom command without a terminal.
 
-An unknown name is sent as it is: a prompt may begin with a path. Used by headless.py.
+A name that is nearly one of a command, or one of a folder that is not trusted, is an error: sent as
+text it would cost a turn and do something else. Other prompts that begin with `/` are text. Used by
+headless.py.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -15,9 +18,13 @@ from treadle.apps.assembly.extensions import is_command_approved
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.claude_settings import translate_model
 from treadle.apps.services.command_expansion import UNAPPROVED, expand_command
-from treadle.apps.services.console import print_error
+from treadle.apps.services.console import UsageError, print_error
 from treadle.apps.settings import Settings
+from treadle.core.text import suggest
 from treadle.core.transcript import UserContent
+
+_NAME = re.compile(r"/([\w:.-]+)(?:\s+(.*))?", re.DOTALL)
+_AS_TEXT = "To send it as text, begin the prompt with a blank"
 
 
 class NamedCommand(msgspec.Struct, frozen=True):
@@ -46,12 +53,31 @@ def list_added_folders(settings: Settings, folder: Path) -> list[Path]:
 
 
 def find_command(prompt: str, folder: Path) -> NamedCommand | None:
-    """The command that a prompt starts; None if there is none of this name."""
-    name, _, arguments = prompt.removeprefix("/").partition(" ")
+    """The command that a prompt starts; None if the prompt is text. UsageError if the name is
+    nearly that of a command, or one of a folder that is not trusted."""
+    match = _NAME.fullmatch(prompt)
+    if match is None:
+        return None
+    name, home = match[1], Path.home()
     folders = [folder] if is_trusted(folder) else []
-    commands, _ = find_custom_commands([*folders, Path.home()], home=Path.home())
-    found = next((one for one in commands if one.name == name.strip()), None)
-    return NamedCommand(found, arguments.strip(), folder) if found is not None else None
+    commands, _ = find_custom_commands([*folders, home], home=home)
+    found = next((one for one in commands if one.name == name), None)
+    if found is not None:
+        return NamedCommand(found, (match[2] or "").strip(), folder)
+    if not Path("/", name).exists():
+        _report_unknown(name, [one.name for one in commands], [] if folders else [folder])
+    return None
+
+
+def _report_unknown(name: str, known: list[str], untrusted: list[Path]) -> None:
+    """An error if another name is meant, otherwise a line that the prompt is text."""
+    unused, _ = find_custom_commands(untrusted)
+    if name in [one.name for one in unused]:
+        problem = f"/{name} is a command of this folder, which is not trusted: run `treadle trust`"
+        raise UsageError(f"{problem}. {_AS_TEXT}")
+    if close := suggest(name, known):
+        raise UsageError(f"there is no command /{name}; did you mean /{close}? {_AS_TEXT}")
+    print_error(f"treadle: there is no command /{name} for -p: the prompt is sent as text")
 
 
 def choose_model(settings: Settings, command: NamedCommand | None) -> Settings:

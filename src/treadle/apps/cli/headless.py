@@ -259,6 +259,8 @@ class HeadlessRun:
                 self._print_note(note)
         for warning in session.session_warnings:
             print_error(f"treadle: {redact_for_display(warning)}")
+        if self._progress is None and not self._command_line.has("quiet"):
+            self._name_unused_files()
         if self._progress is None and not self._settings.model:
             self._name_embedded_model(session)
         if self._resume_input is None or not self._resume_input.answers:
@@ -282,6 +284,16 @@ class HeadlessRun:
         """A tiny model is often wrong: the user learns which model it was, even in a script."""
         if session.model.name.startswith("embedded/"):
             print_error(f"treadle: {session.notes[0]}")
+
+    def _name_unused_files(self) -> None:
+        """A script runs in a folder that its author trusts: they learn that Treadle does not."""
+        if is_trusted(self._folder):
+            return
+        from treadle.apps.assembly.extensions import list_extension_files
+
+        if files := list_extension_files(self._folder):
+            unused = f"of {', '.join(files)} only deny and ask rules are used"
+            print_error(f"treadle: this folder is not trusted: {unused} (run `treadle trust`)")
 
     def _prepare_resume(self, view: View, driver: Driver) -> None:
         """Prepare for open calls of an earlier process."""
@@ -449,7 +461,11 @@ class HeadlessRun:
             model=self._model,
             folder=str(self._folder),
             permission_mode=self._settings.permission_mode,
-            tools=tuple(tool.spec.name for tool in session.agent.config.source.tools()),
+            tools=tuple(
+                tool.spec.name
+                for tool in session.agent.config.source.tools()
+                if not tool.spec.unlisted
+            ),
             notes=session.notes,
         )
 

@@ -119,7 +119,7 @@ class McpService:
         return {
             tool.spec.name: tool
             for tool in self._agent.config.source.tools()
-            if tool.spec.name in SERVED_TOOLS
+            if tool.spec.name in SERVED_TOOLS and not tool.spec.unlisted
         }
 
     async def _list_tools(

@@ -39,6 +39,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     needs_policy    an agent without a policy runs it only if its approver agrees
     deferred        the model finds it with the provider's own tool search; a model without the
                     ability `tool_search` does not see it
+    unlisted        the model is not told about it; a call by its name runs like any other
     aliases         other names that models use for it; they are not told to the model
     text_argument   the argument that is meant if a model writes a plain text in place of JSON
     """
@@ -60,6 +61,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     deferred: bool = False
     aliases: tuple[str, ...] = ()
     text_argument: str = ""
+    unlisted: bool = False
 
 
 class FileAccess(msgspec.Struct, frozen=True):

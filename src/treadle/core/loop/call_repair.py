@@ -80,7 +80,7 @@ class CallRepairer:
 
     def _find_meant(self, name: str) -> Tool | None:
         """The only tool that has this name in another spelling, or as another name."""
-        plain, specs = _strip_name(name), self._toolbox.specs
+        plain, specs = _strip_name(name), self._toolbox.all_specs
         same = find_folded(plain, [spec.name for spec in specs])
         if same is not None:
             return self._toolbox.find(same)

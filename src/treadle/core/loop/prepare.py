@@ -53,7 +53,8 @@ class Toolbox:
         self._emitter = emitter
         self._source_tools: Sequence[Tool] | None = None
         self._by_name: dict[str, Tool] = {}
-        self.specs: tuple[ToolSpec, ...] = ()
+        self.all_specs: tuple[ToolSpec, ...] = ()
+        self.specs: tuple[ToolSpec, ...] = ()  # those that the model is told about
         self.spec_chars = 0
 
     def refresh(self) -> None:
@@ -64,8 +65,9 @@ class Toolbox:
         before, is_first = self._by_name, self._source_tools is None
         self._source_tools = tools
         self._by_name = {tool.spec.name: tool for tool in tools}
-        self.specs = tuple([tool.spec for tool in self._by_name.values()])
-        for spec in self.specs:
+        self.all_specs = tuple([tool.spec for tool in self._by_name.values()])
+        self.specs = tuple([spec for spec in self.all_specs if not spec.unlisted])
+        for spec in self.all_specs:
             schema: object = spec.schema
             if not isinstance(schema, dict):
                 problem = f"its schema is {schema!r:.80}; it must be a dict"
@@ -91,9 +93,9 @@ class Toolbox:
         return next((found for find in forwards if find and (found := find(name))), None)
 
     def unknown_tool_error(self, name: str) -> str:
-        near = suggest(name, self._by_name)
+        names = [spec.name for spec in self.specs]
+        near = suggest(name, names)
         hint = f"; did you mean `{near}`?" if near else "."
-        names = list(self._by_name)
         more = f" and {len(names) - MAX_LISTED_TOOLS} more" if len(names) > MAX_LISTED_TOOLS else ""
         listed = f" The tools are {', '.join(names[:MAX_LISTED_TOOLS])}{more}." if names else ""
         return f"error: unknown tool `{name}`{hint}{listed}"

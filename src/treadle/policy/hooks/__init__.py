@@ -5,6 +5,7 @@
     script_hashes  the files that they run
     protocol       the JSON that a command reads and writes
     command_hook   a command as a Hook
+    patch_inputs   its input for each file of a patch
     function_hook  a function as a Hook
 
 core/contracts/hook.py defines the points and the answers. Used by apps/assembly, which passes in

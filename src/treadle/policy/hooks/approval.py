@@ -43,13 +43,19 @@ class UnapprovedExtension(msgspec.Struct, frozen=True):
     details: tuple[str, ...] = ()  # its folder, and what it gets from the user's environment
 
     @property
+    def is_changed(self) -> bool:
+        """Whether the user approved it before its last change, and expects that it runs."""
+        return self.is_folder_trusted and self.state == "changed"
+
+    @property
     def summary(self) -> str:
         """One line for the user."""
         command = collapse_blanks(self.command)
         if not self.is_folder_trusted:
             return f"{self.kind} {self.name} waits until you trust the folder: {command}"
-        why = "changed since you approved it" if self.state == "changed" else "is new"
-        return f"{self.kind} {self.name} {why} and waits for your approval: {command}"
+        why = "changed since you approved it" if self.is_changed else "is new"
+        how = "" if not self.is_changed else " (run `treadle trust --approve`)"
+        return f"{self.kind} {self.name} {why} and waits for your approval{how}: {command}"
 
     @property
     def description(self) -> str:

@@ -23,6 +23,12 @@ from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import TreadleError
 from treadle.core.sanitize import strip_escapes
 from treadle.policy.hooks.config import HookConfig
+from treadle.policy.hooks.patch_inputs import (
+    PATCH_TOOL,
+    join_answers,
+    refuse_change,
+    split_patch,
+)
 from treadle.policy.hooks.protocol import HookReply, encode_input, parse_output, truncate_context
 
 MAX_OUTPUT_BYTES = 1 << 20
@@ -113,8 +119,20 @@ class CommandHook:
         self._context = context
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
-        if not self.command.matches(hook_input):
+        if not self.command.matches_tool(hook_input):
             return None
+        is_split = not self.command.names_tool(PATCH_TOOL)
+        parts = split_patch(hook_input) if is_split else [hook_input]
+        answers: list[HookAnswer | None] = []
+        for part in filter(self.command.matches_call, parts):
+            answer = await self._ask(part)
+            answers.append(answer if part is hook_input else refuse_change(part, answer))
+            if isinstance(answers[-1], Block):
+                break
+        return join_answers(answers)
+
+    async def _ask(self, hook_input: HookInput) -> HookAnswer | None:
+        """Run the command for a call, or for one file of a patch."""
         if not self._context.is_approved(self.command):
             raise HookFailed(f"{self._label} changed since you approved it; approve it again")
         try:

@@ -22,6 +22,7 @@ import msgspec
 from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.errors import ConfigError
 from treadle.core.text import suggest
+from treadle.core.word_set import word_set
 from treadle.policy.settings_file import find_line, read_settings_file
 
 HOOK_EVENTS: Mapping[str, HookPoint] = {
@@ -37,6 +38,12 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
     "Notification": "notification",
     "SessionEnd": "session_end",
 }
+# Events of Claude Code that have no counterpart here.
+UNSUPPORTED_EVENTS = word_set(
+    "ConfigChange CwdChanged Elicitation ElicitationResult FileChanged InstructionsLoaded "
+    "PermissionDenied PostCompact Setup StopFailure SubagentStart TaskCompleted TaskCreated "
+    "TeammateIdle WorktreeCreate WorktreeRemove"
+)
 DEFAULT_TIMEOUT = 60.0
 FOREIGN_TIMEOUT = 600.0  # of a hook that was written for Claude Code
 
@@ -49,7 +56,11 @@ HOOK_TOOL_NAMES = {
     "apply_patch": "ApplyPatch", "notebook_edit": "NotebookEdit",
 }  # fmt: skip
 # A hook for edits is also one for patches, whichever of the two a model prefers.
-HOOK_TOOL_ALIASES = {"apply_patch": ("Edit", "Write"), "edit": ("MultiEdit",), "task": ("Agent",)}
+HOOK_TOOL_ALIASES = {
+    "apply_patch": ("Edit", "Write", "MultiEdit"), "edit": ("MultiEdit",), "task": ("Agent",),
+    "task_input": ("Bash",),  # what is typed into a shell is a command, too
+}  # fmt: skip
+_EDITING_TOOLS = frozenset({"edit", "write", "apply_patch", "notebook_edit"})
 
 # The field that a matcher is compared with at points without a tool, and its default.
 MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
@@ -97,17 +108,27 @@ class HookConfig(msgspec.Struct, frozen=True):
 
     def matches(self, hook_input: HookInput) -> bool:
         """Whether the event, the matcher and the condition select this input."""
+        return self.matches_tool(hook_input) and self.matches_call(hook_input)
+
+    def matches_tool(self, hook_input: HookInput) -> bool:
+        """Whether the event and the matcher select it."""
         is_error = bool(hook_input.data.get("is_error"))
         if self.event == "PostToolUseFailure" and not is_error:
             return False
         if self.event == "PostToolUse" and self.is_foreign and is_error:
             return False  # there this event is about calls that succeeded
-        return self._has_matching_name(hook_input) and matches_condition(self.condition, hook_input)
-
-    def _has_matching_name(self, hook_input: HookInput) -> bool:
         if self.matcher in ("", "*"):
             return True
         return any(map(_compile_matcher(self.matcher).fullmatch, _list_subjects(hook_input)))
+
+    def matches_call(self, hook_input: HookInput) -> bool:
+        """Whether the condition selects it."""
+        return matches_condition(self.condition, hook_input)
+
+    def names_tool(self, tool: str) -> bool:
+        """Whether the matcher has the tool's own name in its list."""
+        names = {name.strip().casefold() for name in self.matcher.split("|")}
+        return not names.isdisjoint({tool, to_hook_tool_name(tool).casefold()})
 
 
 def _list_subjects(hook_input: HookInput) -> Sequence[str]:
@@ -127,15 +148,21 @@ def to_hook_tool_name(name: str) -> str:
 
 
 def matches_condition(condition: str, hook_input: HookInput) -> bool:
-    """Whether a call is one that the rule describes: `Bash(git *)`, `Edit(*.ts)`, `Write`."""
+    """Whether a call is one that the rule describes: `Bash(git *)`, `Edit(*.ts)`, `Write`. As in
+    rules, `Edit` means every tool that changes files."""
     if not condition or "tool_name" not in hook_input.data:
         return True
     name, _, pattern = condition.removesuffix(")").partition("(")
-    if name.strip().casefold() not in {one.casefold() for one in _list_subjects(hook_input)}:
+    names = {one.casefold() for one in _list_subjects(hook_input)}
+    if not _EDITING_TOOLS.isdisjoint(names):
+        names.add("edit")
+    if name.strip().casefold() not in names:
         return False
     arguments = hook_input.data.get("tool_input", {})
     if not pattern:
         return True
+    if hook_input.data["tool_name"] == "task_input":
+        arguments = {"command": arguments.get("text", "")}
     if "command" in arguments:
         pattern = f"{pattern[:-2]}*" if pattern.endswith(":*") else pattern
         parts = [part.strip() for part in _COMMAND_END.split(str(arguments["command"]))]
@@ -145,24 +172,32 @@ def matches_condition(condition: str, hook_input: HookInput) -> bool:
 
 
 def read_hooks_file(
-    file: Path, within: Path | None = None, problems: list[str] | None = None
+    file: Path,
+    within: Path | None = None,
+    problems: list[str] | None = None,
+    unsupported: list[str] | None = None,
 ) -> list[HookConfig]:
     """The hooks of a settings file; none without a file, ConfigError if it is wrong.
 
-    With `within`, a symlink out of that folder is not followed. `problems`: see `parse_hooks`.
+    With `within`, a symlink out of that folder is not followed. The lists: see `parse_hooks`.
     """
     settings, text = read_settings_file(file, within)
-    return parse_hooks(settings, str(file), text, problems)
+    return parse_hooks(settings, str(file), text, problems, unsupported)
 
 
 def parse_hooks(
-    settings: Mapping[str, Any], origin: str, text: str = "", problems: list[str] | None = None
+    settings: Mapping[str, Any],
+    origin: str,
+    text: str = "",
+    problems: list[str] | None = None,
+    unsupported: list[str] | None = None,
 ) -> list[HookConfig]:
     """The hooks of parsed settings; `text` is the file, for line numbers.
 
-    With `problems`, an event or a hook that is wrong or not known is left out, with a line there.
+    With `problems`, an event or a hook that is wrong or not known is left out, with a line there;
+    an event that only Claude Code has gets its line in `unsupported`.
     """
-    location = _SettingsText(origin, text, problems)
+    location = _SettingsText(origin, text, problems, unsupported)
     if settings.get("disableAllHooks") is True:
         return []
     return list(_parse_events(settings.get("hooks", {}), location))
@@ -174,6 +209,7 @@ class _SettingsText(NamedTuple):
     origin: str
     text: str
     problems: list[str] | None
+    unsupported: list[str] | None
 
     def make_error(self, near: str, problem: str) -> ConfigError:
         return ConfigError(f"{self.origin}:{find_line(self.text, near)}: {problem}")
@@ -184,12 +220,22 @@ class _SettingsText(NamedTuple):
             raise error
         self.problems.append(f"{error}; it is not used")
 
+    def skip_unsupported(self, event: str) -> bool:
+        """Whether the event is left out because only Claude Code has it."""
+        if self.unsupported is None or event not in UNSUPPORTED_EVENTS:
+            return False
+        line = f"{self.origin}:{find_line(self.text, event)}"
+        self.unsupported.append(f"{line}: hooks for {event} are not run here")
+        return True
+
 
 def _parse_events(hooks: object, location: _SettingsText) -> Iterator[HookConfig]:
     if not isinstance(hooks, Mapping):
         location.report(location.make_error("hooks", "hooks must be an object of events"))
         return
     for event, groups in hooks.items():
+        if location.skip_unsupported(str(event)):
+            continue
         if event not in HOOK_EVENTS:
             close = suggest(str(event), HOOK_EVENTS)
             hint = f"did you mean {close}?" if close else f"known events: {', '.join(HOOK_EVENTS)}"

@@ -30,6 +30,8 @@ from treadle.policy.hooks.config import HOOK_EVENTS, MATCHER_FIELDS, to_hook_too
 MAX_CONTEXT_CHARS = 10_000
 _EVENT_BY_POINT = {point: event for event, point in HOOK_EVENTS.items()}
 _NO_REASON = "a hook denied it"
+# The arguments of NotebookEdit as scripts for Claude Code read them, and as the tool names them.
+_NOTEBOOK_NAMES = {"notebook_path": "file_path", "new_source": "source", "edit_mode": "mode"}
 
 
 class HookDecision(msgspec.Struct, frozen=True, rename="camel"):
@@ -103,7 +105,7 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any], event: 
     }
     if "tool_name" in data:
         payload["tool_name"] = to_hook_tool_name(str(data.pop("tool_name")))
-        payload["tool_input"] = _add_file_path(hook_input, folder)
+        payload["tool_input"] = _show_arguments(hook_input, folder)
         data.pop("tool_input", None)
         payload["tool_use_id"] = call_id
     if "tool_response" in data:
@@ -120,18 +122,22 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any], event: 
     return json.dumps({**payload, **data}, default=str).encode()
 
 
-def _add_file_path(hook_input: HookInput, folder: str = "") -> dict[str, Any]:
+def _show_arguments(hook_input: HookInput, folder: str = "") -> dict[str, Any]:
     """The arguments with an absolute `file_path`, which scripts check: a model that gives the path
-    under another name must not evade a guard."""
+    under another name must not evade a guard. Those of a notebook also have their usual names."""
     arguments = dict(hook_input.data.get("tool_input", {}))
     access = hook_input.data.get("access", NO_ACCESS)
+    if hook_input.data.get("tool_name") == "task_input":
+        return {**arguments, "command": arguments.get("text", "")}
     path = arguments.get("file_path")
     if path is None and len(access.files) == 1 and access.files[0].path in arguments.values():
         path = access.files[0].path
     if not isinstance(path, str):
         return arguments
-    absolute = os.path.normpath(Path(folder, access.cwd, path))
-    return {**arguments, "file_path": absolute}
+    shown = {**arguments, "file_path": os.path.normpath(Path(folder, access.cwd, path))}
+    if hook_input.data.get("tool_name") == "notebook_edit":
+        shown |= {name: shown[own] for name, own in _NOTEBOOK_NAMES.items() if own in shown}
+    return shown
 
 
 def _describe_response(payload: Mapping[str, Any], text: str, *, is_error: bool) -> dict[str, Any]:
@@ -144,11 +150,17 @@ def _describe_response(payload: Mapping[str, Any], text: str, *, is_error: bool)
     return response
 
 
-def _remove_file_path(
+def _restore_arguments(
     changed: dict[str, Any], hook_input: HookInput, folder: str
 ) -> dict[str, Any]:
-    """Undo what `_add_file_path` did; a changed path replaces the one of the model."""
-    before, shown = hook_input.data.get("tool_input", {}), _add_file_path(hook_input, folder)
+    """Undo what `_show_arguments` did; a changed path replaces the one of the model."""
+    before, shown = hook_input.data.get("tool_input", {}), _show_arguments(hook_input, folder)
+    if hook_input.data.get("tool_name") == "task_input":
+        own = {name: value for name, value in changed.items() if name != "command"}
+        is_same = changed.get("command", shown["command"]) == shown["command"]
+        return own if is_same else {**own, "text": changed["command"]}
+    if hook_input.data.get("tool_name") == "notebook_edit":
+        changed = _restore_notebook_names(changed, shown)
     if "file_path" not in shown or "file_path" not in changed:
         return changed
     if "file_path" in before:
@@ -160,6 +172,15 @@ def _remove_file_path(
     access = hook_input.data.get("access", NO_ACCESS)
     others = {key: value for key, value in rest.items() if value != access.files[0].path}
     return {**others, "file_path": changed["file_path"]}
+
+
+def _restore_notebook_names(changed: dict[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments under the tool's own names; what was changed under either name counts."""
+    own = {name: value for name, value in changed.items() if name not in _NOTEBOOK_NAMES}
+    for name, own_name in _NOTEBOOK_NAMES.items():
+        if name in changed and changed[name] != shown.get(name):
+            own[own_name] = changed[name]
+    return own
 
 
 # ------------------------------------------------------------------ from the command
@@ -207,7 +228,7 @@ def _parse_answer(
             if output.is_denied:
                 return Block(reason), ""
             if output.effective_input is not None:
-                changed = _remove_file_path(output.effective_input, hook_input, folder)
+                changed = _restore_arguments(output.effective_input, hook_input, folder)
                 return Change(changed), context
         case "permission_request":
             return _parse_permission(output), ""

@@ -1,8 +1,9 @@
 """Finds and hashes the files of a folder that a hook or a server of it runs.
 
 Rather too many files than too few: every word that is a file of the folder counts, relative to
-every folder that is named. What is known only at run time makes the result incomplete. Files that
-these files load are not searched. Used by approval.py. Uses shell/ to parse the command line.
+every folder that is named, except data that the line does not run, such as a database. What is
+known only at run time makes the result incomplete. Files that these files load are not searched.
+Used by approval.py. Uses shell/ to parse the command line.
 """
 
 # ruff: noqa: PTH111, PTH112, PTH113, PTH115, PTH118, PTH120 - most words are not paths
@@ -66,6 +67,11 @@ _BUILD_PROGRAMS = word_set(
 )
 """Programs that build or run the whole folder."""
 
+_DATA_SUFFIXES = word_set(
+    ".csv .db .db3 .duckdb .jsonl .log .ndjson .parquet .sqlite .sqlite3 .tsv"
+)
+"""Files of data: they count only if the line runs them."""
+
 _NODE_PROGRAMS = frozenset({"node", "nodejs", "bun", "deno", "tsx", "ts-node"})
 _NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts")
 _NODE_FILES = ("package.json", *(f"index{ending}" for ending in _NODE_SUFFIXES))
@@ -85,7 +91,9 @@ def hash_scripts(definition: Mapping[str, Any], folder: Path) -> ScriptHashes:
     names = {_get_program_name(word) for word in words}
     if len(words) > _MAX_WORDS or not names.isdisjoint(_BUILD_PROGRAMS):
         is_complete = False
-    collector = _FileCollector(os.path.realpath(folder), _list_logs(commands))
+    collector = _FileCollector(
+        os.path.realpath(folder), _list_logs(commands), _list_programs(commands)
+    )
     collector.add_named_folders(words[:_MAX_WORDS])
     for base in collector.folders:
         for path in _list_candidate_paths(base, words[:_MAX_WORDS], names):
@@ -125,6 +133,17 @@ def _list_logs(commands: Sequence[SimpleCommand]) -> frozenset[str]:
                 (used if redirect.effect == "read" else written).add(redirect.target.text)
     names = {os.path.basename(word) for word in used}  # noqa: PTH119 - most are not paths
     return frozenset(word for word in written if os.path.basename(word) not in names)  # noqa: PTH119
+
+
+def _list_programs(commands: Sequence[SimpleCommand]) -> frozenset[str]:
+    """The names of the files that the line may run: of each command the first word, and the first
+    after it that is no option."""
+    names = set[str]()
+    for command in commands:
+        words = [word.text or "" for word in command.argv]
+        script = next((word for word in words[1:] if not word.startswith("-")), "")
+        names.update(word.rpartition("/")[2] for word in (*words[:1], script))
+    return frozenset(names)
 
 
 def _is_resolvable(command: SimpleCommand) -> bool:
@@ -260,8 +279,9 @@ def _list_module_files(base: str, name: str) -> Iterator[str]:
 class _FileCollector:
     """Collects files with their hashes, symlinks, and the folders that words are relative to."""
 
-    def __init__(self, root: str, logs: frozenset[str] = frozenset()) -> None:
+    def __init__(self, root: str, logs: frozenset[str], programs: frozenset[str]) -> None:
         self._root = root
+        self._programs = programs
         self._logs = {os.path.realpath(os.path.join(root, log)) for log in logs}
         self.files: dict[str, str] = {}
         self.folders = [root]  # that words may be relative to
@@ -289,8 +309,14 @@ class _FileCollector:
         if not os.path.lexists(path):
             return
         real = self._resolve_symlinks(path)
-        if self._is_inside(real) and os.path.isfile(real) and real not in self._logs:
+        if not self._is_inside(real) or not os.path.isfile(real) or real in self._logs:
+            return
+        if not self._is_data(path, real):
             self._record(real)
+
+    def _is_data(self, path: str, real: str) -> bool:
+        names = {path.rpartition("/")[2], real.rpartition("/")[2]}
+        return Path(real).suffix in _DATA_SUFFIXES and names.isdisjoint(self._programs)
 
     def _resolve_symlinks(self, path: str) -> str:
         """The real path, unless symlinks form a loop; records the folder's symlinks on the way."""

@@ -102,6 +102,7 @@ def builtin_tools(
     read_outside: bool = False,
     detach_after: float | None = None,
     get_find_denied: GetFindDenied | None = None,
+    unlisted: Sequence[str] = (),
 ) -> BuiltinSource:
     """The named tools on a workspace.
 
@@ -109,6 +110,7 @@ def builtin_tools(
     `native_pdf`: the model reads PDFs itself. `read_outside`: read also shows files outside of the
     workspace; only for an agent whose policy decides on them.
     `detach_after`: seconds after which a command continues in the background.
+    `unlisted`: more tools, which the model is not told about and may call (`ToolSpec.unlisted`).
     `get_find_denied` tells which files grep leaves out, because a rule denies reading them.
     """
     sessions = ToolSessions(workspace, get_find_denied)
@@ -119,11 +121,12 @@ def builtin_tools(
         "web_search": {"address": search_address},
     }
     classes = {tool.name: tool for tool in _TOOL_CLASSES}
-    unknown = [name for name in names if name not in classes]
+    unknown = [name for name in (*names, *unlisted) if name not in classes]
     if unknown:
         known = ", ".join(classes)
         raise ConfigError(f"there is no built-in tool {unknown[0]!r}; there are {known}")
     tools = [classes[name](sessions, **options.get(name, {})) for name in dict.fromkeys(names)]
+    tools += [classes[name](sessions).unlist() for name in unlisted if name not in names]
     return BuiltinSource(sessions, tools)
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -84,6 +84,11 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     @property
     def spec(self) -> ToolSpec:
         return self._spec
+
+    def unlist(self) -> Self:
+        """This tool, which the model is from now on not told about."""
+        self._spec = msgspec.structs.replace(self._spec, unlisted=True)
+        return self
 
     # --- overridden by the tools ---------------------------------------------------------
 

@@ -74,7 +74,9 @@ async def _make_report(settings: Settings, folder: Path, *, is_headless: bool) -
         return PromptReport(
             session.model.name,
             session.prompt,
-            tuple(tool.spec for tool in session.agent.config.source.tools()),
+            tuple(
+                tool.spec for tool in session.agent.config.source.tools() if not tool.spec.unlisted
+            ),
             tuple(server.name for server in session.servers),
             session.notes,
         )

@@ -7,12 +7,14 @@ explained, with the nearest lines.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from treadle.core.contracts.tool import RepairedArguments
 from treadle.core.errors import ToolError
+from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import FILE_ALIASES, describe
 from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
@@ -65,13 +67,33 @@ class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EditTool(FileChangeTool[EditArguments]):
     name = "edit"
     arguments_type = EditArguments
-    aliases = ("multi_edit", "edit_file", "str_replace", "search_replace", "replace", "file_edit")
+    aliases = (
+        "multi_edit", "edit_file", "str_replace", "search_replace", "replace", "file_edit",
+        "str_replace_based_edit_tool", "str_replace_editor",
+    )  # fmt: skip
     argument_aliases: ClassVar = {
         **FILE_ALIASES, "old_str": "old_string", "new_str": "new_string",
         "old_text": "old_string", "new_text": "new_string", "old": "old_string",
         "new": "new_string", "search": "old_string", "find": "old_string",
         "replacement": "new_string", "replacements": "edits", "changes": "edits",
     }  # fmt: skip
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        """Also for the editor of Claude's models, one tool with a `command`."""
+        rest = {name: value for name, value in arguments.items() if name != "command"}
+        path = rest.get("path", rest.get("file_path"))
+        match arguments.get("command"):
+            case "str_replace":
+                meant = super().repair(rest)
+                notes = ("`command` is left out", *meant.notes)
+                return msgspec.structs.replace(meant, notes=notes)
+            case "create":
+                given = {"file_path": path, "content": rest.get("file_text", "")}
+                return RepairedArguments(arguments, tool="write", tool_arguments=given)
+            case "view":
+                given = {"file_path": path, **_read_range(rest.get("view_range"))}
+                return RepairedArguments(arguments, tool="read", tool_arguments=given)
+        return super().repair(arguments)
 
     def validate(self, args: EditArguments) -> str | None:
         if not args.file_path:
@@ -112,6 +134,14 @@ class EditTool(FileChangeTool[EditArguments]):
             return f"Created {change.display_path}."
         lines = format_changed_lines(change)
         return f"Edited {change.display_path}{change.note}. It now reads:\n{lines}"
+
+
+def _read_range(lines: Any) -> dict[str, int]:
+    """The arguments of `read` for the first and the last line; -1 is the end of the file."""
+    match lines:
+        case [int(first), int(last)]:
+            return {"offset": first, "limit": max(last - first + 1, 1) if last != -1 else 0}
+    return {}
 
 
 async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> PlannedChange | None:

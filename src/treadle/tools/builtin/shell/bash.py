@@ -35,6 +35,8 @@ MAX_TIMEOUT = 600.0
 REQUEST_TEXTS = {"": "", "network": " with network", "off": " outside the sandbox"}
 # Arguments of other programs that ask to run a command outside of the sandbox.
 _OUTSIDE_FLAGS = ("withescalatedpermissions", "dangerouslydisablesandbox")
+# Arguments of other programs about how a command is shown or started, which change nothing here.
+_WITHOUT_EFFECT = ("yield_time_ms", "max_output_tokens", "login", "shell", "tty")
 CWD_NOTE = "[working directory is now {}]"
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # what a REPL prints is seen at once
 INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
@@ -122,6 +124,10 @@ class BashTool(BuiltinTool[BashArguments]):
 
     @classmethod
     def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
+        for name in _WITHOUT_EFFECT:
+            if name in arguments:
+                report(f"`{name}` has no effect")
+                arguments = {key: value for key, value in arguments.items() if key != name}
         command = arguments.get("command")
         plain = read_command(command)
         if plain == command:

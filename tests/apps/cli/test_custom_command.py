@@ -1,0 +1,72 @@
+"""`treadle -p "/name"`: which prompts start a command, and what is said about the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.apps.program import run
+from treadle.apps.assembly.extensions import discover_extensions
+from treadle.apps.assembly.rules import open_trust_store
+from treadle.apps.cli.custom_command import find_command
+from treadle.apps.services.console import UsageError
+from treadle.testing.provider import FakeReply, ProviderServer
+
+
+@pytest.fixture
+def folder(own_place: Path) -> Path:
+    place = own_place / "cwd"
+    (place / ".claude/commands").mkdir(parents=True, exist_ok=True)
+    (place / ".claude/commands/fix.md").write_text("Fix issue $1.")
+    return place
+
+
+def test_a_misspelt_command_is_an_error_that_names_the_right_one(folder: Path):
+    open_trust_store().trust(folder)
+    found = find_command("/fix 12\nand more", folder)
+    assert found is not None
+    assert (found.command.name, found.arguments) == ("fix", "12\nand more")
+    with pytest.raises(UsageError, match="there is no command /fxi; did you mean /fix"):
+        find_command("/fxi 12", folder)
+
+
+def test_a_command_of_a_folder_that_is_not_trusted_is_an_error(folder: Path):
+    with pytest.raises(UsageError, match="folder, which is not trusted: run `treadle trust`"):
+        find_command("/fix 12", folder)
+
+
+def test_a_prompt_that_begins_with_a_path_is_text(folder: Path, capsys: pytest.CaptureFixture[str]):
+    open_trust_store().trust(folder)
+    for prompt in ("/tmp is full", "/usr/lib: why?", "// a comment", "/ a blank"):
+        assert find_command(prompt, folder) is None
+    assert not capsys.readouterr().err
+    assert find_command("/quarterly numbers", folder) is None
+    assert "there is no command /quarterly for -p: the prompt is sent" in capsys.readouterr().err
+
+
+async def test_a_script_learns_that_the_files_of_an_untrusted_folder_are_not_used(folder: Path):
+    (folder / "CLAUDE.md").write_text("Whistle.")
+    hooks = {"TeammateIdle": [{"hooks": [{"type": "command", "command": "true"}]}]}
+    (folder / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    async with ProviderServer([FakeReply("Done.")] * 2) as server:
+        ran = await run(server, "-p", "go")
+        quiet = await run(server, "-p", "go", "--quiet")
+    assert ran.err.splitlines() == [
+        "treadle: this folder is not trusted: of CLAUDE.md, .claude/settings.json, "
+        ".claude/commands only deny and ask rules are used (run `treadle trust`)"
+    ]
+    assert not quiet.err
+
+
+def test_an_event_that_only_claude_code_has_is_told_with_verbose_and_a_misspelt_one_always(
+    folder: Path,
+):
+    hooks: dict[str, list[object]] = {"TeammateIdle": [], "PreToolUze": []}
+    (folder / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    found = discover_extensions(folder)
+    assert [one.rpartition(": ")[2] for one in found.unsupported] == [
+        "hooks for TeammateIdle are not run here"
+    ]
+    assert ["PreToolUze" in one for one in found.notes] == [True]
