@@ -17,14 +17,14 @@ WRITE = FakeCall("write", {"path": "a.txt", "content": "new\n"})
 
 
 async def test_an_approval_is_asked_and_answered_in_the_page(site: Site, tmp_path: Path):
-    replies = (FakeReply(calls=(WRITE,)), FakeReply(text="written"))
+    replies = (FakeReply(calls=(WRITE,)), FakeReply(text="the file is there"))
     session = await site.create(tmp_path, *replies)
     async with site.open_tab(session) as tab:
         await tab.send(do="send", text="write it", id="1")
         number = await wait_for_question(tab)
         assert not (tmp_path / "a.txt").exists()
         await tab.send(do="answer", question=number, answer="once")
-        await tab.wait_until(lambda one: "written" in one.text)
+        await tab.wait_until(lambda one: "the file is there" in one.text)
     assert (tmp_path / "a.txt").read_text() == "new\n"
 
 
@@ -93,7 +93,7 @@ async def test_a_tab_that_comes_back_gets_only_what_it_lacks(site: Site, tmp_pat
 
 
 async def test_a_question_that_was_open_when_the_server_was_killed_is_open_again(tmp_path: Path):
-    replies = script(FakeReply(calls=(WRITE,)), FakeReply(text="written"))
+    replies = script(FakeReply(calls=(WRITE,)), FakeReply(text="the file is there"))
     async with ProviderServer(replies) as provider:
         async with web_server(provider, tmp_path) as server:
             session = await server.find_session()
@@ -108,7 +108,7 @@ async def test_a_question_that_was_open_when_the_server_was_killed_is_open_again
             async with open_tab(server, session, have) as tab:
                 number = await wait_for_question(tab)
                 await tab.send(do="answer", question=number, answer="once")
-                await tab.wait_until(lambda one: "written" in one.text)
+                await tab.wait_until(lambda one: "the file is there" in one.text)
     assert (tmp_path / "a.txt").read_text() == "new\n"
 
 
@@ -186,11 +186,11 @@ async def test_a_steered_message_can_be_taken_back_and_an_interrupt_returns_it(
 
 
 async def test_undo_and_redo_name_the_files_first(site: Site, tmp_path: Path):
-    replies = (FakeReply(calls=(WRITE,)), FakeReply(text="written"))
+    replies = (FakeReply(calls=(WRITE,)), FakeReply(text="the file is there"))
     session = await site.create(tmp_path, *replies, mode="accept-edits")
     async with site.open_tab(session) as tab:
         await tab.send(do="send", text="write it", id="1")
-        await tab.wait_until(lambda one: "written" in one.text and not one.regions["now"])
+        await tab.wait_until(lambda one: "the file is there" in one.text and not one.regions["now"])
         await tab.send(do="ask", dialog="undo")
         assert "a.txt" in (await tab.wait_for("dialog"))["html"]
         assert (tmp_path / "a.txt").exists()
