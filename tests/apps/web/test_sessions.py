@@ -309,6 +309,44 @@ async def test_changed_files_are_those_that_commands_made_and_that_are_not_undon
         await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
 
 
+async def test_undo_of_a_file_that_the_user_changed_too_needs_a_choice_and_can_be_done_later(
+    site: Site, tmp_path: Path
+):
+    session = await site.create(tmp_path, FakeReply(calls=(WRITE,)), FakeReply(text="one"))
+    both = tmp_path / "a.txt"
+
+    async def restore(action: str, **more: object) -> str:
+        tab.messages.clear()
+        await tab.send(do="restore", action=action, **more)
+        return str((await tab.wait_for("message"))["text"])
+
+    async def open_undo(line: str = "/undo") -> str:
+        await tab.send(do="command", line=line)
+        return str((await tab.wait_for("dialog"))["html"])
+
+    async with site.open_tab(session) as tab:
+        await tab.send(do="command", line="/mode accept-edits")
+        await tab.send(do="send", text="Write it", id="1")
+        await tab.wait_until(
+            lambda one: "a.txt" in one.regions["panels"] and not one.regions["now"]
+        )
+        both.write_text("new\nmine\n")
+        assert "you changed it, too" in await open_undo()
+        assert "select the files" in await restore("undo")
+        assert "you changed it, too" in await open_undo()  # nothing counts as undone
+        assert "removed a.txt" in await restore("undo", include=["a.txt"])
+        await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
+        await restore("redo")
+        assert both.read_text() == "new\nmine\n"
+        assert "you changed it, too" in await open_undo()  # the redo brought it back
+        assert "not restored: a.txt" in await restore("undo", is_skipped=True)
+        await tab.wait_until(lambda one: "a.txt" in one.regions["panels"])
+        assert 'data-include="a.txt" checked' in await open_undo("/undo ./a.txt")
+        assert "removed a.txt" in await restore("undo", include=["a.txt"])
+        await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
+    assert not both.exists()
+
+
 async def test_a_fork_has_a_title_and_a_cost_of_its_own(site: Site, tmp_path: Path):
     session = await site.create(tmp_path, FakeReply(text="one"), FakeReply(text="two"))
     async with site.open_tab(session) as tab:

@@ -125,7 +125,7 @@ function start() {
       model: () => ({ do: "command", line: `/model ${data.value}` }),
       budget: () => ({ do: "command", line: `/budget ${data.kind} ${findLimit(data)}` }),
       fork: () => ({ do: "command", line: "/fork" }),
-      restore: () => ({ do: "restore", action: data.action, include }),
+      restore: () => ({ do: "restore", action: data.action, include, is_skipped: "skip" in data }),
       rewind: () => ({ do: "rewind", turn: data.turn, files: data.files === "yes", include }),
       trust: () => ({ do: "trust" }),
       resume: () => ({ do: "resume" }),
