@@ -11,9 +11,11 @@ from tests.apps.web.server import MODEL
 from treadle.agents.agent import Agent
 from treadle.apps.web import live_session
 from treadle.apps.web.hub import Hub
+from treadle.core.errors import SessionBusy
 from treadle.core.transcript import AssistantItem, Text, UserItem
 from treadle.core.transcript.entries import ItemAdded, TurnBegan, TurnEnded
 from treadle.sessions import Library
+from treadle.sessions.log import lock
 from treadle.sessions.log.view_loader import ViewLoader
 
 
@@ -78,4 +80,35 @@ async def test_a_session_that_is_being_opened_holds_up_no_other_one(
         assert await hub.find(journal.session_id) is await opening
     finally:
         may_open.set()
+        await hub.aclose()
+
+
+async def test_a_session_that_no_tab_shows_is_released_and_keeps_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    journal = Library().create(tmp_path)
+    journal.append(TurnBegan("turn-1"))
+    journal.append(ItemAdded(UserItem((Text("question"),))))
+    journal.append(TurnEnded("turn-1", "end_turn"))
+    await journal.aclose()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    monkeypatch.setattr(lock, "_program", "")
+    lock.set_program_name("treadle web")
+    hub = Hub(tmp_path, {"model": MODEL})
+    try:
+        empty, session = await hub.create(), await hub.find(journal.session_id)
+        session.host.change_mode("plan")
+        with pytest.raises(SessionBusy, match=r"is open in treadle web, pid \d+ since"):
+            Library().resume(journal.session_id, folder=tmp_path)
+        leave = session.feed.listen(lambda: None)
+        await hub.close_idle(older_than=0)
+        assert lock.is_locked(journal.session_dir)  # a tab shows it
+        leave()
+        await hub.close_idle(older_than=0)
+        assert not lock.is_locked(journal.session_dir)
+        assert await hub.find(empty.session_id) is empty  # it is not on disk
+        again = await hub.find(journal.session_id)
+        assert again is not session
+        assert again.host.mode == "plan"
+    finally:
         await hub.aclose()
