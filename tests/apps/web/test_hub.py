@@ -11,6 +11,7 @@ from tests.apps.web.server import MODEL
 from treadle.agents.agent import Agent
 from treadle.apps.web import live_session
 from treadle.apps.web.hub import Hub
+from treadle.apps.web.render.session_list import SessionRow, render_session_list
 from treadle.core.errors import SessionBusy
 from treadle.core.transcript import AssistantItem, Text, UserItem
 from treadle.core.transcript.entries import ItemAdded, TurnBegan, TurnEnded
@@ -112,3 +113,19 @@ async def test_a_session_that_no_tab_shows_is_released_and_keeps_its_mode(
         assert again.host.mode == "plan"
     finally:
         await hub.aclose()
+
+
+def test_a_fork_is_listed_below_its_origin_and_a_stopped_turn_is_called_interrupted():
+    def row(name: str, state: str = "done", parent: str = "") -> SessionRow:
+        return SessionRow(name, f"Title of {name}", "/folder", 0.0, 0.0, state, parent)
+
+    rows = [row("fork", parent="origin"), row("other", "open"), row("origin", "aborted")]
+    html = render_session_list([*rows, row("alone", parent="gone")], "", 1.0)
+    order = [html.index(f"Title of {name}") for name in ("origin", "fork", "other", "alone")]
+    assert order == sorted(order)
+    assert html.count('class="session fork" href="/session/fork"') == 1
+    assert html.count('class="session fork"') == 1
+    assert "<span>interrupted</span>" in html
+    assert "<span>open elsewhere</span>" in html
+    circle = render_session_list([row("a", parent="b"), row("b", parent="a")], "", 1.0)
+    assert circle.count("Title of") == 2

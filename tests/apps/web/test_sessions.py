@@ -37,6 +37,8 @@ async def test_what_is_allowed_for_this_session_is_asked_once_and_not_saved(
     async with site.open_tab(session) as tab:
         await tab.send(do="send", text="make it", id="1")
         number = await wait_for_question(tab)
+        hint = tab.regions["questions"].partition('title="Until the server ends: ')[2]
+        assert "touch" in hint.partition('"')[0]
         await tab.send(do="answer", question=number, answer="session")
         await tab.wait_until(lambda one: "one" in one.text and not one.regions["now"])
         (tmp_path / "made.txt").unlink()
