@@ -101,6 +101,7 @@ async def test_a_summary_goes_on_where_the_index_stopped(library: Library, folde
     place = await session(library, folder, *TURN)
     assert library.list_summaries()[0].turns == 1
     resumed = library.resume(place.name)
+    assert library.describe_state(library.list_summaries()[0]) == "open"  # it waits for the user
     resumed.journal.append(TurnBegan("turn-2"))
     await resumed.journal.flush()
     (summary,) = library.list_summaries()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from treadle.apps.pages.gantt import render_gantt
 from treadle.core import events
 from treadle.core.transcript import AssistantItem, Text, ToolCall, ToolResultItem, UserItem
 from treadle.core.transcript.entries import ItemAdded, Rewound, TurnBegan
@@ -52,6 +53,17 @@ async def test_an_answered_call_has_all_its_times() -> None:
     [call] = read_timeline(place).calls
     assert (call.asked, call.answered, call.start, call.end) == (7.0, 9.0, 9.5, 11.0)
     assert read_call_seconds(place) == {"1": 1.5}
+
+
+async def test_an_edited_call_has_the_arguments_that_ran() -> None:
+    edited = '{"file_path": "y"}'
+    data = {"approval": {"by": "user", "edited": edited}}
+    result = ToolResultItem("1", "write", (Text("done"),), data=data)
+    items = (UserItem((Text("go"),)), AssistantItem((CALL,)), result)
+    timeline = read_timeline(await write_log(TurnBegan("turn-1"), *items))
+    assert [call.edited for call in timeline.calls] == [edited]
+    chart = render_gantt(timeline.requests, timeline.calls, 0)
+    assert '<b>write (edited)</b><span class="a">y</span>' in chart
 
 
 async def test_the_turns_of_steps_are_known_by_their_ids_also_after_a_rewind() -> None:

@@ -150,8 +150,11 @@ class Library:
             yield from list_descendants(session_dir)
 
     def describe_state(self, summary: SessionSummary) -> str:
-        """For the user: running, suspended, interrupted, done, or why the last turn ended."""
-        return "running" if is_locked(self.root / summary.key) else describe_last_turn(summary)
+        """For the user: running, open (in a program, between two turns), suspended, interrupted,
+        done, or why the last turn ended."""
+        if is_locked(self.root / summary.key):
+            return "running" if summary.state == "open" else "open"
+        return describe_last_turn(summary)
 
     def get_title(self, summary: SessionSummary) -> str:
         """The title of a session; a fork without a message of its own is named after its origin."""

@@ -91,6 +91,7 @@ class CallInfo(msgspec.Struct, frozen=True):
     is_open: bool = False  # it has no result
     asked: float = 0.0
     answered: float = 0.0  # 0 although it was asked: the question is open
+    edited: str | None = None  # the arguments of the run, if the user edited the model's
     is_eager: bool = False  # it began before the reply was complete
 
 
@@ -262,7 +263,12 @@ class _TimelineBuilder:
             return
         end = call.end if item.call_id in self._call_timings else record.time
         ended = msgspec.structs.replace(
-            call, end=end, outcome=item.outcome, is_error=item.is_error, is_open=False
+            call,
+            end=end,
+            outcome=item.outcome,
+            is_error=item.is_error,
+            is_open=False,
+            edited=item.edited_arguments,
         )
         self._calls.append(ended)
         if self._steps and self._steps[-1].kind == "calls":

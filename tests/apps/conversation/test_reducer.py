@@ -1,6 +1,7 @@
 import time
 
 from tests.apps.tui.events import after, blocks
+from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.state.blocks import (
     WRITING,
     Activity,
@@ -122,8 +123,10 @@ def test_thinking_and_text_are_separate_blocks():
 
 
 def test_a_call_goes_from_writing_to_done():
+    view = after((TurnStarted,), *CALLED[:-1])
+    assert call_of(view).state == "writing"
     view = after((TurnStarted,), *CALLED)
-    assert (call_of(view).state, call_of(view).argument_chars) == ("writing", len(CALL.raw))
+    assert (call_of(view).state, call_of(view).argument_chars) == ("waiting", len(CALL.raw))
     view = after((ToolStarted, "c1", "bash", "[bash: ls]"), view=view)
     assert (call_of(view).state, call_of(view).summary) == ("running", "bash: ls")
     assert view.activity == Activity("running", "bash")
@@ -150,7 +153,16 @@ def test_an_approval_is_shown_at_its_call():
     assert (call_of(denied).state, call_of(denied).reason) == ("denied", "not now")
     failed = (ToolFinished, "c1", "bash", "denied", "", True, False)
     assert call_of(after(failed, view=denied)).state == "denied"
-    assert call_of(after((ApprovalResolved, "c1", "allow"), view=view)).state == "writing"
+    assert call_of(after((ApprovalResolved, "c1", "allow"), view=view)).state == "waiting"
+
+
+def test_an_edited_call_shows_what_ran_live_and_after_a_resume():
+    edited = {"approval": {"by": "user", "edited": '{"command":"echo edited"}'}}
+    result = ToolResultItem("c1", "bash", (Text("edited"),), data=edited)
+    live = after(*CALLED, (ToolStarted, "c1", "bash", "[bash: echo edited]"))
+    for view in (apply_tool_result(live, result), build_view([AssistantItem((CALL,)), result])):
+        assert format_call_title(call_of(view)) == "bash (edited): echo edited"
+        assert call_of(view).raw == '{"command":"echo edited"}'
 
 
 def test_the_outcome_of_a_call_is_its_state():

@@ -52,8 +52,8 @@ def test_a_call_that_was_resumed_has_no_summary_and_is_named_by_its_arguments():
 
 @pytest.mark.parametrize(
     ("state", "sign"),
-    [("writing", "○"), ("asking", "?"), ("running", "◐"), ("failed", "✗"), ("denied", "⊘"),
-     ("background", "◌"), ("stopped", "◦")],
+    [("writing", "○"), ("waiting", "○"), ("asking", "?"), ("running", "◐"), ("failed", "✗"),
+     ("denied", "⊘"), ("background", "◌"), ("stopped", "◦")],
 )  # fmt: skip
 def test_a_sign_shows_the_state_of_a_call_not_colour_alone(state, sign):
     assert shown(ToolCallBlock("c", "bash", state, "bash: ls"))[0].startswith(sign)

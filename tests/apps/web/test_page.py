@@ -150,6 +150,31 @@ async def test_words_that_are_typed_when_a_question_appears_do_not_answer_it(
     assert not (tmp_path / "duration.py").exists()
 
 
+async def test_while_a_call_is_edited_only_the_edited_call_can_be_allowed(
+    site: Site, tmp_path: Path
+):
+    run = FakeReply(calls=(FakeCall("bash", {"command": "touch first.txt"}),))
+    session = await site.create(tmp_path, run, FakeReply(text="All is there"))
+    async with site.open_page(session) as page:
+        await send(page, "Make a file")
+        await page.click("[data-answer=edit]")
+        for answer in ("once", "session", "always"):
+            assert await page.is_disabled(f"[data-answer={answer}]")
+        await page.click("[data-answer=edit]")  # closes the editor
+        assert await page.is_enabled("[data-answer=once]")
+        await page.click("[data-answer=edit]")
+        await page.fill(".edit textarea", "touch edited.txt")
+        await page.click("[data-answer=edited]")
+        await page.wait_for_selector("text=All is there")
+        await page.wait_for_selector("text=bash (edited)")
+        assert await page.locator(".call .arg >> text=touch edited.txt").count() == 1
+        await page.click("[data-do=fork]")
+        await page.wait_for_url(lambda url: session not in url)
+        await page.wait_for_selector(".call .arg >> text=touch edited.txt")
+    assert (tmp_path / "edited.txt").exists()
+    assert not (tmp_path / "first.txt").exists()
+
+
 async def test_escape_stops_the_turn_and_gives_the_queued_message_back(site: Site, tmp_path: Path):
     session = await site.create(tmp_path, *TASK)
     async with site.open_page(session) as page:

@@ -17,14 +17,14 @@ WRITE = FakeCall("write", {"path": "a.txt", "content": "new\n"})
 
 
 async def test_an_approval_is_asked_and_answered_in_the_page(site: Site, tmp_path: Path):
-    replies = (FakeReply(calls=(WRITE,)), FakeReply(text="written"))
+    replies = (FakeReply(calls=(WRITE,)), FakeReply(text="the file is there"))
     session = await site.create(tmp_path, *replies)
     async with site.open_tab(session) as tab:
         await tab.send(do="send", text="write it", id="1")
         number = await wait_for_question(tab)
         assert not (tmp_path / "a.txt").exists()
         await tab.send(do="answer", question=number, answer="once")
-        await tab.wait_until(lambda one: "written" in one.text)
+        await tab.wait_until(lambda one: "the file is there" in one.text)
     assert (tmp_path / "a.txt").read_text() == "new\n"
 
 
@@ -37,6 +37,8 @@ async def test_what_is_allowed_for_this_session_is_asked_once_and_not_saved(
     async with site.open_tab(session) as tab:
         await tab.send(do="send", text="make it", id="1")
         number = await wait_for_question(tab)
+        hint = tab.regions["questions"].partition('title="Until the server ends: ')[2]
+        assert "touch" in hint.partition('"')[0]
         await tab.send(do="answer", question=number, answer="session")
         await tab.wait_until(lambda one: "one" in one.text and not one.regions["now"])
         (tmp_path / "made.txt").unlink()
@@ -93,7 +95,7 @@ async def test_a_tab_that_comes_back_gets_only_what_it_lacks(site: Site, tmp_pat
 
 
 async def test_a_question_that_was_open_when_the_server_was_killed_is_open_again(tmp_path: Path):
-    replies = script(FakeReply(calls=(WRITE,)), FakeReply(text="written"))
+    replies = script(FakeReply(calls=(WRITE,)), FakeReply(text="the file is there"))
     async with ProviderServer(replies) as provider:
         async with web_server(provider, tmp_path) as server:
             session = await server.find_session()
@@ -108,7 +110,7 @@ async def test_a_question_that_was_open_when_the_server_was_killed_is_open_again
             async with open_tab(server, session, have) as tab:
                 number = await wait_for_question(tab)
                 await tab.send(do="answer", question=number, answer="once")
-                await tab.wait_until(lambda one: "written" in one.text)
+                await tab.wait_until(lambda one: "the file is there" in one.text)
     assert (tmp_path / "a.txt").read_text() == "new\n"
 
 
@@ -186,11 +188,11 @@ async def test_a_steered_message_can_be_taken_back_and_an_interrupt_returns_it(
 
 
 async def test_undo_and_redo_name_the_files_first(site: Site, tmp_path: Path):
-    replies = (FakeReply(calls=(WRITE,)), FakeReply(text="written"))
+    replies = (FakeReply(calls=(WRITE,)), FakeReply(text="the file is there"))
     session = await site.create(tmp_path, *replies, mode="accept-edits")
     async with site.open_tab(session) as tab:
         await tab.send(do="send", text="write it", id="1")
-        await tab.wait_until(lambda one: "written" in one.text and not one.regions["now"])
+        await tab.wait_until(lambda one: "the file is there" in one.text and not one.regions["now"])
         await tab.send(do="ask", dialog="undo")
         assert "a.txt" in (await tab.wait_for("dialog"))["html"]
         assert (tmp_path / "a.txt").exists()
@@ -307,6 +309,44 @@ async def test_changed_files_are_those_that_commands_made_and_that_are_not_undon
             await tab.wait_for("message")
             await tab.wait_until(lambda one: "made.txt" not in one.regions["panels"])
         await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
+
+
+async def test_undo_of_a_file_that_the_user_changed_too_needs_a_choice_and_can_be_done_later(
+    site: Site, tmp_path: Path
+):
+    session = await site.create(tmp_path, FakeReply(calls=(WRITE,)), FakeReply(text="one"))
+    both = tmp_path / "a.txt"
+
+    async def restore(action: str, **more: object) -> str:
+        tab.messages.clear()
+        await tab.send(do="restore", action=action, **more)
+        return str((await tab.wait_for("message"))["text"])
+
+    async def open_undo(line: str = "/undo") -> str:
+        await tab.send(do="command", line=line)
+        return str((await tab.wait_for("dialog"))["html"])
+
+    async with site.open_tab(session) as tab:
+        await tab.send(do="command", line="/mode accept-edits")
+        await tab.send(do="send", text="Write it", id="1")
+        await tab.wait_until(
+            lambda one: "a.txt" in one.regions["panels"] and not one.regions["now"]
+        )
+        both.write_text("new\nmine\n")
+        assert "you changed it, too" in await open_undo()
+        assert "select the files" in await restore("undo")
+        assert "you changed it, too" in await open_undo()  # nothing counts as undone
+        assert "removed a.txt" in await restore("undo", include=["a.txt"])
+        await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
+        await restore("redo")
+        assert both.read_text() == "new\nmine\n"
+        assert "you changed it, too" in await open_undo()  # the redo brought it back
+        assert "not restored: a.txt" in await restore("undo", is_skipped=True)
+        await tab.wait_until(lambda one: "a.txt" in one.regions["panels"])
+        assert 'data-include="a.txt" checked' in await open_undo("/undo ./a.txt")
+        assert "removed a.txt" in await restore("undo", include=["a.txt"])
+        await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
+    assert not both.exists()
 
 
 async def test_a_fork_has_a_title_and_a_cost_of_its_own(site: Site, tmp_path: Path):

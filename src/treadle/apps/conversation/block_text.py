@@ -55,11 +55,16 @@ def plain_text(block: ViewBlock) -> str:
 
 
 def format_call_title(call: ToolCallBlock) -> str:
-    """One line about a call: the tool's summary, or its name and main argument."""
+    """One line about a call: the tool's summary, or its name and main argument.
+    `bash (edited): ls` if the user edited it."""
     summary = call.summary
     if not summary:
         summary = f"{call.name}: {_main_argument(call.raw)}" if call.raw else call.name
-    return " ".join(summary.split()).removesuffix(":")
+    title = " ".join(summary.split()).removesuffix(":")
+    if not call.is_edited:
+        return title
+    name, colon, argument = title.partition(": ")
+    return f"{name} (edited){colon}{argument}"
 
 
 def _main_argument(raw: str) -> str:

@@ -260,7 +260,9 @@ class Host(Protocol):
     async def undo(self, include: Collection[str] = ()) -> str:
         """Undo the file changes of the last turn that is not undone; a message about it."""
 
-    async def preview_restore(self, action: RestoreAction) -> tuple[str, list[FileChange]]:
+    async def preview_restore(
+        self, action: RestoreAction, include: Collection[str] = ()
+    ) -> tuple[str, list[FileChange]]:
         """What `undo` or `redo` would do: a title that names the turn, and the files."""
 
     async def list_changed_files(self) -> dict[str, str]:

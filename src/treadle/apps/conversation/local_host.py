@@ -440,8 +440,11 @@ class LocalHost:
             await journal.aclose()
         return await self.open(callbacks, resume=session), restored
 
-    async def preview_restore(self, action: RestoreAction) -> tuple[str, list[FileChange]]:
-        planned = await (self._plan_redo(()) if action == "redo" else self._plan_undo(()))
+    async def preview_restore(
+        self, action: RestoreAction, include: Collection[str] = ()
+    ) -> tuple[str, list[FileChange]]:
+        plan = self._plan_redo if action == "redo" else self._plan_undo
+        planned = await plan(include)
         return undo.describe_plan_title(planned), _list_file_changes(planned)
 
     async def list_changed_files(self) -> dict[str, str]:

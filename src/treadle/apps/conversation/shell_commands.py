@@ -26,6 +26,10 @@ class ShellCommands:
         task.add_done_callback(self._running.discard)
         return task
 
+    @property
+    def is_running(self) -> bool:
+        return bool(self._running)
+
     def stop(self) -> bool:
         """Stop all; False if none runs."""
         running = list(self._running)

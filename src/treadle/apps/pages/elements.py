@@ -14,6 +14,7 @@ PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")  # an SVG
 # state -> (icon, colour, what a screen reader says)
 CALL_SIGNS: Mapping[str, tuple[str, str, str]] = {
     "writing": ("open", "dim", "is being written"),
+    "waiting": ("open", "dim", "has not begun"),
     "asking": ("wait", "warn", "waits for you"),
     "running": ("run", "accent", "running"),
     "done": ("done", "ok", "done"),

@@ -150,7 +150,8 @@ def _render_model_name(requests: Sequence[RequestInfo]) -> str:
 
 def _render_call_name(call: CallInfo) -> str:
     icon, colour, label = CALL_SIGNS[_find_state(call)]
-    block = ToolCallBlock(call.call.id, call.call.name, raw=call.call.raw)
+    raw, is_edited = call.edited or call.call.raw, call.edited is not None
+    block = ToolCallBlock(call.call.id, call.call.name, raw=raw, is_edited=is_edited)
     name, _, argument = format_call_title(block).partition(": ")
     return (
         f"<li>{render_icon(icon, label=label, style=colour)}<b>{escape_html(name)}</b>"

@@ -198,8 +198,15 @@ async def list_changed_files(checkpoints: Checkpoints, session_dir: Path) -> dic
     """The files that the turns added, removed or changed, without what is undone."""
     history = await asyncio.to_thread(read_file_history, session_dir)
     changed: dict[str, ChangeKind] = {}
-    for span in history.list_spans(0):
+    for span in history.spans:
+        undone = history.list_restores_of(span.seq)
+        if any(not past.restore.is_partial for past in undone):
+            continue
+        steps = [await checkpoints.diff(past.tree_before, past.restore.tree) for past in undone]
+        restored = {one.path for step in steps for one in step}
         for one in await checkpoints.diff(span.before, span.after) if span.after else ():
+            if one.path in restored:
+                continue
             match changed.pop(one.path, None), one.kind:
                 case "added", "removed":
                     pass

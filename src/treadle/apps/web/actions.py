@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.conversation.host import RestoreAction
 from treadle.apps.web import dialogs
 from treadle.apps.web.commands import list_summaries, run_command
 from treadle.apps.web.held_session import HeldSession
@@ -69,11 +70,8 @@ async def run_request(
             return SearchResult(text, await hub.search(text))
         case StopTask(task=task):
             await host.driver.tasks.cancel(task)
-        case RestoreFiles(action=action, include=include):
-            restore = host.redo if action == "redo" else host.undo
-            message = await restore(include)
-            session.refresh_changed_files()
-            return ShowMessage(message)
+        case RestoreFiles():
+            return await _restore_files(request, session)
         case Rewind():
             return await _rewind(request, session)
         case Trust():
@@ -135,6 +133,19 @@ def _answer(request: Answer, session: LiveSession) -> TabReply | None:
         case _:
             raise ConfigError(f"unknown answer {request.answer!r}")
     return None
+
+
+async def _restore_files(request: RestoreFiles, session: LiveSession) -> TabReply:
+    host, include = session.host, request.include
+    action: RestoreAction = "redo" if request.action == "redo" else "undo"
+    if not request.is_skipped:
+        _, changes = await host.preview_restore(action, include)
+        if not any(one.author == "agent" or one.path in include for one in changes):
+            return ShowMessage(f"no file was changed: select the files to {action}")
+    restore = host.redo if action == "redo" else host.undo
+    message = await restore(() if request.is_skipped else include)
+    session.refresh_changed_files()
+    return ShowMessage(message)
 
 
 async def _rewind(request: Rewind, session: LiveSession) -> TabReply:

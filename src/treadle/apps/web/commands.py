@@ -5,6 +5,7 @@ The terminal has its own table (apps/tui/commands.py); what both do is in apps/c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -74,11 +75,15 @@ async def _uncompact(hub: Hub, session: LiveSession, arguments: str) -> TabReply
 
 
 async def _undo(hub: Hub, session: LiveSession, arguments: str) -> TabReply:
-    return await dialogs.open_dialog("undo", session)
+    return await dialogs.open_dialog("undo", session, include=_list_named(arguments))
 
 
 async def _redo(hub: Hub, session: LiveSession, arguments: str) -> TabReply:
-    return await dialogs.open_dialog("redo", session)
+    return await dialogs.open_dialog("redo", session, include=_list_named(arguments))
+
+
+def _list_named(path: str) -> list[str]:
+    return [os.path.normpath(path)] if path else []  # `./a` is `a`
 
 
 async def _rewind(hub: Hub, session: LiveSession, arguments: str) -> TabReply:
@@ -152,8 +157,18 @@ COMMANDS: tuple[PageCommand, ...] = (
     PageCommand("fork", "continue in a copy of this session", _fork),
     PageCommand("compact", "shorten the history for the model", _compact, while_busy=False),
     PageCommand("uncompact", "undo all compactions", _uncompact, while_busy=False),
-    PageCommand("undo", "undo the file changes of the last turn", _undo, while_busy=False),
-    PageCommand("redo", "redo what /undo undid", _redo, while_busy=False),
+    PageCommand(
+        "undo",
+        "undo the file changes of the last turn; PATH: also this file, which you changed",
+        _undo,
+        while_busy=False,
+    ),
+    PageCommand(
+        "redo",
+        "redo what /undo undid; PATH: also this file, which you changed",
+        _redo,
+        while_busy=False,
+    ),
     PageCommand("rewind", "rewind to before a message", _rewind, while_busy=False),
     PageCommand("model", "show or change the model", _model, while_busy=False),
     PageCommand("mode", "show or change the permission mode", _mode),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
 from treadle.apps.conversation.trust_dialog import describe_allow_rules
 from treadle.apps.web.live_session import LiveSession
@@ -17,8 +19,11 @@ from treadle.apps.web.render.dialogs import (
 from treadle.core.errors import ConfigError
 
 
-async def open_dialog(name: str, session: LiveSession, turn: str = "") -> TabReply:
-    """The dialog with this name; a message if there is nothing to choose."""
+async def open_dialog(
+    name: str, session: LiveSession, turn: str = "", include: Collection[str] = ()
+) -> TabReply:
+    """The dialog with this name; a message if there is nothing to choose. `include` are files of
+    an undo or redo that are restored although the user changed them, too."""
     host = session.host
     match name:
         case "mode":
@@ -30,10 +35,10 @@ async def open_dialog(name: str, session: LiveSession, turn: str = "") -> TabRep
         case "budget":
             return ShowDialog(render_budget_dialog(host.list_limits()))
         case "undo" | "redo" as action:
-            title, changes = await host.preview_restore(action)
+            title, changes = await host.preview_restore(action, include)
             if not changes:
                 return ShowMessage(f"there is nothing to {action}")
-            return ShowDialog(render_files_dialog(action, title, changes))
+            return ShowDialog(render_files_dialog(action, title, changes, include=include))
         case "rewind" if not turn:
             return ShowDialog(render_rewind_dialog(host.list_turns()))
         case "rewind":

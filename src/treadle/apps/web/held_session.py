@@ -77,7 +77,8 @@ class HeldSession:
         if holder is None:
             return "unknown"
         clock = time.strftime("%H:%M", time.localtime(holder.since))
-        return f"process {holder.pid}, since {clock}"
+        program = f"{holder.program}, " if holder.program else ""
+        return f"{program}process {holder.pid}, since {clock}"
 
     def _measure(self) -> list[int]:
         return [path.stat().st_size for path in list_segments(self._session_dir)]

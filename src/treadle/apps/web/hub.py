@@ -1,7 +1,8 @@
 """The sessions of the server: those that are open, and the list of all.
 
 A session is opened when a tab shows it and stays open while it works, waits for an answer or is
-shown; one that is idle for a while is closed. Many can work at the same time.
+shown; soon after that it is closed, so that another program can continue it. Many can work at
+the same time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from treadle.apps.assembly import SessionOptions
+from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
@@ -31,8 +33,10 @@ from treadle.sessions.log.reader import read_header
 from treadle.sessions.log_end import read_last_items
 from treadle.sessions.search import search
 
-IDLE_SECONDS = 15 * 60.0
-REAP_SECONDS = 60.0
+IDLE_SECONDS = 30.0  # after which a session that no tab shows is closed
+UNSAVED_SECONDS = 15 * 60.0  # the same for one that is not completely on disk
+REAP_SECONDS = 10.0
+MAX_CLOSED_HOSTS = 100
 MAX_LISTED = 500
 MAX_HITS = 100
 LIST_SECONDS = 1.0  # the list is made at most once in this time
@@ -55,6 +59,7 @@ class Hub:
         self._open: dict[str, LiveSession] = {}
         self._renamed: dict[str, str] = {}  # old id -> new id
         self._last_used: dict[str, float] = {}
+        self._closed_hosts: dict[str, Host] = {}  # they know mode, model and what is allowed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
@@ -129,13 +134,15 @@ class Hub:
         return await self.find(new_id)
 
     async def _open_session(self, folder: Path, resume: str | None) -> LiveSession:
-        host = LocalHost(folder, self._flags, self._options)
+        known = self._closed_hosts.get(resume or "")
+        host = known or LocalHost(folder, self._flags, self._options)
         session = LiveSession(host, self.mark_changed, self._rename)
         try:
             await session.open(resume)
         except BaseException:
             await host.aclose()
             raise
+        self._closed_hosts.pop(session.session_id, None)
         self._open[session.session_id] = session
         self._last_used[session.session_id] = time.monotonic()
         return session
@@ -148,10 +155,12 @@ class Hub:
 
     async def close_idle(self, older_than: float = IDLE_SECONDS) -> None:
         """Close the sessions that no tab shows and that do nothing."""
-        limit = time.monotonic() - older_than
+        now = time.monotonic()
         for session_id, session in list(self._open.items()):
-            is_used = session.is_busy or session.is_waiting or session.feed.is_watched
-            if not is_used and self._last_used[session_id] <= limit:
+            limit = older_than if session.is_saved else max(older_than, UNSAVED_SECONDS)
+            if session.is_used:
+                self._last_used[session_id] = now
+            elif now - self._last_used[session_id] >= limit:
                 await self._close(session_id)
 
     async def _close(self, session_id: str) -> None:
@@ -160,6 +169,9 @@ class Hub:
             self._last_used.pop(session_id, None)
             if session is not None:
                 await session.aclose()
+                self._closed_hosts[session_id] = session.host
+                for oldest in list(self._closed_hosts)[:-MAX_CLOSED_HOSTS]:
+                    del self._closed_hosts[oldest]
 
     async def run_list_watch(self) -> None:
         """Let the tabs ask for the list again: other programs change it, and ages grow."""

@@ -111,6 +111,22 @@ class LiveSession:
         return self._conversation is not None and bool(self._conversation.questions)
 
     @property
+    def is_used(self) -> bool:
+        """Whether a tab shows it or something runs or waits in it."""
+        if self.is_busy or self.is_waiting or self.feed.is_watched:
+            return True
+        has_tasks = self._conversation is not None and bool(self._conversation.view.tasks)
+        return has_tasks or self._shell_commands.is_running
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether closing it loses nothing: an empty session is not on disk, and neither are
+        outputs of `!` that go with the next message."""
+        if self._conversation is None or self._shell_commands.recent_outputs:
+            return False
+        return bool(len(self._conversation.driver.history))
+
+    @property
     def cost(self) -> float:
         """0 if it is unknown."""
         usage = self._conversation.view.usage if self._conversation is not None else NO_USAGE

@@ -43,7 +43,12 @@ def _build_parser() -> argparse.ArgumentParser:
         "from this machine only; the printed link holds its key.",
     )
     parser.add_argument("folder", nargs="?", default=".", help="where new sessions work")
-    parser.add_argument("--port", type=int, default=0, help="a port; by default any free one")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        help="a port; by default that of the last time, or any free one",
+    )
     parser.add_argument(
         "--new-link", action="store_true", help="make a new link; earlier ones stop working"
     )
@@ -82,7 +87,9 @@ def _serve(folder: Path, flags: dict[str, object], listener: socket.socket, toke
 
     from treadle.apps.web.application import build_app
     from treadle.apps.web.hub import Hub
+    from treadle.sessions.log.lock import set_program_name
 
+    set_program_name("treadle web")
     port = listener.getsockname()[1]
     config = uvicorn.Config(
         build_app(Hub(folder, flags), token),

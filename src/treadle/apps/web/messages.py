@@ -81,10 +81,12 @@ class StopTask(Request, frozen=True, tag="stop_task"):
 
 
 class RestoreFiles(Request, frozen=True, tag="restore"):
-    """Undo or redo the changes of files; `include` are files that the user changed, too."""
+    """Undo or redo the changes of files; `include` are files that the user changed, too.
+    `is_skipped`: leave all files as they are, so that the next undo goes on to another turn."""
 
     action: str
     include: tuple[str, ...] = ()
+    is_skipped: bool = False
 
 
 class Rewind(Request, frozen=True, tag="rewind"):

@@ -138,7 +138,7 @@ def _find_approvals(items: Sequence[Item]) -> list[NoticeItem]:
         if isinstance(item, NoticeItem) and item.kind == "approval":
             approvals.append(item)
         elif isinstance(item, ToolResultItem) and item.data and "approval" in item.data:
-            call, edited = calls.get(item.call_id), item.data["approval"].get("edited")
+            call, edited = calls.get(item.call_id), item.edited_arguments
             raw = _shorten(call.raw, PREVIEW_CHARS) if call else ""
             text = f"The user allowed this call: {item.name} {raw}".strip()
             if edited is not None:

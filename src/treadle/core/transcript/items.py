@@ -124,6 +124,13 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
     def text(self) -> str:
         return _join_text(self.content)
 
+    @property
+    def edited_arguments(self) -> str | None:
+        """The arguments of the run as JSON, if the user edited those of the model."""
+        approval = (self.data or {}).get("approval")
+        edited = approval.get("edited") if isinstance(approval, dict) else None
+        return edited if isinstance(edited, str) else None
+
 
 class NoticeItem(msgspec.Struct, frozen=True, tag="notice", omit_defaults=True, dict=True):
     """A text from the engine to the model. `kind` and `data` are for programs."""

@@ -21,16 +21,27 @@ LOCK_NAME = "lock"
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """The process that has a session open."""
+    """The process that has a session open. `program` is its name, if it gave one."""
 
     pid: int
     host: str
     since: float
+    program: str = ""
 
     def __str__(self) -> str:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
         where = "" if self.host == socket.gethostname() else f" on {self.host}"
-        return f"pid {self.pid}{where} since {at}"
+        name = f"{self.program}, " if self.program else ""
+        return f"{name}pid {self.pid}{where} since {at}"
+
+
+_program = ""
+
+
+def set_program_name(name: str) -> None:
+    """What this process is called where another one finds a session locked."""
+    global _program
+    _program = name
 
 
 def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) -> int:
@@ -49,7 +60,7 @@ def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) ->
         if _is_same_file(fd, path):
             break
         files.close(fd)  # another process took over between the two calls: try again
-    holder = LockHolder(os.getpid(), socket.gethostname(), time.time())
+    holder = LockHolder(os.getpid(), socket.gethostname(), time.time(), _program)
     os.ftruncate(fd, 0)
     os.pwrite(fd, msgspec.json.encode(holder), 0)
     return fd
@@ -64,7 +75,7 @@ def _make_busy_error(session_dir: Path) -> SessionBusy:
         )
     return SessionBusy(
         f"session {session_dir.name} is open in {holder or 'another process'}. "
-        "End that process, or read the session with `treadle sessions show`."
+        "Close it there, or end that process, or read it with `treadle sessions show`."
     )
 
 

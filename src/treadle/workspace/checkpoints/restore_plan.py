@@ -129,6 +129,7 @@ class _VersionFinder:
         self.versions: dict[str, list[_Version]] = {}
         self.users: set[str] = set()
         self.folders: dict[str, int | None] = {}
+        self._left_by_agent: dict[str, list[TreeNode | None]] = {}
         following = [*(span.before for span in spans[1:]), now]
         for span, then in zip(spans, following, strict=True):
             self._add_work(span)
@@ -138,7 +139,13 @@ class _VersionFinder:
         old = span.before
         for path in changed_paths(old, span.after):
             author: Author = "agent" if path in span.agent_files else span.author
-            self._add_version(path, old, {author}, is_redo=span.is_redo)
+            authors, node = {author}, span.after.files.get(path)
+            left = self._left_by_agent.setdefault(path, [])
+            if not span.is_redo:
+                left.append(node)
+            elif left and node not in left:  # the redo brought back a change of the user, too
+                authors.add("user")
+            self._add_version(path, old, authors, is_redo=span.is_redo)
         for path in span.user_files:
             if path in span.agent_files:
                 self._add_version(path, old, {"agent", "user"})

@@ -19,6 +19,7 @@ from treadle.core.transcript.content import Image
 Tone = Literal["plain", "faint", "good", "warning", "error"]
 CallState = Literal[
     "writing",
+    "waiting",  # written and, if it was asked about, allowed: it has not begun
     "asking",
     "running",
     "done",
@@ -116,6 +117,7 @@ class ToolCallBlock(msgspec.Struct, frozen=True):
     full_output: str = ""
     child: ChildProgress | None = None
     pictures: tuple[Image, ...] = ()
+    is_edited: bool = False  # the user changed the arguments; `raw` holds those of the run
 
     @property
     def is_finished(self) -> bool:

@@ -74,9 +74,11 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
         state: CallState = call.state
         if not call.is_finished and state != "background":
             state = _final_state(item.outcome, item.is_error)
-        text = redact_for_display(item.text)
+        text, edited = redact_for_display(item.text), item.edited_arguments
         return _replace(
             call,
+            raw=call.raw if edited is None else redact_for_display(edited),
+            is_edited=edited is not None,
             state=state,
             reason=text if state == "denied" else call.reason,
             result=text,
@@ -157,7 +159,8 @@ def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> Vi
     view = add_call(view, ToolCallBlock(call.id, call.name))
 
     def fill(block: ToolCallBlock) -> ToolCallBlock:
-        return _replace(block, name=call.name, raw=raw, argument_chars=len(call.raw))
+        state: CallState = "waiting" if block.state == "writing" else block.state  # it may run
+        return _replace(block, name=call.name, state=state, raw=raw, argument_chars=len(call.raw))
 
     view = update_call(view, call.id, fill)
     if call.by:
@@ -178,7 +181,7 @@ def _approval_resolved(view: ViewState, event: events.ApprovalResolved) -> ViewS
     denied = event.decision == "deny"
 
     def resolve(call: ToolCallBlock) -> ToolCallBlock:
-        return _replace(call, state="denied" if denied else "writing", reason=event.reason)
+        return _replace(call, state="denied" if denied else "waiting", reason=event.reason)
 
     return _replace(update_call(view, event.call_id, resolve), activity=WORKING)
 

@@ -125,7 +125,7 @@ function start() {
       model: () => ({ do: "command", line: `/model ${data.value}` }),
       budget: () => ({ do: "command", line: `/budget ${data.kind} ${findLimit(data)}` }),
       fork: () => ({ do: "command", line: "/fork" }),
-      restore: () => ({ do: "restore", action: data.action, include }),
+      restore: () => ({ do: "restore", action: data.action, include, is_skipped: "skip" in data }),
       rewind: () => ({ do: "rewind", turn: data.turn, files: data.files === "yes", include }),
       trust: () => ({ do: "trust" }),
       resume: () => ({ do: "resume" }),
@@ -159,12 +159,8 @@ function start() {
   function answer(card, kind) {
     const question = Number(card.dataset.question);
     const value = (selector) => card.querySelector(selector)?.value ?? "";
-    if (kind === "edit") {
-      const editor = card.querySelector(".edit");
-      editor.hidden = false;
-      editor.querySelector("textarea").focus();
-      return;
-    }
+    if (card.querySelector(`[data-answer="${kind}"]`).disabled) return;
+    if (kind === "edit") return toggleEditor(card);
     const message = { do: "answer", question, answer: kind };
     if (kind === "deny") message.text = value("[data-reason]");
     if (kind === "edited") {
@@ -179,6 +175,17 @@ function start() {
       message.text = chosen.join(", ");
     }
     send(message);
+  }
+
+  // The other buttons would allow the call as the model wrote it.
+  function toggleEditor(card) {
+    const editor = card.querySelector(".edit");
+    editor.hidden = !editor.hidden;
+    for (const kind of ["once", "session", "always"]) {
+      const button = card.querySelector(`[data-answer="${kind}"]`);
+      if (button) button.disabled = !editor.hidden;
+    }
+    card.querySelector(editor.hidden ? "[data-answer=edit]" : ".edit textarea").focus();
   }
 
   // --- keys
@@ -211,7 +218,7 @@ function start() {
     const kind = ANSWER_KEYS[event.key.toLowerCase()];
     if (card && kind && isReadable(card)) {
       const button = card.querySelector(`[data-answer="${kind}"]`);
-      if (button) {
+      if (button && !button.disabled) {
         event.preventDefault();
         const run = () => {
           held = null;

@@ -41,6 +41,7 @@ MAX_FOLDED_LINES = 12
 # The sign of a call, and its style: a role of the palette.
 _STATE_SIGNS: dict[CallState, tuple[str, str]] = {
     "writing": ("○ ", "accent"),
+    "waiting": ("○ ", "accent"),
     "asking": ("? ", "warning"),
     "running": ("◐ ", "accent"),
     "background": ("◌ ", "accent"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from treadle.apps.conversation.host import FileChange, LimitLine, TurnLine
 from treadle.apps.pages.elements import escape_html
@@ -27,10 +27,14 @@ def render_choices(
 
 
 def render_files_dialog(
-    action: str, title: str, changes: Sequence[FileChange], turn: str = ""
+    action: str,
+    title: str,
+    changes: Sequence[FileChange],
+    turn: str = "",
+    include: Collection[str] = (),
 ) -> str:
     """What would happen to which file. What the user changed, too, is included only if chosen."""
-    rows = [_render_file(change) for change in changes]
+    rows = [_render_file(change, is_named=change.path in include) for change in changes]
     listed = f'<ul class="files">{"".join(rows)}</ul>' if rows else "<p>No file would change.</p>"
     target = f' data-turn="{escape_html(turn)}"' if turn else ""
     buttons = ""
@@ -41,14 +45,16 @@ def render_files_dialog(
         kind = "rewind" if action == "rewind" else "restore"
         data = f'{target} data-files="yes" data-action="{action}"'
         buttons += _button(kind, label, data, "first")
+    if action == "undo" and not any(one.author == "agent" or one.is_doubtful for one in changes):
+        buttons += _button("restore", "Skip this turn", ' data-action="undo" data-skip')
     return _render_dialog(title, f'{listed}<div class="row">{buttons}</div>')
 
 
-def _render_file(change: FileChange) -> str:
+def _render_file(change: FileChange, *, is_named: bool) -> str:
     path, note = escape_html(escape_invisible(change.path)), escape_html(change.note.strip())
     box = ""
-    if change.author == "both" or change.is_doubtful:
-        checked = " checked" if change.is_doubtful else ""
+    if change.author == "both" or change.is_doubtful or is_named:
+        checked = " checked" if change.is_doubtful or is_named else ""
         box = f'<input type="checkbox" data-include="{path}"{checked}>'
     sign = escape_html(change.sign)
     return (

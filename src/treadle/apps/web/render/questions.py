@@ -102,10 +102,11 @@ def _render_answers(approval: PendingApproval, *, is_child: bool) -> str:
     first = [_render_button("once", "Allow once <kbd>Y</kbd>", "first")]
     rules = escape_html(escape_invisible(", ".join(approval.rules)))
     if rules and not is_child:
-        first.append(_render_button("session", "This session <kbd>S</kbd>"))
+        title = f"Until the server ends: {rules}"
+        first.append(_render_button("session", "This session <kbd>S</kbd>", title=title))
         scope = '<span class="dim not-small">for you, in this folder</span>'
         label = f"Always <code>{rules}</code>{scope}<kbd>A</kbd>"
-        first.append(_render_button("always", label, "always"))
+        first.append(_render_button("always", label, "always", title=f"Always: {rules}"))
     second, editor = [], ""
     if name and not is_child:
         pen, shown = render_icon("pen", style="sm"), escape_html(name)
@@ -126,9 +127,10 @@ def _render_answers(approval: PendingApproval, *, is_child: bool) -> str:
     )
 
 
-def _render_button(answer: str, label: str, style: str = "") -> str:
-    classes = f"btn {style}".rstrip()
-    return f'<button class="{classes}" type="button" data-answer="{answer}">{label}</button>'
+def _render_button(answer: str, label: str, style: str = "", title: str = "") -> str:
+    """`title` is escaped."""
+    classes, hint = f"btn {style}".rstrip(), f' title="{title}"' if title else ""
+    return f'<button class="{classes}" type="button" data-answer="{answer}"{hint}>{label}</button>'
 
 
 # --- questions of the model ----------------------------------------------------------------

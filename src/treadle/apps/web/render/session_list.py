@@ -17,12 +17,14 @@ MAX_PLACES = 3  # that are shown of a session in which a text was found
 _STATES = {
     "waiting": ("wait", "warn"),
     "running": ("run", "accent"),
+    "open": ("open", "dim"),
     "done": ("done", "ok"),
     "end_turn": ("done", "ok"),
     "empty": ("stopped", "dim"),
     "interrupted": ("stopped", "dim"),
     "aborted": ("stopped", "dim"),
 }
+_LABELS = {"waiting": "waits for you", "open": "open elsewhere", "aborted": "interrupted"}
 _FAILED = ("fail", "error")
 _CHEVRON = render_icon("chev", style="chev sm")
 
@@ -70,12 +72,13 @@ def render_search_result(text: str, hits: Sequence[SearchHit], titles: Mapping[s
 
 
 def _render_folder(path: str, rows: Sequence[SessionRow], current: str, now: float) -> str:
+    rows = _put_forks_below(rows)
     shown = [row for row in rows if row.id == current or row.state in ("waiting", "running")]
     shown = [row for row in rows if row in shown or rows.index(row) < SHOWN_PER_FOLDER]
-    items = "".join(_render_row(row, current, now) for row in shown)
+    items = _render_rows(shown, current, now)
     hidden = [row for row in rows if row not in shown]
     if hidden:
-        rest = "".join(_render_row(row, current, now) for row in hidden)
+        rest = _render_rows(hidden, current, now)
         items += f'<li><details class="rest"><summary class="more">{len(hidden)} more</summary>'
         items += f"<ul>{rest}</ul></details></li>"
     folder = Path(path)
@@ -88,13 +91,40 @@ def _render_folder(path: str, rows: Sequence[SessionRow], current: str, now: flo
     )
 
 
-def _render_row(row: SessionRow, current: str, now: float) -> str:
+def _put_forks_below(rows: Sequence[SessionRow]) -> list[SessionRow]:
+    """Each fork below the session that it is a fork of, if that is in the list. A session stands
+    where the newest of it and its forks does."""
+    known = {row.id: row for row in rows}
+    forks: dict[str, list[SessionRow]] = {}
+    for row in rows:
+        forks.setdefault(row.parent, []).append(row)
+    ordered: dict[str, SessionRow] = {}
+    for row in rows:
+        origin, seen = row, {row.id}  # a damaged header may name a circle
+        while origin.parent in known and origin.parent not in seen:
+            origin = known[origin.parent]
+            seen.add(origin.id)
+        waiting = [origin]
+        while waiting:
+            one = waiting.pop()
+            if one.id not in ordered:
+                ordered[one.id] = one
+                waiting += forks.get(one.id, [])[::-1]
+    return list(ordered.values())
+
+
+def _render_rows(rows: Sequence[SessionRow], current: str, now: float) -> str:
+    ids = {row.id for row in rows}
+    return "".join(_render_row(row, current, now, is_fork=row.parent in ids) for row in rows)
+
+
+def _render_row(row: SessionRow, current: str, now: float, *, is_fork: bool) -> str:
     icon, colour = _STATES.get(row.state, _FAILED)
-    label = "waits for you" if row.state == "waiting" else row.state
+    label = _LABELS.get(row.state, row.state)
     mark = ' aria-current="true"' if row.id == current else ""
     detail = "" if colour == "ok" else f"<span>{escape_html(label)}</span>"
     cost = f'<span class="c">{format_dollars(row.cost)}</span>' if row.cost else ""
-    style = "session fork" if row.parent else "session"
+    style = "session fork" if is_fork else "session"
     age = format_age(max(0.0, now - row.updated))
     return (
         f'<li data-state="{escape_html(row.state)}"><a class="{style}" href="/session/{row.id}"'
