@@ -61,6 +61,11 @@ class KeptBranches:
         notice = NoticeItem(text, kind="worktrees", data={BRANCHES_KEY: new})
         return context.transcript.append(notice)
 
+    async def describe(self, session_id: str, items: Iterable[Item]) -> dict[str, str]:
+        """The same branches, with what the user can do with each."""
+        branches = await self.find(session_id, items)
+        return {branch: await self._worktrees.get().advise_on(branch) for branch in branches}
+
     async def find(self, session_id: str, items: Iterable[Item]) -> list[str]:
         """The branches of the children that these items of a session started."""
         digests = {
