@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.apps.program import run
+from tests.tools.mcp.helpers import raw
 from tests.workspace.helpers import needs_bubblewrap
 from treadle.apps.assembly.extensions import discover_extensions
 from treadle.apps.services import exit_codes
@@ -376,6 +377,17 @@ async def test_one_wrong_server_does_not_disable_the_others_and_broken_agents_ar
     body: dict[str, Any] = dict(server.requests[0].json)
     names = [tool["name"] for tool in body["tools"]]
     assert any(name.startswith("mcp__tiny__") for name in names)
+
+
+async def test_a_prompt_of_a_server_is_sent_or_says_what_is_missing():
+    settings(Path.home(), mcpServers={"raw": raw()})
+    async with ProviderServer([FakeReply("done")]) as server:
+        sent = await run(server, "-p", "/raw:poem looms")
+        missing = await run(server, "-p", "/raw:poem")
+    assert (sent.code, sent.out) == (0, "done\n")
+    assert "A poem about looms." in said(server.requests[0])
+    assert (missing.code, len(server.requests)) == (2, 1)
+    assert "poem needs topic: topic=..." in missing.err
 
 
 async def test_a_server_that_never_answers_is_told_of_and_not_waited_for():

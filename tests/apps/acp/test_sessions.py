@@ -248,17 +248,18 @@ async def test_prompts_of_mcp_servers_are_commands():
     of_editor = McpServerStdio(name="raw", command=sys.executable, args=["-IS", RAW], env=[])
     async with ProviderServer(lambda request: DONE) as server, connect(server) as on:
         session = await on.agent.new_session(cwd=str(on.folder), mcp_servers=[of_editor])
-        await on.editor.until(lambda: "raw:poem" in list_offered(on.editor))
-        await on.prompt(session.session_id, "/raw:poem")
+        await on.prompt(session.session_id, "/raw:poem")  # it waits for the server
         assert "poem needs topic" in on.editor.text
+        [poem] = [one for one in list_offered(on.editor) if one.name == "raw:poem"]
+        assert poem.input.root.hint == "topic"
         assert server.requests == []
         await on.prompt(session.session_id, "/raw:poem looms")
         assert b"A poem about looms." in server.requests[-1].body
 
 
-def list_offered(editor: Editor) -> list[str]:
+def list_offered(editor: Editor) -> list[Any]:
     updates = editor.of_kind("available_commands_update")
-    return [command.name for command in updates[-1].available_commands] if updates else []
+    return [*updates[-1].available_commands] if updates else []
 
 
 async def test_a_folder_is_trusted_in_the_editor():
@@ -416,7 +417,7 @@ async def test_a_child_that_was_at_work_when_the_editor_died_is_an_interrupted_c
     session = open_here(permission_mode="bypass")
     await session.open()
     prompt = asyncio.ensure_future(session.prompt(say("Let a child do it")))
-    while not Path("made").exists():
+    while not Path("made").exists():  # noqa: ASYNC110 - the only sign that the command runs
         await asyncio.sleep(0.01)
     prompt.cancel()  # as the SDK does, which a signal keeps from waiting
     for _ in range(10):  # the turn is about to end

@@ -1,4 +1,4 @@
-"""`treadle -p "/name arguments"`: a custom command without a terminal.
+"""`treadle -p "/name arguments"`: a custom command, or a prompt of an MCP server.
 
 An unknown name is sent as it is: a prompt may begin with a path. Used by headless.py.
 """
@@ -17,7 +17,7 @@ from treadle.apps.claude_settings import translate_model
 from treadle.apps.services.command_expansion import UNAPPROVED, expand_command
 from treadle.apps.services.console import print_error
 from treadle.apps.settings import Settings
-from treadle.core.transcript import UserContent
+from treadle.core.transcript import Text, UserContent
 
 
 class NamedCommand(msgspec.Struct, frozen=True):
@@ -39,6 +39,25 @@ class NamedCommand(msgspec.Struct, frozen=True):
         if is_approved:
             session.policy.grant(self.command.allowed_tools)
         return message.content
+
+
+async def expand_server_prompt(
+    session: AgentSession, settings: Settings, prompt: tuple[UserContent, ...]
+) -> tuple[UserContent, ...]:
+    """The message with `/server:prompt arguments` replaced by the prompt of that MCP server; the
+    same message if it does not begin with one."""
+    first = prompt[0].text if prompt and isinstance(prompt[0], Text) else ""
+    name, _, arguments = first.removeprefix("/").partition(" ")
+    if not first.startswith("/") or not any(
+        name.startswith(f"{server.name}:") for server in session.servers
+    ):
+        return prompt
+    from treadle.apps.services.mcp_prompts import expand_prompt
+
+    await session.agent.config.source.open()
+    wait = settings.server_wait
+    message = await expand_prompt(session.servers, name.strip(), arguments.strip(), wait)
+    return prompt if message is None else (*message.content, *prompt[1:])
 
 
 def list_added_folders(settings: Settings, folder: Path) -> list[Path]:

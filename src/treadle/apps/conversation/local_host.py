@@ -399,7 +399,16 @@ class LocalHost:
             return None
         from treadle.apps.services.mcp_prompts import expand_prompt
 
-        return await expand_prompt(self._servers, command, arguments)
+        wait = self._load_settings().server_wait
+        return await expand_prompt(self._servers, command, arguments, wait)
+
+    def list_prompt_hints(self) -> dict[str, str]:
+        """What an editor shows after the name of each prompt."""
+        if not self._servers:
+            return {}
+        from treadle.apps.services.mcp_prompts import list_prompt_hints
+
+        return list_prompt_hints(self._servers)
 
     def list_resources(self) -> list[str]:
         if not self._servers:
