@@ -148,8 +148,14 @@ class Worktrees:
         for worktree in list(self._open.values()):
             self.keep(worktree)
         await self.wait_for_ends()
+        with contextlib.suppress(WorkspaceError):
+            await self.keep_leftovers()
+
+    async def keep_leftovers(self) -> None:
+        """Keep as branches what agents of killed processes changed. Worktrees that are in use stay
+        as they are."""
         if self._find_folder().is_dir():
-            with contextlib.suppress(WorkspaceError):
+            async with self._changing:
                 await self._keep_leftovers(await open_repository(self.folder))
 
     def keep(self, worktree: Worktree) -> None:
