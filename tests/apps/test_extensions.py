@@ -13,7 +13,7 @@ import pytest
 from tests.apps.program import run
 from tests.tools.mcp.helpers import raw
 from tests.workspace.helpers import needs_bubblewrap
-from treadle.apps.assembly.extensions import discover_extensions
+from treadle.apps.assembly.extensions import approve_extensions, discover_extensions
 from treadle.apps.services import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
@@ -353,6 +353,30 @@ WRONG_FILES = [
     ({"mcpServers": {"near": "x"}}, "the server 'near' has to be an object; it is not started"),
     ({"mcpServers": ["x"]}, ".mcp.json:1: mcpServers has to be an object of servers by name"),
 ]
+
+
+NEVER_START: list[dict[str, Any]] = [
+    {"comand": "x"},
+    {"command": 5},
+    {"command": "x", "args": "x.py"},
+    {"command": "x", "url": "http://x"},
+    {"url": "ftp://x"},
+    {"url": "http://x", "type": "ws"},
+    {"url": "https://"},
+]
+
+
+def test_a_definition_that_can_never_start_is_named_and_not_approved():
+    wrong = {f"wrong{number}": one for number, one in enumerate(NEVER_START)}
+    right = {"one": {"url": "${URL}", "oauth": {"clientId": "${ID}"}}, "two": {"command": "${C}"}}
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {**wrong, **right}}))
+    found = discover_extensions(Path.cwd())
+    assert [one.name for one in found.unapproved] == ["one", "two"]
+    assert len(found.notes) == len(wrong)
+    for name, note in zip(wrong, found.notes, strict=True):
+        assert f".mcp.json: server '{name}': " in note
+        assert note.endswith("; it is not started")
+    assert approve_extensions(Path.cwd()) == ["one", "two"]
 
 
 @pytest.mark.parametrize(("content", "problem"), WRONG_FILES)
