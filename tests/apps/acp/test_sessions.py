@@ -27,8 +27,11 @@ from tests.apps.acp.editor import Editor, call, connect, say
 from tests.apps.program import run
 from tests.apps.tui.harness import scripted, use
 from tests.tools.mcp.helpers import RAW, raw
+from treadle.apps.acp.servers import define_servers
 from treadle.apps.acp.session import EditorSession
 from treadle.apps.assembly import SessionOptions
+from treadle.apps.conversation.host import HostCallbacks
+from treadle.apps.conversation.local_host import LocalHost
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import ToolResultItem
 from treadle.models import Say
@@ -430,6 +433,28 @@ async def test_a_child_that_was_at_work_when_the_editor_died_is_an_interrupted_c
     [result] = [item for item in again.host.driver.history if isinstance(item, ToolResultItem)]
     await again.aclose()
     assert (result.outcome, result.is_error) == ("interrupted", True)
+
+
+async def test_two_servers_of_the_same_name_are_told(monkeypatch):
+    use(monkeypatch, scripted(["done"]))
+    settings = Path.home() / ".treadle/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"mcpServers": {"raw": raw("many")}}))
+    of_editor = [
+        McpServerStdio(name="raw", command=sys.executable, args=["-IS", RAW, word], env=[])
+        for word in ("one", "two")
+    ]
+    definitions, problems = define_servers(of_editor)
+    assert definitions["raw"]["args"][-1] == "one"
+    assert "the editor has two MCP servers with the name raw" in problems[0]
+    host = LocalHost(Path.cwd(), {"sandbox": "off"}, SessionOptions(servers=definitions))
+    await host.open(HostCallbacks(no_decision, no_decision, print))
+    await host.aclose()
+    assert [note for note in host.notes if "there are two MCP servers with the name raw" in note]
+
+
+async def no_decision(question: object) -> None:
+    return None
 
 
 async def test_a_resumed_turn_has_the_tools_of_the_servers(monkeypatch):
