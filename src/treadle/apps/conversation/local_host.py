@@ -385,7 +385,8 @@ class LocalHost:
         if not found:
             names = ", ".join(one.name for one in self._servers) or "none"
             raise ConfigError(f"there is no MCP server {server!r} (there are: {names})")
-        return [f"{log.level} {log.logger} {log.text}" for log in found[0].logs]
+        logs = [f"{log.level} {log.logger} {log.text}" for log in found[0].logs]
+        return [found[0].status.summary, *(logs or ["it has sent no log messages"])]
 
     def list_prompts(self) -> list[tuple[str, str]]:
         if not self._servers:
