@@ -232,6 +232,25 @@ async def test_a_child_that_a_crash_interrupted_continues_where_it_was():
     assert len(record.calls) == 1  # its result was in the log of the child
 
 
+async def test_a_child_that_was_stopped_by_a_process_that_then_died_continues_where_it_was():
+    crash, pause = Crash(), Pause()
+    model = Scripted([Say(calls=[task("work")]), Say(calls=[("record", {})]), [pause, "never"]])
+    record = RecordingTool()
+    driver = crash.agent(model, tools=[record]).start(store=crash.parent)
+    driver.submit("parent")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    left = crash.restart()
+    driver.interrupt()
+    await step
+    await driver.aclose()
+    left.children = crash.restart().children  # the end of the child was written, not the parent's
+    again = Scripted(["the work is done", "ok"])
+    transcript = await resume_after(left, again, tools=[record])
+    assert answers(transcript) == ["the work is done"]
+    assert len(record.calls) == 1
+
+
 async def test_a_grandchild_that_a_crash_interrupted_continues_with_its_parents():
     crash, pause = Crash(), Pause()
     model = Scripted([Say(calls=[task("child")]), Say(calls=[task("deep")]), [pause, "never"]])

@@ -217,7 +217,7 @@ def test_definitions_are_read_from_files(tmp_path: Path):
     ]
     assert len(problems) == 2
     assert "line 3" in problems[0]
-    with pytest.raises(ConfigError, match="no description"):
+    with pytest.raises(ConfigError, match="the agent is not used: it has no description"):
         read_agent_file(folder / "silent.md")
 
 

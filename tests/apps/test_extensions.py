@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.apps.program import run
+from tests.tools.mcp.helpers import raw
 from tests.workspace.helpers import needs_bubblewrap
-from treadle.apps.assembly.extensions import discover_extensions
+from treadle.apps.assembly.extensions import approve_extensions, discover_extensions
 from treadle.apps.services import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
@@ -354,6 +355,30 @@ WRONG_FILES = [
 ]
 
 
+NEVER_START: list[dict[str, Any]] = [
+    {"comand": "x"},
+    {"command": 5},
+    {"command": "x", "args": "x.py"},
+    {"command": "x", "url": "http://x"},
+    {"url": "ftp://x"},
+    {"url": "http://x", "type": "ws"},
+    {"url": "https://"},
+]
+
+
+def test_a_definition_that_can_never_start_is_named_and_not_approved():
+    wrong = {f"wrong{number}": one for number, one in enumerate(NEVER_START)}
+    right = {"one": {"url": "${URL}", "oauth": {"clientId": "${ID}"}}, "two": {"command": "${C}"}}
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {**wrong, **right}}))
+    found = discover_extensions(Path.cwd())
+    assert [one.name for one in found.unapproved] == ["one", "two"]
+    assert len(found.notes) == len(wrong)
+    for name, note in zip(wrong, found.notes, strict=True):
+        assert f".mcp.json: server '{name}': " in note
+        assert note.endswith("; it is not started")
+    assert approve_extensions(Path.cwd()) == ["one", "two"]
+
+
 @pytest.mark.parametrize(("content", "problem"), WRONG_FILES)
 def test_a_wrong_file_of_servers_is_named_with_what_is_wrong(content: object, problem: str):
     text = content if isinstance(content, str) else json.dumps(content)
@@ -376,6 +401,17 @@ async def test_one_wrong_server_does_not_disable_the_others_and_broken_agents_ar
     body: dict[str, Any] = dict(server.requests[0].json)
     names = [tool["name"] for tool in body["tools"]]
     assert any(name.startswith("mcp__tiny__") for name in names)
+
+
+async def test_a_prompt_of_a_server_is_sent_or_says_what_is_missing():
+    settings(Path.home(), mcpServers={"raw": raw()})
+    async with ProviderServer([FakeReply("done")]) as server:
+        sent = await run(server, "-p", "/raw:poem looms")
+        missing = await run(server, "-p", "/raw:poem")
+    assert (sent.code, sent.out) == (0, "done\n")
+    assert "A poem about looms." in said(server.requests[0])
+    assert (missing.code, len(server.requests)) == (2, 1)
+    assert "poem needs topic: topic=..." in missing.err
 
 
 async def test_a_server_that_never_answers_is_told_of_and_not_waited_for():

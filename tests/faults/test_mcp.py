@@ -37,7 +37,9 @@ async def test_fault_76_crashes_during_a_call_and_is_started_again(own_place: Pa
     async with served(own_place, on_change=log) as server:
         await server.wait_ready()
         tools = server.tools()
-        with pytest.raises(ToolError, match=r"went away during crash \(it ended: out of cheese\)"):
+        with pytest.raises(
+            ToolError, match=r"went away during crash \(it ended with exit code 3: out of cheese\)"
+        ):
             await call(server, "crash")
         assert (await call(server, "echo", text="again")).content == "again"
         assert server.tools() is tools
@@ -108,7 +110,11 @@ async def test_fault_76_logs_and_bytes_on_stdout_are_passed_over(own_place: Path
     [
         ("yes", 30_000, "it prints too many lines that are not messages: y / y / y"),
         ("yes >&2", 300, "it did not answer in time: y / y / y"),
-        ("printf 'no config here' >&2; exit 1", 30_000, "it ended: no config here"),
+        (
+            "printf 'no config here' >&2; exit 1",
+            30_000,
+            "it ended with exit code 1: no config here",
+        ),
     ],
 )
 async def test_fault_76_prints_without_end_or_dies_with_half_a_line(

@@ -73,8 +73,8 @@ def test_a_home_that_is_the_folder_needs_no_trust(home: Path):
     [
         ("---\nname: x\n", "the frontmatter has no closing ---"),
         ("---\nname: x\n???\n---\nbody", "line 3"),
-        ("---\nname: x\n---\nbody", "has no description"),
-        ("no head at all", "has no description"),
+        ("---\nname: x\n---\nbody", "the skill is not used: it has no description"),
+        ("no head at all", "the skill is not used: it has no description"),
         ("---\ndescription: d\n---\n  \n", "has no text below its frontmatter"),
         ("---\nname: ../../etc\ndescription: d\n---\nbody", "invalid name"),
         ("---\nname: x\ndescription: d\n---\n" + "b" * 300_000, "larger than 256 KiB"),

@@ -11,6 +11,7 @@ import pytest
 
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.worktrees import worktrees
+from treadle.workspace.worktrees.worktree_end import describe_end
 from treadle.workspace.worktrees.worktree_files import RECORD_FILE
 from treadle.workspace.worktrees.worktrees import Worktrees
 
@@ -51,11 +52,20 @@ def open_all(folder: Path, told: list[str] | None = None, **options: int) -> Wor
     return Worktrees(folder, folder.parent / "state", notify, **options)
 
 
-KEPT = (
-    "agent one: It did not finish, so nothing is merged. All its changes are in the branch "
-    "treadle/one: a.txt. See them with `git show treadle/one`, take them over with "
-    "`git merge --squash treadle/one`, delete them with `git branch -D treadle/one`."
-)
+def describe_kept(folder: Path) -> str:
+    commits = f"{git(folder, 'rev-parse', 'HEAD')[:12]} treadle/one"
+    return (
+        "agent one: It did not finish, so nothing is merged. All its changes are in the branch "
+        f"treadle/one: a.txt. See them with `git diff {commits}`, take them over with "
+        f"`git diff --binary {commits} | git apply` (if git refuses that, commit your own changes "
+        "and add `--3way`), delete them with `git branch -D treadle/one`."
+    )
+
+
+def run_advice(folder: Path, text: str, added: str = "") -> None:
+    """Run the command of the text that takes the changes over."""
+    command = text.partition("take them over with `")[2].partition("`")[0]
+    subprocess.run(command + added, shell=True, cwd=folder, check=True, capture_output=True)
 
 
 async def test_changes_are_merged_and_nothing_is_left(repository: Path):
@@ -100,6 +110,61 @@ async def test_what_the_user_changed_is_not_touched_and_the_changes_become_a_bra
     assert git(repository, "show", "treadle/one:a.txt") == "from the agent"
     assert git(repository, "show", "treadle/one:c.txt") == "new"
     assert list_worktrees(repository) == 1
+
+
+async def test_the_advised_command_adds_the_changes_to_those_of_the_user(repository: Path):
+    (repository / "a.txt").write_text("".join(f"{number}\n" for number in range(20)))
+    git(repository, "commit", "-qam", "more lines")
+    one = await open_all(repository).open("one")
+    text = (repository / "a.txt").read_text()
+    (one.root / "a.txt").write_text(text + "from the agent\n")
+    (one.root / "c.bin").write_bytes(bytes(range(256)))
+    git(one.root, "add", "-A")
+    git(one.root, "commit", "-q", "-m", "a commit of the agent")
+    (one.root / "d.txt").write_text("after the commit\n")
+    (repository / "a.txt").write_text("from the user\n" + text)
+    end = await one.finish(merge=True)
+    assert end.refused == ("a.txt",)
+    run_advice(repository, describe_end(end))
+    assert (repository / "a.txt").read_text() == f"from the user\n{text}from the agent\n"
+    assert (repository / "c.bin").read_bytes() == bytes(range(256))
+    assert (repository / "d.txt").read_text() == "after the commit\n"
+
+
+async def test_the_advised_command_works_beside_the_changes_that_the_agent_began_with(
+    repository: Path,
+):
+    (repository / "a.txt").write_text("uncommitted\n")
+    (repository / "u.txt").write_text("untracked\n")
+    (repository / "src" / "b.txt").write_text("uncommitted too\n")
+    worktrees = open_all(repository / "src")
+    one = await worktrees.open("one", with_changes=True)
+    (one.top / "a.txt").write_text("uncommitted\nfrom the agent\n")
+    end = await one.finish(merge=False)
+    assert await worktrees.advise_on("treadle/one") in describe_end(end)
+    run_advice(repository / "src", describe_end(end))
+    assert (repository / "a.txt").read_text() == "uncommitted\nfrom the agent\n"
+    assert (repository / "u.txt").read_text() == "untracked\n"
+    assert (repository / "src" / "b.txt").read_text() == "uncommitted too\n"
+
+
+async def test_the_advised_command_refuses_a_conflict_until_the_user_has_committed(
+    repository: Path,
+):
+    one = await open_all(repository).open("one")
+    (one.root / "a.txt").write_text("from the agent\n")
+    (repository / "a.txt").write_text("from the user\n")
+    text = describe_end(await one.finish(merge=True))
+    with pytest.raises(subprocess.CalledProcessError):
+        run_advice(repository, text)
+    assert (repository / "a.txt").read_text() == "from the user\n"
+    git(repository, "commit", "-qam", "of the user")
+    with pytest.raises(subprocess.CalledProcessError):  # 1: there is a conflict to resolve
+        run_advice(repository, text, " --3way")
+    merged = (repository / "a.txt").read_text()
+    assert "<<<<<<<" in merged
+    assert "from the user" in merged
+    assert "from the agent" in merged
 
 
 async def test_an_untracked_file_of_the_user_is_not_overwritten(repository: Path):
@@ -206,7 +271,7 @@ async def test_what_a_killed_process_left_becomes_a_branch_that_can_be_continued
     told: list[str] = []
     worktrees = open_all(repository, told)
     await (await worktrees.open("two")).finish(merge=True)
-    assert told == [KEPT]
+    assert told == [describe_kept(repository)]
     again = await worktrees.open("one")
     assert (again.root / "a.txt").read_text() == "half\n"
     (again.root / "a.txt").write_text("whole\n")
@@ -288,7 +353,7 @@ async def test_closing_keeps_what_interrupted_agents_changed(repository: Path):
     one, two = await worktrees.open("one"), await worktrees.open("two")
     (one.root / "a.txt").write_text("half\n")
     await worktrees.aclose()
-    assert told == [KEPT]
+    assert told == [describe_kept(repository)]
     assert (list_worktrees(repository), two.root.exists()) == (1, False)
 
 
@@ -395,7 +460,7 @@ async def test_closing_keeps_what_killed_processes_left_of_the_same_folder(repos
     left.release()
     told: list[str] = []
     await open_all(repository, told).aclose()
-    assert told == [KEPT]
+    assert told == [describe_kept(repository)]
     assert list_worktrees(repository) == 1
 
 

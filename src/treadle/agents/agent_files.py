@@ -76,7 +76,10 @@ def read_agent_file(file: Path, within: Path | None = None) -> AgentDefinition:
     name = str(head.get("name") or file.stem)
     description = str(head.get("description") or "")
     if not description:
-        raise ConfigError(f"{file}: has no description, so a model cannot know when to use it")
+        raise ConfigError(
+            f"{file}: the agent is not used: it has no description, by which a model chooses it. "
+            "Add a line `description: ...` to its front matter"
+        )
     if not body.strip():
         raise ConfigError(f"{file}: has no text after the front matter; write the instructions")
     tools = parse_list(head.get("tools"))

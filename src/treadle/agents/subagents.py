@@ -33,7 +33,7 @@ from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.text import plural
 from treadle.core.transcript.entries import TurnEnded, View, fold_entries
-from treadle.core.transcript.items import Metadata, UserItem
+from treadle.core.transcript.items import Metadata, NoticeItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
 from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.usage import Usage
@@ -348,8 +348,12 @@ def _has_message(view: View, call_id: str) -> bool:
 
 
 def _find_answer(view: View, reason: str) -> ChildAnswer | None:
-    """The last answer, if the child has finished its last turn."""
+    """The last answer, if the child has finished its last turn. One that was interrupted, while
+    the process ended, has not."""
     if view.queued or view.open_turn or isinstance(pending(view.transcript), (AskModel, RunTools)):
+        return None
+    last = view.transcript[-1:]
+    if last and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted":
         return None
     reply = last_reply(view.transcript)
     return _make_answer(reply.text, reason, "", "") if reply is not None else None
@@ -358,7 +362,7 @@ def _find_answer(view: View, reason: str) -> ChildAnswer | None:
 def _make_answer(text: str, reason: str, detail: str, session_id: str) -> ChildAnswer:
     text = text.strip() or "(the agent ended without an answer)"
     if reason != "end_turn":
-        text = f"[ended early: {reason} {detail}]\n{text}"
+        text = f"[ended early: {f'{reason} {detail}'.strip()}]\n{text}"
     if len(text) > MAX_ANSWER_CHARS:
         note = f"... [truncated, {len(text)} chars total; session {session_id}]"
         text = text[:MAX_ANSWER_CHARS] + note

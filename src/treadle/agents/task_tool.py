@@ -128,8 +128,9 @@ class TaskTool(BaseTool):
         return None
 
     def summary(self, arguments: Arguments) -> str:
-        kind = arguments.get("continue_agent") or arguments.get("subagent_type")
-        text = f"{kind or GENERAL_AGENT.name}: {arguments.get('description', '')}"
+        names = ("continue_agent", "name", "subagent_type")
+        given = next((arguments[one] for one in names if arguments.get(one)), GENERAL_AGENT.name)
+        text = f"{given}: {arguments.get('description', '')}"
         return summarize_call(TASK_TOOL, {"command": text})
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:

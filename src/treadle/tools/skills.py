@@ -100,7 +100,10 @@ def read_skill(folder: Path, within: Path | None) -> tuple[Skill, str]:
         raise ConfigError(f"{file}: invalid name {name[:80]!r}; use letters, digits and -")
     description = " ".join(str(head.get("description") or "").split())
     if not description:
-        raise ConfigError(f"{file}: has no description, so a model cannot know when to use it")
+        raise ConfigError(
+            f"{file}: the skill is not used: it has no description, by which a model chooses it. "
+            "Add a line `description: ...` to its front matter"
+        )
     if not body.strip():
         raise ConfigError(f"{file}: has no text below its frontmatter; write what to do")
     only_user = str(head.get("disable-model-invocation", "")).lower() == "true"

@@ -9,10 +9,12 @@ import base64
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acp import RequestError
 from acp.schema import (
+    ClientCapabilities,
     EmbeddedResourceContentBlock,
     EnvVariable,
     ImageContentBlock,
@@ -23,7 +25,16 @@ from acp.schema import (
 
 from tests.apps.acp.editor import Editor, call, connect, say
 from tests.apps.program import run
-from tests.tools.mcp.helpers import RAW
+from tests.apps.tui.harness import scripted, use
+from tests.tools.mcp.helpers import RAW, raw
+from treadle.apps.acp.servers import define_servers
+from treadle.apps.acp.session import EditorSession
+from treadle.apps.assembly import SessionOptions
+from treadle.apps.conversation.host import HostCallbacks
+from treadle.apps.conversation.local_host import LocalHost
+from treadle.core.steps import ApprovalRequest
+from treadle.core.transcript import ToolResultItem
+from treadle.models import Say
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 DONE = FakeReply("It is done.")
@@ -240,17 +251,18 @@ async def test_prompts_of_mcp_servers_are_commands():
     of_editor = McpServerStdio(name="raw", command=sys.executable, args=["-IS", RAW], env=[])
     async with ProviderServer(lambda request: DONE) as server, connect(server) as on:
         session = await on.agent.new_session(cwd=str(on.folder), mcp_servers=[of_editor])
-        await on.editor.until(lambda: "raw:poem" in list_offered(on.editor))
-        await on.prompt(session.session_id, "/raw:poem")
+        await on.prompt(session.session_id, "/raw:poem")  # it waits for the server
         assert "poem needs topic" in on.editor.text
+        [poem] = [one for one in list_offered(on.editor) if one.name == "raw:poem"]
+        assert poem.input.root.hint == "topic"
         assert server.requests == []
         await on.prompt(session.session_id, "/raw:poem looms")
         assert b"A poem about looms." in server.requests[-1].body
 
 
-def list_offered(editor: Editor) -> list[str]:
+def list_offered(editor: Editor) -> list[Any]:
     updates = editor.of_kind("available_commands_update")
-    return [command.name for command in updates[-1].available_commands] if updates else []
+    return [*updates[-1].available_commands] if updates else []
 
 
 async def test_a_folder_is_trusted_in_the_editor():
@@ -390,3 +402,76 @@ async def test_a_request_before_the_end_of_the_input_is_answered():
     assert done.code == 0
     [answer] = done.lines
     assert answer["result"]["agentInfo"]["name"] == "treadle"
+
+
+# --- in this process ---------------------------------------------------------------------
+
+
+def open_here(**options: object) -> EditorSession:
+    flags: dict[str, object] = {"sandbox": "off", "server_wait": "10m", **options}
+    client: Any = Editor()
+    return EditorSession(client, ClientCapabilities(), Path.cwd(), flags, SessionOptions())
+
+
+async def test_a_child_that_was_at_work_when_the_editor_died_is_an_interrupted_call(monkeypatch):
+    task = ("task", {"description": "wait", "prompt": "Wait"})
+    wait = ("bash", {"command": "touch made; sleep 97"})
+    use(monkeypatch, scripted([Say(calls=[task]), Say("Begun.", calls=[wait]), "never"]))
+    session = open_here(permission_mode="bypass")
+    await session.open()
+    prompt = asyncio.ensure_future(session.prompt(say("Let a child do it")))
+    while not Path("made").exists():  # noqa: ASYNC110 - the only sign that the command runs
+        await asyncio.sleep(0.01)
+    prompt.cancel()  # as the SDK does, which a signal keeps from waiting
+    for _ in range(10):  # the turn is about to end
+        await asyncio.sleep(0)
+    await session.aclose()
+    assert not session.is_busy
+    await asyncio.wait([prompt])
+    again = open_here()
+    await again.open(resume=session.id)
+    [result] = [item for item in again.host.driver.history if isinstance(item, ToolResultItem)]
+    await again.aclose()
+    assert (result.outcome, result.is_error) == ("interrupted", True)
+
+
+async def test_two_servers_of_the_same_name_are_told(monkeypatch):
+    use(monkeypatch, scripted(["done"]))
+    settings = Path.home() / ".treadle/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"mcpServers": {"raw": raw("many")}}))
+    of_editor = [
+        McpServerStdio(name="raw", command=sys.executable, args=["-IS", RAW, word], env=[])
+        for word in ("one", "two")
+    ]
+    definitions, problems = define_servers(of_editor)
+    assert definitions["raw"]["args"][-1] == "one"
+    assert "the editor has two MCP servers with the name raw" in problems[0]
+    host = LocalHost(Path.cwd(), {"sandbox": "off"}, SessionOptions(servers=definitions))
+    await host.open(HostCallbacks(no_decision, no_decision, print))
+    await host.aclose()
+    assert [note for note in host.notes if "there are two MCP servers with the name raw" in note]
+
+
+async def no_decision(question: object) -> None:
+    return None
+
+
+async def test_a_resumed_turn_has_the_tools_of_the_servers(monkeypatch):
+    settings = Path.home() / ".treadle/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"mcpServers": {"raw": raw()}}))
+    model = scripted([Say(calls=[("bash", {"command": "touch made"})]), "done"])
+    use(monkeypatch, model)
+    session = open_here()
+    await session.open()
+    session.host.driver.submit("Make a file")
+    assert isinstance(await session.host.driver.next(), ApprovalRequest)
+    await session.aclose()  # with the call unanswered
+    again = open_here()
+    await again.open(resume=session.id)
+    await again.prompt(say("Go on"))
+    await again.aclose()
+    first, resumed = model.requests
+    assert [one.name for one in resumed.tools] == [one.name for one in first.tools]
+    assert "mcp__raw__echo" in [one.name for one in resumed.tools]

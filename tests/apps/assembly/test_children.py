@@ -7,20 +7,27 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import treadle
+from treadle.agents.subagents import make_child_digest
 from treadle.apps.assembly import coding_agent as assembly
 from treadle.apps.assembly import model_choice
+from treadle.apps.assembly.kept_branches import KeptBranches
+from treadle.apps.assembly.lazy import Lazy
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.errors import UnknownModel
 from treadle.core.events import ChildEvent, UsageUpdated
 from treadle.core.steps import PendingApproval
-from treadle.core.transcript import ToolResultItem, Transcript, UserItem
+from treadle.core.transcript import AssistantItem, ToolResultItem, Transcript, UserItem
+from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.entries import View
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
+from treadle.workspace.worktrees.worktrees import Worktrees
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 FREE: dict[str, Any] = {"permission_mode": "bypass", "sandbox": "off"}
@@ -310,3 +317,24 @@ async def test_a_worktree_that_cannot_be_made_is_an_error_result_with_the_reason
         result = await agent.run("parent")
     assert "error: the agent has no worktree: " in answers(result.transcript)[0]
     assert "no commit yet: make a first commit" in answers(result.transcript)[0]
+
+
+@needs_git
+async def test_a_child_that_was_lost_with_its_process_is_known_by_its_branch(repository: Path):
+    started = AssistantItem((ToolCall("c1", "task", "{}"),))
+    name = f"kid-{make_child_digest('s', 'c1')}"
+    before = Worktrees(repository, repository.parent / "state")
+    killed = await before.open(name)
+    (killed.root / "a.txt").write_text("of the child\n")
+    killed.release()  # as the end of its process does
+
+    worktrees = Worktrees(repository, repository.parent / "state")
+    kept = KeptBranches(Lazy(lambda: worktrees))
+    assert await kept.describe("s", View(Transcript([started]))) == {}  # it goes on by itself
+    answered = Transcript([started, ToolResultItem("c1", "task", (Text("Running as task t1."),))])
+    context: Any = SimpleNamespace(session_id="s", transcript=answered)
+    changed = await kept.mutate(context)
+    assert changed is not None
+    assert f"- treadle/{name}" in changed[-1].text
+    assert [*await kept.describe("s", View(answered))] == [f"treadle/{name}"]
+    assert await kept.describe("s", View(Transcript([started]))) == {}

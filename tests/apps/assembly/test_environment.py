@@ -43,6 +43,17 @@ async def test_branch_changes_and_commits_are_told_once(repository: Path):
     assert len({request.system for request in model.requests}) == 1
 
 
+@pytest.fixture
+def empty_repository(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+async def test_a_repository_without_commits_is_told_as_such(empty_repository: Path):
+    text = await describe_git(empty_repository, trusted=True)
+    assert text.startswith("Git, when the session began: branch main, which has no commits yet.")
+
+
 async def test_in_an_untrusted_folder_git_is_not_run(repository: Path):
     (repository / ".git" / "config").write_text("[core]\n\tfsmonitor = touch ran\n")
     text = await describe_git(repository / "sub", trusted=False)

@@ -32,15 +32,25 @@ async def test_a_mentioned_resource_is_shown_to_the_model(own_place: Path):
 
 async def test_prompts_are_commands_and_resources_are_completed(own_place: Path):
     async with served(own_place) as server:
-        await server.wait_ready()
+        early = await expand_prompt([server], "raw:poem", "rain", 600)  # it is still starting
+        assert early is not None
+        assert early.text == "A poem about rain."
         assert list_prompt_commands([server]) == [("raw:poem", "topic Writes a poem.")]
         assert list_resource_mentions([server]) == ["raw:memo://1"]
-        message = await expand_prompt([server], "raw:poem", "looms")
+        message = await expand_prompt([server], "raw:poem", "looms", 600)
         assert message is not None
         assert message.text == "A poem about looms."
-        assert await expand_prompt([server], "raw:other", "") is None
+        assert await expand_prompt([server], "other:poem", "", 600) is None
+        with pytest.raises(ConfigError, match=r"raw has no such prompt \(it has /raw:poem\)"):
+            await expand_prompt([server], "raw:other", "", 600)
         with pytest.raises(ConfigError, match=r"poem needs topic: topic=\.\.\."):
-            await expand_prompt([server], "raw:poem", "")
+            await expand_prompt([server], "raw:poem", "", 600)
+
+
+async def test_a_prompt_of_a_server_that_is_not_up_says_why(own_place: Path):
+    async with served(own_place) as server:
+        with pytest.raises(ConfigError, match=r"/raw:poem: MCP server raw is still starting"):
+            await expand_prompt([server], "raw:poem", "", 0)
 
 
 def test_arguments_are_given_by_position_or_name():
@@ -48,6 +58,8 @@ def test_arguments_are_given_by_position_or_name():
         "p", arguments=(McpPromptArgument("a", is_required=True), McpPromptArgument("b"))
     )
     assert parse_prompt_arguments(prompt, "x") == {"a": "x"}
+    with pytest.raises(ConfigError, match=r"p needs a: a=\.\.\. \[b=\.\.\.\]"):
+        parse_prompt_arguments(prompt, "")
     assert parse_prompt_arguments(prompt, "b=2 x") == {"a": "x", "b": "2"}
     assert parse_prompt_arguments(prompt, "'x y' z and more") == {"a": "x y", "b": "z and more"}
     assert parse_prompt_arguments(prompt, "it's") == {"a": "it's"}

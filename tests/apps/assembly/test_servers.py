@@ -40,6 +40,12 @@ def test_a_server_that_is_away_is_told_of_once_until_it_was_up_again():
     assert heard("starting", "up", "down", "starting", "up", "down") == [down, down]
 
 
+def test_one_that_is_restarted_is_shown_with_its_last_problem():
+    assert McpStatus("db", "starting", 0).summary == "db: starting, 0 tools"
+    restarted = McpStatus("db", "starting", 0, "it ended").summary
+    assert restarted == "db: restarting, 0 tools; the last time: it ended"
+
+
 def test_one_that_is_given_up_is_told_of_as_such():
     told = heard("starting", "down", "starting", "failed")
     assert told[1:] == ["MCP server db does not start: it ended"]

@@ -50,7 +50,7 @@ async def test_the_branch_of_an_interrupted_agent_is_told_and_known_after_a_resu
         session = on.app.host.driver.session_id
         if not plain_quit:
             await on.press("ctrl+c")
-            await on.sees("git merge --squash")
+            await on.sees("git apply")
             await on.send("and now?")
             await on.sees("fine")
             assert "treadle/kid-" in find_notices(first)[0].text

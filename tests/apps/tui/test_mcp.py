@@ -69,6 +69,7 @@ async def test_a_form_of_a_server_is_a_question_and_logs_are_shown_on_demand(mon
         assert any('"Ada"' in text for text in results)
         await on.send("/mcp raw")
         await on.sees("error db a error")
+        await on.sees("raw: up, ")
         await on.send("/mcp other")
         await on.sees("there is no MCP server 'other'")
         await on.send("read @raw:memo://9 and @rav:memo://1")

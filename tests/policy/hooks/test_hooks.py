@@ -489,7 +489,7 @@ def test_a_hook_of_a_project_runs_only_in_a_trusted_folder_and_as_it_was_approve
     store.trust(folder)
     allowed, waiting = filter_approved_hooks(store, folder, commands)
     assert not allowed
-    assert "is new and waits for your approval" in waiting[0].summary
+    assert "is new and waits for your approval (`treadle trust --app" in waiting[0].summary
     approve_hooks(store, folder, commands)
     allowed, waiting = filter_approved_hooks(TrustStore(store.file), folder, commands)
     assert ([one.command for one in allowed], waiting) == ([commands[0].command], [])

@@ -65,6 +65,9 @@ def test_variables_are_filled_in_everywhere():
         ({"command": "a", "type": "http"}, "needs a url"),
         ({"url": "http://b", "type": "carrier-pigeon"}, "unknown type"),
         ({"url": "file:///etc/passwd"}, "has to begin with http"),
+        ({"url": "https://"}, "the url needs a host"),
+        ({"url": "http://b:port/mcp"}, "the url needs a host, and a port"),
+        ({"comand": "x"}, r"it has: comand"),
         ({"command": "a", "timeout": -1}, "milliseconds above 0"),
     ],
 )

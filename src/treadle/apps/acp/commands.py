@@ -52,7 +52,8 @@ def list_available(host: LocalHost, custom: Sequence[CustomCommand]) -> list[Ava
     """All commands, as the editor completes them; prompts of MCP servers are commands, too."""
     rows = [(one.name, one.summary, one.hint) for one in COMMANDS]
     rows += [(one.name, one.summary or str(one.file), "arguments") for one in custom]
-    rows += [(name, summary, "arguments") for name, summary in host.list_prompts()]
+    hints = host.list_prompt_hints()
+    rows += [(name, summary, hints[name]) for name, summary in host.list_prompts()]
     return [
         AvailableCommand(
             name=name,

@@ -34,8 +34,13 @@ def define_servers(
             _check(server.name, definition)
         except ConfigError as error:
             problems.append(str(error))
-        else:
-            definitions[server.name] = definition
+            continue
+        if server.name in definitions:
+            problems.append(
+                f"the editor has two MCP servers with the name {server.name}; only the first is "
+                "started: rename the other in its settings"
+            )
+        definitions.setdefault(server.name, definition)
     return definitions, problems
 
 

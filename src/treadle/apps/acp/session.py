@@ -6,6 +6,7 @@ A prompt runs one turn to its end; a second prompt meanwhile is refused. Opened 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from treadle.core.transcript import AskModel, RunTools, pending
 from treadle.core.transcript.content import Text, UserContent
 from treadle.core.transcript.usage import Usage
 
+STOP_SECONDS = 10.0  # the loop stops sooner; what it runs may not
 INVALID_REQUEST, INTERNAL_ERROR = -32600, -32603
 UNFINISHED_NOTE = "The last turn of this session is not finished: your message continues it."
 _STOP_REASONS: Mapping[TerminalReason, StopReason] = {
@@ -86,9 +88,14 @@ class EditorSession:
             self._outbox, str(self.host.folder), self._get_usage, lambda: self.host.model.window
         )
         self._questions: EditorQuestions | None = None
-        self.is_busy = False
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
         self._is_cancelled = False
         self.id = ""
+
+    @property
+    def is_busy(self) -> bool:
+        return not self._is_idle.is_set()
 
     # --- open and close ------------------------------------------------------------------
 
@@ -143,8 +150,11 @@ class EditorSession:
             self._server_wait.cancel()
 
     async def aclose(self) -> None:
+        """Stop the turn, and wait until its end is in the log."""
         self.cancel()
         self._stop_server_wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_idle.wait(), STOP_SECONDS)
         try:
             await self.host.aclose()
         finally:
@@ -154,11 +164,12 @@ class EditorSession:
 
     async def prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
         self.check_idle("send another prompt")
-        self.is_busy, self._is_cancelled = True, False
+        self._is_idle.clear()
+        self._is_cancelled = False
         try:
             return await self._run_prompt(blocks)
         finally:
-            self.is_busy = False
+            self._is_idle.set()
             self.show_commands()  # a server may have other prompts now
             await self._outbox.flush()
 

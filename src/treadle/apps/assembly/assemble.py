@@ -154,15 +154,10 @@ async def _describe_branches(parts: AgentParts, session_id: str, view: View | No
     """Notes on the changes that interrupted agents of a resumed session left in branches."""
     if view is None or parts.kept_branches is None:
         return []
-    items = view.transcript if view.history is None else view.history
-    branches = await parts.kept_branches.find(session_id, items)
-    if not branches:
-        return []
-    from treadle.workspace.worktrees.worktree_end import advise
-
+    branches = await parts.kept_branches.describe(session_id, view)
     return [
-        f"changes of an agent of this session are in the branch {branch}. {advise(branch)}"
-        for branch in branches
+        f"changes of an agent of this session are in the branch {branch}. {advice}"
+        for branch, advice in branches.items()
     ]
 
 

@@ -114,6 +114,7 @@ from treadle.core.extras import describe_missing, is_installed
 from treadle.core.logger import logger
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.recovery import Retry
+from treadle.core.transcript.pending import RunTools, pending
 
 if TYPE_CHECKING:
     from typing import Never
@@ -351,7 +352,9 @@ def _assemble(
         from treadle.tools.late_tools import StableToolList
         from treadle.tools.mcp.resource_tool import ResourceUpdates
 
-        wait = 0.0 if is_interactive else settings.server_wait
+        # At a terminal a message waits; but calls that were interrupted are answered before it.
+        has_calls = view is not None and isinstance(pending(view.transcript), RunTools)
+        wait = settings.server_wait if has_calls or not is_interactive else 0.0
         added = [Path(folder, one).expanduser() for one in settings.add_dir]
         sampler = PolicySampler(model, policy, gates, make_child_opener(folder, store))
         client_options = make_client_options(added, outputs_dir, sampler, can_ask=is_interactive)

@@ -21,6 +21,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.untrusted_files import read_prefix
 
 MAX_CHANGES = 20
+NO_COMMITS = "No commits yet on "  # what `git status` says instead of a branch
 MAX_COMMITS = 5
 MAX_LINE_CHARS = 120
 GIT_SECONDS = 2.0
@@ -88,6 +89,8 @@ async def describe_git(folder: Path, *, trusted: bool) -> str:
 
 def _format_git(status: list[str], commits: list[str]) -> str:
     branch, changes = status[0].removeprefix("## "), status[1:]
+    if branch.startswith(NO_COMMITS):
+        branch = f"{branch.removeprefix(NO_COMMITS)}, which has no commits yet"
     lines = [f"Git, when the session began: branch {_cut(branch)}."]
     if changes:
         count = plural(len(changes), "change")

@@ -7,7 +7,8 @@ the call that started the child. So a resumed session finds them again: the user
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from treadle.agents.child_settings import TASK_TOOL
@@ -16,7 +17,9 @@ from treadle.apps.assembly.lazy import Lazy
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript import AssistantItem, NoticeItem, Transcript
+from treadle.core.transcript.entries import View
 from treadle.core.transcript.items import Item
+from treadle.core.transcript.pending import RunTools, pending
 
 if TYPE_CHECKING:
     from treadle.workspace.worktrees.worktrees import Worktrees
@@ -50,9 +53,13 @@ class KeptBranches:
         if context.session_id in self._checked:
             return None
         self._checked.add(context.session_id)
-        branches = await self.find(context.session_id, context.transcript)
-        if not branches:
+        digests = _list_digests(context.session_id, context.transcript)
+        if not digests:
             return None
+        with contextlib.suppress(WorkspaceError):
+            # Those of this session that go on have been taken up: their calls come before this.
+            await self._worktrees.get().keep_leftovers()
+        branches = await self._find(digests)
         known = _list_known(context.transcript)
         new = [branch for branch in branches if branch not in known]
         if not new:
@@ -61,14 +68,18 @@ class KeptBranches:
         notice = NoticeItem(text, kind="worktrees", data={BRANCHES_KEY: new})
         return context.transcript.append(notice)
 
-    async def find(self, session_id: str, items: Iterable[Item]) -> list[str]:
-        """The branches of the children that these items of a session started."""
-        digests = {
-            make_child_digest(session_id, call.id)
-            for item in items
-            for call in (item.calls if isinstance(item, AssistantItem) else ())
-            if call.name == TASK_TOOL
-        }
+    async def describe(self, session_id: str, view: View) -> dict[str, str]:
+        """The branches of a session, with what the user can do with each. Without those of
+        children that continue: they take their branches up."""
+        move = pending(view.transcript)
+        open_calls = move.calls if isinstance(move, RunTools) else ()
+        going_on = {make_child_digest(session_id, call.id) for call in open_calls}
+        items = view.transcript if view.history is None else view.history
+        branches = await self._find(_list_digests(session_id, items) - going_on)
+        return {branch: await self._worktrees.get().advise_on(branch) for branch in branches}
+
+    async def _find(self, digests: Collection[str]) -> list[str]:
+        """The branches of these children."""
         if not digests:
             return []
         worktrees = self._worktrees.get()
@@ -78,6 +89,12 @@ class KeptBranches:
         except WorkspaceError:  # not a repository any more, or git is missing
             return []
         return [branch for branch in branches if branch.rpartition("-")[2] in digests]
+
+
+def _list_digests(session_id: str, items: Iterable[Item]) -> set[str]:
+    """Of the children that these items of a session started."""
+    calls = (call for item in items if isinstance(item, AssistantItem) for call in item.calls)
+    return {make_child_digest(session_id, call.id) for call in calls if call.name == TASK_TOOL}
 
 
 def _list_known(items: Iterable[Item]) -> set[str]:

@@ -1,9 +1,9 @@
 """The MCP servers of a session as one tool source.
 
-They start in the background. Without a terminal `open` waits for them, at a terminal the first
-message does (`FirstMessageWait`), so that their tools are in the first request; both for a limited
-time. Late tools are handled by tools/late_tools.py. extensions.py decides which servers may run,
-and is asked at every start.
+They start in the background. Without a terminal `open` waits for them, and before the calls of a
+resumed turn; at a terminal the first message does (`FirstMessageWait`). So their tools are in the
+first request. Both waits are limited. Late tools are handled by tools/late_tools.py. extensions.py
+decides which servers may run, and is asked at every start.
 """
 
 from __future__ import annotations

@@ -111,6 +111,12 @@ def make_mcp_servers(
 ) -> McpServers:
     from treadle.apps.assembly.servers import make_servers
 
+    notes += [
+        f"there are two MCP servers with the name {name}: the one that this session was given is "
+        "started, not the one of your settings; rename one of them"
+        for name in given
+        if name in extensions.servers and extensions.servers[name] != given[name]
+    ]
     return make_servers(
         {**extensions.servers, **given},
         workspace,

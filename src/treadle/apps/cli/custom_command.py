@@ -1,4 +1,4 @@
-"""`treadle -p "/name arguments"`: a custom command without a terminal.
+"""`treadle -p "/name arguments"`: a custom command, or a prompt of an MCP server.
 
 A name that is nearly one of a command, or one of a folder that is not trusted, is an error: sent as
 text it would cost a turn and do something else. Other prompts that begin with `/` are text. Used by
@@ -21,10 +21,11 @@ from treadle.apps.services.command_expansion import UNAPPROVED, expand_command
 from treadle.apps.services.console import UsageError, print_error
 from treadle.apps.settings import Settings
 from treadle.core.text import suggest
-from treadle.core.transcript import UserContent
+from treadle.core.transcript import Text, UserContent
 
 _NAME = re.compile(r"/([\w:.-]+)(?:\s+(.*))?", re.DOTALL)
 _AS_TEXT = "To send it as text, begin the prompt with a blank"
+_SENT_AS_TEXT = "treadle: there is no command /{} for -p: the prompt is sent as text"
 
 
 class NamedCommand(msgspec.Struct, frozen=True):
@@ -46,6 +47,26 @@ class NamedCommand(msgspec.Struct, frozen=True):
         if is_approved:
             session.policy.grant(self.command.allowed_tools)
         return message.content
+
+
+async def expand_server_prompt(
+    session: AgentSession, settings: Settings, prompt: tuple[UserContent, ...]
+) -> tuple[UserContent, ...]:
+    """The message with `/server:prompt arguments` replaced by the prompt of that MCP server; the
+    same message if it does not begin with one."""
+    match = _NAME.fullmatch(prompt[0].text) if prompt and isinstance(prompt[0], Text) else None
+    if match is None or ":" not in match[1]:
+        return prompt
+    name, arguments = match[1], (match[2] or "").strip()
+    if not any(name.startswith(f"{server.name}:") for server in session.servers):
+        print_error(_SENT_AS_TEXT.format(name))
+        return prompt
+    from treadle.apps.services.mcp_prompts import expand_prompt
+
+    await session.agent.config.source.open()
+    wait = settings.server_wait
+    message = await expand_prompt(session.servers, name, arguments, wait)
+    return prompt if message is None else (*message.content, *prompt[1:])
 
 
 def list_added_folders(settings: Settings, folder: Path) -> list[Path]:
@@ -77,7 +98,8 @@ def _report_unknown(name: str, known: list[str], untrusted: list[Path]) -> None:
         raise UsageError(f"{problem}. {_AS_TEXT}")
     if close := suggest(name, known):
         raise UsageError(f"there is no command /{name}; did you mean /{close}? {_AS_TEXT}")
-    print_error(f"treadle: there is no command /{name} for -p: the prompt is sent as text")
+    if ":" not in name:  # else it may be a prompt of a server, see expand_server_prompt
+        print_error(_SENT_AS_TEXT.format(name))
 
 
 def choose_model(settings: Settings, command: NamedCommand | None) -> Settings:

@@ -230,7 +230,7 @@ class Host(Protocol):
         """The state of each server, a line each."""
 
     def list_server_logs(self, server: str) -> list[str]:
-        """The last log messages of a server, oldest first."""
+        """The state of a server, then its last log messages, oldest first."""
 
     def list_prompts(self) -> list[tuple[str, str]]:
         """The prompts of the servers as commands, `server:prompt`, each with a summary."""

@@ -391,7 +391,8 @@ class LocalHost:
         if not found:
             names = ", ".join(one.name for one in self._servers) or "none"
             raise ConfigError(f"there is no MCP server {server!r} (there are: {names})")
-        return [f"{log.level} {log.logger} {log.text}" for log in found[0].logs]
+        logs = [f"{log.level} {log.logger} {log.text}" for log in found[0].logs]
+        return [found[0].status.summary, *(logs or ["it has sent no log messages"])]
 
     def list_prompts(self) -> list[tuple[str, str]]:
         if not self._servers:
@@ -405,7 +406,16 @@ class LocalHost:
             return None
         from treadle.apps.services.mcp_prompts import expand_prompt
 
-        return await expand_prompt(self._servers, command, arguments)
+        wait = self._load_settings().server_wait
+        return await expand_prompt(self._servers, command, arguments, wait)
+
+    def list_prompt_hints(self) -> dict[str, str]:
+        """What an editor shows after the name of each prompt."""
+        if not self._servers:
+            return {}
+        from treadle.apps.services.mcp_prompts import list_prompt_hints
+
+        return list_prompt_hints(self._servers)
 
     def list_resources(self) -> list[str]:
         if not self._servers:

@@ -12,7 +12,7 @@ from typing import Any
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.policy.settings_file import read_settings_file, write_private_file
-from treadle.tools.mcp.config import parse_server_config
+from treadle.tools.mcp.config import check_definition
 
 KEY = "mcpServers"
 
@@ -25,7 +25,7 @@ def add_definition(
     name: str, definition: Mapping[str, Any], folder: Path, *, for_project: bool
 ) -> Path:
     """Write a new definition; ConfigError if it is wrong, or the name is taken. The file."""
-    parse_server_config(name, definition, _AnyVariable())
+    check_definition(name, definition)
     file = get_definitions_file(folder, for_project=for_project)
     settings, servers = _read(file, folder, for_project)
     if name in servers:
@@ -47,13 +47,6 @@ def remove_definition(name: str, folder: Path, *, for_project: bool) -> Path | N
     left = {other: definition for other, definition in servers.items() if other != name}
     _write(file, {**settings, KEY: left}, for_project)
     return file
-
-
-class _AnyVariable(dict[str, str]):
-    """Every variable is set: a definition is checked here and expanded when it is used."""
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return "x"
 
 
 def _read(file: Path, folder: Path, for_project: bool) -> tuple[dict[str, Any], dict[str, Any]]:

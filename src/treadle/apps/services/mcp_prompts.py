@@ -24,6 +24,12 @@ def list_prompt_commands(servers: Sequence[McpServer]) -> list[tuple[str, str]]:
     ]
 
 
+def list_prompt_hints(servers: Sequence[McpServer]) -> dict[str, str]:
+    """The arguments of each prompt, by its name as a command."""
+    prompts = ((server.name, prompt) for server in servers for prompt in server.catalog.prompts)
+    return {f"{server}:{prompt.name}": format_arguments(prompt) for server, prompt in prompts}
+
+
 def list_resource_mentions(servers: Sequence[McpServer]) -> list[str]:
     """What can stand after `@` in a message."""
     return [
@@ -35,16 +41,36 @@ def list_resource_mentions(servers: Sequence[McpServer]) -> list[str]:
 
 
 async def expand_prompt(
-    servers: Sequence[McpServer], command: str, arguments: str
+    servers: Sequence[McpServer], command: str, arguments: str, wait: float
 ) -> UserItem | None:
-    """The message of a prompt; None if no server has it."""
-    for server in servers:
-        for prompt in server.catalog.prompts:
-            if command == f"{server.name}:{prompt.name}":
-                given = parse_prompt_arguments(prompt, arguments)
-                messages = await server.get_prompt(prompt.name, given)
-                return UserItem(tuple(_label(one.role, one.content) for one in messages))
-    return None
+    """The message of a prompt; None if the name is not that of a server and a prompt.
+
+    A server that is still starting is waited for, at most `wait` seconds. ConfigError if it is not
+    up then, has no such prompt, or an argument is missing.
+    """
+    named = [one for one in servers if command.startswith(f"{one.name}:")]
+    if not named:
+        return None
+    server = max(named, key=lambda one: len(one.name))
+    await server.wait_ready(wait)
+    name = command.removeprefix(f"{server.name}:")
+    prompt = next((one for one in server.catalog.prompts if one.name == name), None)
+    if prompt is None:
+        raise ConfigError(f"/{command}: {_describe_missing(server)}")
+    given = parse_prompt_arguments(prompt, arguments)
+    messages = await server.get_prompt(prompt.name, given)
+    return UserItem(tuple(_label(one.role, one.content) for one in messages))
+
+
+def _describe_missing(server: McpServer) -> str:
+    """Why a server does not have a prompt that the user named."""
+    status = server.status
+    if status.state == "starting":
+        return f"MCP server {server.name} is still starting; try it again in a moment"
+    if status.state != "up":
+        return f"MCP server {server.name} is not available: {status.problem or status.state}"
+    names = ", ".join(f"/{server.name}:{one.name}" for one in server.catalog.prompts)
+    return f"MCP server {server.name} has no such prompt (it has {names or 'none'})"
 
 
 def parse_prompt_arguments(prompt: McpPrompt, text: str) -> dict[str, str]:
@@ -69,14 +95,15 @@ def parse_prompt_arguments(prompt: McpPrompt, text: str) -> dict[str, str]:
             raise ConfigError(f"{prompt.name} takes no arguments")
     missing = [one.name for one in prompt.arguments if one.is_required and one.name not in given]
     if missing:
-        usage = " ".join(f"{one.name}=..." for one in prompt.arguments)
+        usage = format_arguments(prompt, "{}=...")
         raise ConfigError(f"{prompt.name} needs {', '.join(missing)}: {usage}")
     return given
 
 
-def format_arguments(prompt: McpPrompt) -> str:
+def format_arguments(prompt: McpPrompt, form: str = "{}") -> str:
     """The names of the arguments; those that may be left out are in brackets."""
-    return " ".join(one.name if one.is_required else f"[{one.name}]" for one in prompt.arguments)
+    shown = [(form.format(one.name), one.is_required) for one in prompt.arguments]
+    return " ".join(text if is_required else f"[{text}]" for text, is_required in shown)
 
 
 def _describe_prompt(prompt: McpPrompt) -> str:

@@ -375,8 +375,7 @@ async def _skills(ui: Frontend, arguments: str) -> None:
 
 async def _mcp(ui: Frontend, arguments: str) -> None:
     if arguments:
-        logs = ui.host.list_server_logs(arguments)
-        ui.show_message("\n".join(logs) if logs else f"{arguments} has sent no log messages")
+        ui.show_message("\n".join(ui.host.list_server_logs(arguments)))
         return
     servers = ui.host.list_servers()
     ui.show_message("\n".join(servers) if servers else "no MCP server is configured")

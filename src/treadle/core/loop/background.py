@@ -23,7 +23,9 @@ from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 RUNNING_TEXT = "Running as task {id}. A notice will give its result when it ends."
 CANCELLED_TEXT = "It was cancelled."
 CLOSED_TEXT = "It was stopped before it was done, because the program ended."
-LOST_NOTICE = "Background task {id} is lost: the process that ran it ended. Its outcome is unknown."
+LOST_NOTICE = (
+    "Background task {task} is lost: the process that ran it ended. Its outcome is unknown."
+)
 
 MAX_OUTPUT_CHARS = 20_000
 
@@ -140,9 +142,11 @@ class TaskReports:
     def report_lost(self, manager: TaskManager, items: Iterable[Item]) -> None:
         """Tell the model which tasks of earlier processes are lost."""
         ids: dict[str, bool] = {}  # and whether the task has not ended
+        summaries: dict[str, str] = {}
         for item in items:
             if task_id := _find_task_id(item):
                 ids[task_id] = isinstance(item, ToolResultItem)
+                summaries.setdefault(task_id, _find_summary(item))
         if ids:
             unfinished = [task_id for task_id, is_running in ids.items() if is_running]
             try:
@@ -151,7 +155,8 @@ class TaskReports:
                 self._warn(error)
                 lost = unfinished  # nothing is known of them any more
             for task_id in lost:
-                self._notify(task_id, LOST_NOTICE.format(id=task_id))
+                task = f"{task_id} {summaries.get(task_id, '')}".strip()
+                self._notify(task_id, LOST_NOTICE.format(task=task))
 
     async def close(self, manager: TaskManager) -> None:
         """Close the manager. It may be code of others: if it fails, that is told, and the rest is
@@ -174,6 +179,12 @@ def _find_task_id(item: Item) -> str:
         return ""
     task_id = item.data.get("task_id") if item.data else None
     return task_id if isinstance(task_id, str) else _find_task_id_of_0_1(item)
+
+
+def _find_summary(item: Item) -> str:
+    """What the task does; "" in logs that do not have it."""
+    summary = item.data.get("summary") if isinstance(item, ToolResultItem) and item.data else None
+    return summary if isinstance(summary, str) else ""
 
 
 def _find_task_id_of_0_1(item: ToolResultItem | NoticeItem) -> str:

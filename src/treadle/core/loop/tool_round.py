@@ -213,7 +213,7 @@ class ToolRound:
             return work.result()
         self._emitter.emit(ToolDetached, call.id, task_id)
         text = RUNNING_TEXT.format(id=task_id)
-        data = {"task_id": task_id}
+        data = {"task_id": task_id, "summary": prepared.summary}
         return ToolResultItem(call.id, call.name, (Text(text),), display=text, data=data)
 
     def _ask_task_manager(self, ask: Callable[[], T], otherwise: T) -> T:

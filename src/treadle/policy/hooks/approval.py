@@ -27,6 +27,7 @@ UNTRACKED_CHANGES = (
     "changes of the files that it runs are not detected: approve only if you trust the whole folder"
 )
 _LONG_BLANKS = re.compile(r"\s{9,}")
+HOW_TO_APPROVE = "`treadle trust --approve`, or /trust in a session"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)")
 
 
@@ -54,8 +55,8 @@ class UnapprovedExtension(msgspec.Struct, frozen=True):
         if not self.is_folder_trusted:
             return f"{self.kind} {self.name} waits until you trust the folder: {command}"
         why = "changed since you approved it" if self.is_changed else "is new"
-        how = "" if not self.is_changed else " (run `treadle trust --approve`)"
-        return f"{self.kind} {self.name} {why} and waits for your approval{how}: {command}"
+        waits = f"waits for your approval ({HOW_TO_APPROVE})"
+        return f"{self.kind} {self.name} {why} and {waits}: {command}"
 
     @property
     def description(self) -> str:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -98,7 +99,8 @@ def parse_servers(
     settings: object, origin: str, problems: list[str] | None = None
 ) -> dict[str, dict[str, Any]]:
     """The raw definitions in parsed settings; disabled servers are left out. With `problems`, a
-    definition that is no object is left out and described there, instead of an error."""
+    definition that is no object, or can never start, is left out and described there, instead of
+    an error."""
     servers = settings.get("mcpServers", {}) if isinstance(settings, dict) else None
     if not isinstance(servers, dict):
         raise ConfigError(f"{origin}:1: mcpServers has to be an object of servers by name")
@@ -109,7 +111,38 @@ def parse_servers(
             raise ConfigError(problem)
         problems.append(f"{problem}; it is not started")
     valid = {name: raw for name, raw in servers.items() if name not in wrong}
-    return {name: raw for name, raw in valid.items() if raw.get("disabled") is not True}
+    enabled = {name: raw for name, raw in valid.items() if raw.get("disabled") is not True}
+    if problems is None:
+        return enabled
+    mistakes = {name: _find_mistake(name, raw) for name, raw in enabled.items()}
+    problems += [f"{origin}: {one}; it is not started" for one in mistakes.values() if one]
+    return {name: raw for name, raw in enabled.items() if not mistakes[name]}
+
+
+def check_definition(name: str, raw: Mapping[str, Any]) -> None:
+    """ConfigError if a server of this definition cannot start, whatever its variables are."""
+    unknown = [
+        key for key in ("url", "oauth") if any(map(_VARIABLE.search, _iter_strings(raw.get(key))))
+    ]
+    checked = {key: value for key, value in raw.items() if key not in unknown}
+    if "url" in unknown:
+        checked["url"] = "https://known-when-it-starts"
+    parse_server_config(name, checked, _AnyVariable())
+
+
+def _find_mistake(name: str, raw: Mapping[str, Any]) -> str:
+    try:
+        check_definition(name, raw)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+class _AnyVariable(dict[str, str]):
+    """Every variable is set: a definition is checked here and expanded when it is used."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return "x"
 
 
 def find_secret_variables(
@@ -139,10 +172,13 @@ def parse_server_config(
     expand = _make_expander(name, os.environ if environ is None else environ, trusted)
     command, url = expand(raw.get("command", "")), expand(raw.get("url", ""))
     if bool(command) == bool(url):
-        raise ConfigError(f"server {name!r}: it needs a command or a url, and not both")
+        given = ", ".join(raw) or "nothing"
+        raise ConfigError(
+            f"server {name!r}: it needs a command or a url, and not both (it has: {given})"
+        )
     kind = _parse_transport(name, raw.get("type"), url)
-    if url and not url.startswith(("http://", "https://")):
-        raise ConfigError(f"server {name!r}: the url has to begin with http:// or https://")
+    if url:
+        _check_url(name, url)
     return McpServerConfig(
         kind,
         command,
@@ -156,6 +192,18 @@ def parse_server_config(
         _parse_timeout(name, raw, "backgroundAfter", BACKGROUND_AFTER),
         _parse_oauth(name, raw.get("oauth", {}), expand),
     )
+
+
+def _check_url(name: str, url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"server {name!r}: the url has to begin with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        is_valid = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ConfigError(f"server {name!r}: the url needs a host, and a port from 1 to 65535")
 
 
 def _parse_oauth(

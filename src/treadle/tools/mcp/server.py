@@ -59,8 +59,11 @@ class McpStatus(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
+        tools = plural(self.tools, "tool")
+        if self.state == "starting" and self.problem:
+            return f"{self.name}: restarting, {tools}; the last time: {self.problem}"
         problem = f": {self.problem}" if self.problem else ""
-        return f"{self.name}: {self.state}, {plural(self.tools, 'tool')}{problem}"
+        return f"{self.name}: {self.state}, {tools}{problem}"
 
 
 class McpServer(BaseSource):

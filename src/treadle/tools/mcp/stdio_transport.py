@@ -170,6 +170,11 @@ class StdioTransport:
             self._close()
             await asyncio.sleep(0)  # the transports close their pipes in the next loop iteration
 
+    async def _describe_end(self) -> str:
+        has_ended = await self._exits_within(STDERR_DRAIN_SECONDS)
+        code = getattr(await self._process.wait(), "exit_code", None) if has_ended else None
+        return f"it ended with exit code {code}" if code else "it ended"
+
     async def _exits_within(self, seconds: float) -> bool:
         ended = asyncio.ensure_future(self._process.wait())
         try:
@@ -187,7 +192,7 @@ class StdioTransport:
         inbound: MemoryObjectSendStream[SessionMessage | Exception],
         stderr_task: asyncio.Task[None],
     ) -> None:
-        problem = "it ended"
+        problem = ""
         try:
             while data := await reader.read(1 << 16):
                 for line in self._splitter.feed(data):
@@ -201,7 +206,7 @@ class StdioTransport:
             while await reader.read(1 << 16):
                 pass
         await asyncio.wait({stderr_task}, timeout=STDERR_DRAIN_SECONDS)
-        self._on_lost(problem)
+        self._on_lost(problem or await self._describe_end())
         inbound.close()  # fails the calls that wait for a response
 
     def _parse_line(self, line: bytes | TruncatedLine) -> types.JSONRPCMessage | None:
@@ -287,7 +292,8 @@ class StdioTransport:
             if writer.is_closing() or writer.get_write_buffer_size() > MAX_UNREAD_BYTES:
                 ended = await self._exits_within(STDERR_DRAIN_SECONDS)
                 await asyncio.wait(self._tasks[:1], timeout=STDERR_DRAIN_SECONDS)
-                self._on_lost("it ended" if ended else "it does not read its input")
+                does_not_read = "it does not read its input"
+                self._on_lost(await self._describe_end() if ended else does_not_read)
                 inbound.close()
                 return
 

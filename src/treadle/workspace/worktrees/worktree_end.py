@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,6 +11,7 @@ import msgspec
 from treadle.core.text import plural
 
 MAX_LISTED = 20
+COMMIT_CHARS = 12
 
 
 class WorktreeEnd(msgspec.Struct, frozen=True):
@@ -17,12 +19,16 @@ class WorktreeEnd(msgspec.Struct, frozen=True):
 
     unchanged  there was no change         merged  its changes are in the folder
     kept       they are in `branch`        left    the worktree is still at `path`
-    `refused` are the paths that kept the changes from being merged.
+    `base` is the commit that the branch is compared with, `refused` are the paths that kept the
+    changes from being merged, `top` is the way to the top of the repository if that is not the
+    folder.
     """
 
     status: Literal["unchanged", "merged", "kept", "left"]
     files: tuple[str, ...] = ()
     branch: str = ""
+    base: str = ""
+    top: str = ""
     refused: tuple[str, ...] = ()
     path: str = ""
 
@@ -43,14 +49,22 @@ def describe_end(end: WorktreeEnd) -> str:
         why = (
             f"Nothing is merged: changed in the folder meanwhile, or not to be written: {refused}."
         )
-    return f"{why} All its changes are in the branch {end.branch}: {files}. {advise(end.branch)}"
+    advice = advise(end.branch, end.base, end.top)
+    return f"{why} All its changes are in the branch {end.branch}: {files}. {advice}"
 
 
-def advise(branch: str) -> str:
-    """What to do with a branch that has the changes of an agent."""
+def advise(branch: str, base: str, top: str = "") -> str:
+    """What to do with a branch that has the changes of an agent.
+
+    `git merge` and `git cherry-pick` refuse while the user has uncommitted changes in the same
+    files. `git apply` changes the files themselves: all that is asked, or nothing.
+    """
+    commits = f"{base[:COMMIT_CHARS]} {branch}"
+    apply = f"git -C {shlex.quote(top)} apply" if top else "git apply"
     return (
-        f"See them with `git show {branch}`, take them over with `git merge --squash {branch}`, "
-        f"delete them with `git branch -D {branch}`."
+        f"See them with `git diff {commits}`, take them over with "
+        f"`git diff --binary {commits} | {apply}` (if git refuses that, commit your own changes "
+        f"and add `--3way`), delete them with `git branch -D {branch}`."
     )
 
 

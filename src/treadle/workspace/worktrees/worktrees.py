@@ -28,7 +28,7 @@ from treadle.core.private_folder import make_private_folder
 from treadle.workspace.worktrees import merge
 from treadle.workspace.worktrees.git import Repository, open_repository
 from treadle.workspace.worktrees.merge import WorktreeChange
-from treadle.workspace.worktrees.worktree_end import WorktreeEnd, describe_end
+from treadle.workspace.worktrees.worktree_end import WorktreeEnd, advise, describe_end
 from treadle.workspace.worktrees.worktree_files import (
     RECORD_FILE,
     SCRATCH_PREFIX,
@@ -148,8 +148,14 @@ class Worktrees:
         for worktree in list(self._open.values()):
             self.keep(worktree)
         await self.wait_for_ends()
+        with contextlib.suppress(WorkspaceError):
+            await self.keep_leftovers()
+
+    async def keep_leftovers(self) -> None:
+        """Keep as branches what agents of killed processes changed. Worktrees that are in use stay
+        as they are."""
         if self._find_folder().is_dir():
-            with contextlib.suppress(WorkspaceError):
+            async with self._changing:
                 await self._keep_leftovers(await open_repository(self.folder))
 
     def keep(self, worktree: Worktree) -> None:
@@ -169,6 +175,12 @@ class Worktrees:
             "for-each-ref", "--format=%(refname:short)", f"refs/heads/{BRANCH_FOLDER}/"
         )
         return found.split()
+
+    async def advise_on(self, branch: str) -> str:
+        """What the user can do with one of these branches."""
+        repository = await open_repository(self.folder)
+        base = await self._read_base(repository, f"refs/heads/{branch}")
+        return advise(branch, base, _find_top(repository))
 
     async def run_to_end(self, work: Any) -> WorktreeEnd:
         task: asyncio.Task[WorktreeEnd] = self._begin_end(work)
@@ -309,7 +321,7 @@ class Worktrees:
                 await self._delete_branch(worktree)
                 return WorktreeEnd("merged", files)
         branch = await self._commit(worktree, tree)
-        return WorktreeEnd("kept", files, branch, refused)
+        return WorktreeEnd("kept", files, branch, record.base, _find_top(repository), refused)
 
     async def _merge(
         self,
@@ -391,6 +403,12 @@ class Worktrees:
         """A path for an index of git, of which there is no file yet."""
         make_private_folder(self._state_dir)
         return self._state_dir / f"{SCRATCH_PREFIX}{os.urandom(6).hex()}"
+
+
+def _find_top(repository: Repository) -> str:
+    """The way from the folder to the top of the repository; "" if that is the folder."""
+    is_top = repository.folder == repository.top
+    return "" if is_top else os.path.relpath(repository.top, repository.folder)
 
 
 def _format_ref(name: str) -> str:
