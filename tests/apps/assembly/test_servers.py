@@ -94,6 +94,7 @@ async def test_a_long_wait_for_servers_says_for_which(
         notes=[],
         notify=None,
         on_wait=told.put_nowait,
+        objection=lambda name, definition, again: "",
     )
     opening = asyncio.create_task(made.open())
     assert await told.get() == "waiting for MCP servers to start, up to 600 s: mute"

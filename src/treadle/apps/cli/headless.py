@@ -189,7 +189,7 @@ class HeadlessRun:
                 # The rest of the prompt are piped text and attached files.
                 message = await self._command.expand(session, self._settings)
                 self._prompt = (*message, *self._prompt[1:])
-            elif session.servers and (self._command_line.prompt or "").startswith("/"):
+            elif (self._command_line.prompt or "").startswith("/"):
                 from treadle.apps.cli.custom_command import expand_server_prompt
 
                 self._prompt = await expand_server_prompt(session, self._settings, self._prompt)
