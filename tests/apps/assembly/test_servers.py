@@ -85,9 +85,10 @@ async def test_a_long_wait_for_servers_says_for_which(
 ):
     monkeypatch.setattr(servers, "SILENT_WAIT_SECONDS", 0.01)
     told: asyncio.Queue[str] = asyncio.Queue()
+    workspace = LazyWorkspace(own_place, lambda: WorkspaceOptions(sandbox="off"))
     made = servers.make_servers(
         {"mute": {"command": "sleep", "args": ["1000"]}},
-        LazyWorkspace(own_place, lambda: WorkspaceOptions(sandbox="off")),
+        workspace,
         user_servers=("mute",),
         trusted=True,
         startup_wait=600,
@@ -101,6 +102,7 @@ async def test_a_long_wait_for_servers_says_for_which(
     opening.cancel()
     await asyncio.wait([opening])
     await made.aclose()
+    await workspace.aclose()
 
 
 # ------------------------------------------------------------------ the first message waits
