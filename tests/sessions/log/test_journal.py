@@ -210,7 +210,11 @@ async def test_fault_14_a_second_opening_says_who_has_it(tmp_path: Path) -> None
     journal = Journal.create(tmp_path / "s")
     journal.append(said("one"))
     await journal.flush()
-    with pytest.raises(SessionBusy, match=rf"open in pid {os.getpid()} since \d{{4}}-"):
+    with pytest.raises(SessionBusy, match=rf"another run of this process \(pid {os.getpid()}\)"):
+        resume(tmp_path / "s")
+    holder = tmp_path / "s" / "lock"
+    holder.write_text('{"pid": 1, "host": "elsewhere", "since": 0, "program": "treadle web"}')
+    with pytest.raises(SessionBusy, match=r"open in treadle web, pid 1 on elsewhere since \d{4}-"):
         resume(tmp_path / "s")
     assert read_entries(tmp_path / "s") == [said("one")]  # it can be read all the same
     await journal.aclose()
