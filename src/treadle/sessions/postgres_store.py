@@ -14,8 +14,7 @@ from collections.abc import Sequence
 import msgspec
 import psycopg
 
-from treadle.core.contracts.store import make_unwritten_error
-from treadle.core.errors import SessionBusy, SessionTooNew, StoreError
+from treadle.core.errors import SessionBusy, SessionTooNew
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry
 from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
@@ -73,18 +72,6 @@ class PostgresStore(QueuedStore):
     async def load(self) -> Sequence[Entry]:
         return await load_entries(self._pool, self._session_id)
 
-    async def aclose(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            await self.flush()
-        except StoreError as error:
-            count = len(self._queue)
-            raise make_unwritten_error(self.session_id, count, error) from error
-        finally:
-            await self._wait_for_writes()
-
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
         seqs, times, bodies = (list(column) for column in zip(*batch, strict=True))
         fence = self._fence
@@ -119,14 +106,9 @@ class LockedPostgresStore(PostgresStore):
         store._lock = lock
         return store
 
-    async def aclose(self) -> None:
-        if self._is_closed:
-            return
-        try:
-            await super().aclose()
-        finally:
-            await self._lock.close()
-            await self._pool.aclose()
+    async def _release(self) -> None:
+        await self._lock.close()
+        await self._pool.aclose()
 
 
 _TAKE_SESSION = """

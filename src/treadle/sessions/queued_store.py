@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import encode_entry
@@ -18,8 +20,8 @@ from treadle.sessions.log.entry_redaction import EntryRedactor
 QueuedEntry = tuple[int, float, bytes]  # number, time, body
 
 
-class QueuedStore:
-    """One session, open for writing. A subclass has `_write_batch`."""
+class QueuedStore(ABC):
+    """One session, open for writing. A subclass has `_write_batch`; `_release` if it holds more."""
 
     _seq: int  # of the last entry; set by the subclass
 
@@ -69,16 +71,29 @@ class QueuedStore:
         written = batch[-1][0]
         self._queue = [queued for queued in self._queue if queued[0] > written]
 
+    async def aclose(self) -> None:
+        """Flush, then release the session, also if the flush fails."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self.flush()
+        except StoreError as error:
+            raise make_unwritten_error(self.session_id, len(self._queue), error) from error
+        finally:
+            if self._writes:  # of flushes that were cancelled
+                await asyncio.wait(self._writes)
+            await self._release()
+
+    @abstractmethod
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
         """One transaction; StoreError if it fails."""
-        raise NotImplementedError
+
+    async def _release(self) -> None:
+        """Give up connections and locks; nothing is written any more."""
+        return
 
     def _end_write(self, task: asyncio.Task[None]) -> None:
         self._writes.discard(task)
         if not task.cancelled():
             task.exception()  # of a cancelled flush: the next one or the close raises it again
-
-    async def _wait_for_writes(self) -> None:
-        """Of flushes that were cancelled."""
-        if self._writes:
-            await asyncio.wait(self._writes)

@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.argument_checks import PATH, TEXT, check
-from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_encoding import decode_entry
@@ -97,21 +96,11 @@ class SqliteStore(QueuedStore):
             raise to_store_error(error, self._path) from error
         return _decode_entries(bodies, self._path, self.session_id)
 
-    async def aclose(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            await self.flush()
-        except StoreError as error:
-            count = len(self._queue)
-            raise make_unwritten_error(self.session_id, count, error) from error
-        finally:
-            await self._wait_for_writes()
-            with self._thread_lock:
-                self._database.close()
-                if self._lock is not None:
-                    os.close(self._lock)
+    async def _release(self) -> None:
+        with self._thread_lock:
+            self._database.close()
+            if self._lock is not None:
+                os.close(self._lock)
 
     # --- in a thread -----------------------------------------------------------------------
 
