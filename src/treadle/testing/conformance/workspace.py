@@ -178,12 +178,13 @@ _LEAVE_A_CHILD = "sleep 1000 & echo $! > child"
 
 
 # Ends with 0 if the child still runs after some seconds: the kernel may need a moment. In another
-# container its number may be that of another process.
+# container its number may be that of another process, also of the shell that runs these lines.
 _LOOK_FOR_CHILD = """
 read -r child < child
 for attempt in 1 2 3 4 5 6 7 8 9 10; do
     kill -0 "$child" 2>/dev/null || exit 1
-    [ ! -r /proc/self/cmdline ] || grep -q 1000 "/proc/$child/cmdline" 2>/dev/null || exit 1
+    [ ! -r /proc/self/cmdline ] ||
+        [ "$(tr '\\0' ' ' 2>/dev/null < "/proc/$child/cmdline")" = "sleep 1000 " ] || exit 1
     sleep 0.5
 done"""
 
