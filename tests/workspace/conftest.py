@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-
-from tests.workspace.helpers import FIRST_CASES, not_for_root
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With FIRST_CASES set: of each test only the first case, and all cases that root skips."""
-    if not os.environ.get(FIRST_CASES):
-        return
-    first = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
-    items[:] = [
-        item
-        for item in items
-        if item in first.values() or not_for_root.mark in item.iter_markers("skipif")
-    ]
 
 
 @pytest.fixture(autouse=True)

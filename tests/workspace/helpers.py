@@ -23,7 +23,6 @@ from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"
 )
-FIRST_CASES = "TREADLE_TEST_FIRST_CASES"  # a variable of the environment: see conftest.py
 not_for_root = pytest.mark.skipif(
     os.getuid() == 0, reason="root can list every folder; test_sandbox.py runs it as uid 1000"
 )

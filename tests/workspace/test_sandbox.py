@@ -18,7 +18,6 @@ import pytest
 
 from tests.workspace.helpers import (
     BOTH,
-    FIRST_CASES,
     alive,
     inside,
     marker,
@@ -492,7 +491,6 @@ async def test_all_of_this_holds_for_uid_1000(own_place: Path, name: str) -> Non
                 "TMPDIR": str(place),
                 "PYTHONPATH": ":".join(path for path in sys.path if path),
                 "PYTHONDONTWRITEBYTECODE": "1",
-                FIRST_CASES: "1",
             },
             stdout=output,
             stderr=output,
