@@ -116,7 +116,7 @@ from treadle.core.errors import (
 )
 from treadle.core.transcript.content import Arguments, Document, Image, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import EffectClass, Entry, View, fold_entries
-from treadle.core.transcript.entry_encoding import decode_entry, encode_entry
+from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,

@@ -22,7 +22,7 @@ from treadle.core.transcript.entries import (
     View,
     fold_entries,
 )
-from treadle.core.transcript.entry_encoding import decode_entry
+from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import UserItem
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.library import Library

@@ -15,7 +15,7 @@ import msgspec
 
 from treadle.core.errors import SessionNotFound, StoreError
 from treadle.core.transcript.entries import ItemAdded, Suspended, TurnEnded, UsageRecorded
-from treadle.core.transcript.entry_encoding import decode_entry
+from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.log.reader import list_lineage, list_segments, open_segment, read_header

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.transcript.entries import ItemAdded, Rewound
-from treadle.core.transcript.entry_encoding import decode_entry
+from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import Item
 from treadle.sessions.log.reader import list_segments
 from treadle.sessions.log.records import parse_record

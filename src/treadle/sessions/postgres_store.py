@@ -16,7 +16,7 @@ import psycopg
 
 from treadle.core.errors import SessionBusy, SessionTooNew
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_encoding import decode_entry
+from treadle.core.transcript.entry_json import decode_entry
 from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 from treadle.sessions.session_fence import SessionFence

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_encoding import encode_entry
+from treadle.core.transcript.entry_json import encode_entry
 from treadle.sessions.log.entry_redaction import EntryRedactor
 
 QueuedEntry = tuple[int, float, bytes]  # number, time, body

@@ -22,7 +22,7 @@ import msgspec
 from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_encoding import decode_entry
+from treadle.core.transcript.entry_json import decode_entry
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 from treadle.sessions.session_fence import SessionFence
 

@@ -15,7 +15,7 @@ from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.plots import PARTS, find_request, list_parts, split_request
 from treadle.core.text import format_count, format_dollars, plural
-from treadle.core.transcript.entry_encoding import to_json
+from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,

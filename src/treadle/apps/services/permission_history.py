@@ -70,7 +70,7 @@ def backtest_rules(
 
 def read_permission_requests(session_dir: Path, folder: Path) -> Iterator[PastPermissionRequest]:
     """The approval requests of a session, in order."""
-    from treadle.core.transcript.entry_encoding import decode_entry
+    from treadle.core.transcript.entry_json import decode_entry
     from treadle.sessions.log.reader import JournalReader
 
     calls: dict[str, ToolCall] = {}

@@ -32,7 +32,7 @@ from .transport import (
 from .urls import Route, parse_route
 
 if TYPE_CHECKING:
-    from treadle.core.content_encoding import ContentDecoder
+    from treadle.core.content_decoder import ContentDecoder
 
 _MAX_REDIRECTS: Final = 5
 _MAX_ROUTES: Final = 256
@@ -271,7 +271,7 @@ class HTTPExchange:
 
     def _set_decoder(self, encoding: str) -> None:
         """For servers that send gzip or deflate although we accept only identity."""
-        from treadle.core.content_encoding import DECODABLE, ContentDecoder
+        from treadle.core.content_decoder import DECODABLE, ContentDecoder
 
         encoding = encoding.strip().lower()
         if encoding in DECODABLE:
@@ -284,7 +284,7 @@ class HTTPExchange:
             self._raise_malformed(f"sent the transfer encoding {encoding!r}", "check the proxy")
 
     def _decode(self, decoder: "ContentDecoder", data: bytes) -> bytes:
-        from treadle.core.content_encoding import BrokenEncoding
+        from treadle.core.content_decoder import BrokenEncoding
 
         address, limit = self._route.address, self._timeouts.max_bytes
         parts: list[bytes] = []
@@ -306,7 +306,7 @@ class HTTPExchange:
         """A compressed body can be cut although its framing is whole."""
         if self._decoder is None:
             return
-        from treadle.core.content_encoding import BrokenEncoding
+        from treadle.core.content_decoder import BrokenEncoding
 
         try:
             self._decoder.finish()

@@ -27,7 +27,7 @@ from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry, TurnEnded, View
-from treadle.core.transcript.entry_encoding import decode_entry, to_json
+from treadle.core.transcript.entry_json import decode_entry, to_json
 from treadle.core.transcript.pending import Rest, pending
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.entry_redaction import EntryRedactor

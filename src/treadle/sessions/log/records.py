@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import EarlyResult, Entry, ItemAdded
-from treadle.core.transcript.entry_encoding import to_json
+from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 
 FORMAT_VERSION = 1

@@ -25,7 +25,7 @@ from treadle.core.transcript.entries import (
     ViewRewritten,
     fold_entries,
 )
-from treadle.core.transcript.entry_encoding import decode_entry
+from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.transcript import Transcript

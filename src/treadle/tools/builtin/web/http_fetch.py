@@ -23,7 +23,7 @@ from treadle.core.errors import ToolError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from treadle.core.content_encoding import ContentDecoder
+    from treadle.core.content_decoder import ContentDecoder
 
 MAX_BODY_BYTES = 5 << 20
 MAX_HEADER_BYTES = 64 << 10
@@ -232,7 +232,7 @@ class _ResponseBuilder:
         if is_framed and not self.is_complete:
             raise EOFError("the connection was closed in the middle of the page; try again")
         if self._decoder is not None:
-            from treadle.core.content_encoding import BrokenEncoding
+            from treadle.core.content_decoder import BrokenEncoding
 
             try:
                 self._decoder.finish()
@@ -257,7 +257,7 @@ class _ResponseBuilder:
                 self._stop(f"the response has the status {status}")
             return
         self.status = status
-        from treadle.core.content_encoding import DECODABLE, ContentDecoder
+        from treadle.core.content_decoder import DECODABLE, ContentDecoder
 
         if self.headers.get("transfer-encoding", "chunked").lower() not in ("chunked", "identity"):
             self._stop("the response has an unsupported transfer encoding")
@@ -268,7 +268,7 @@ class _ResponseBuilder:
             self._stop(f"the response has the unsupported encoding {encoding[:40]!r}")
 
     def on_body(self, data: bytes) -> None:
-        from treadle.core.content_encoding import BrokenEncoding
+        from treadle.core.content_decoder import BrokenEncoding
 
         try:
             for part in (data,) if self._decoder is None else self._decoder.feed(data):
