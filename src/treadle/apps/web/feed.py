@@ -103,6 +103,10 @@ class Feed:
             self._states.append(self._build(self._version))
         return self._states[-1]
 
+    def refresh(self) -> None:
+        """Build the newest state now; until the next change the tabs get this one."""
+        _ = self.state
+
     def make_update(self, have: Position | None) -> Update | None:
         """What brings a tab from its state to the newest one; None if it has that already."""
         new = self.state

@@ -275,6 +275,7 @@ class LiveSession:
             conversation = self.conversation
             driver = conversation.driver
             session_id = driver.session_id if len(driver.history) else None
+            self.feed.refresh()  # no state can be built before the session is open again
             self._conversation = None
             await conversation.aclose()
             try:
