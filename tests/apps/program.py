@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import treadle
+from tests.apps.preloaded import start_preloaded
 from treadle.testing.provider import ProviderServer
 
 PROGRAM = [sys.executable, "-I", str(Path(treadle.__file__).parent / "__main__.py")]
@@ -41,16 +41,8 @@ async def start(
     cwd: Path | None = None,
     **more: str,
 ) -> Process:
-    return await asyncio.create_subprocess_exec(
-        *PROGRAM,
-        *arguments,
-        stdin=stdin,
-        stdout=PIPE,
-        stderr=PIPE,
-        cwd=cwd,
-        env=environment(server, **more),
-        limit=1 << 24,
-    )
+    env = environment(server, **more)
+    return await start_preloaded(*arguments, stdin=stdin, cwd=cwd, env=env, limit=1 << 24)
 
 
 async def finish(process: Process, said: bytes | None = None) -> Ran:

@@ -34,7 +34,7 @@ from acp.schema import (
     WriteTextFileResponse,
 )
 
-from tests.apps.program import PROGRAM, environment
+from tests.apps.program import environment, start
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 Answer = Callable[[ToolCallUpdate, Sequence[PermissionOption]], str | None]
@@ -253,16 +253,7 @@ async def connect(
 ) -> AsyncIterator[Connected]:
     """`treadle acp`, connected and initialized; it ends with the block."""
     editor = editor or Editor()
-    process = await asyncio.create_subprocess_exec(
-        *PROGRAM,
-        "acp",
-        *arguments,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        env=environment(server, **variables),
-        limit=1 << 24,
-    )
+    process = await start(server, "acp", *arguments, stdin=PIPE, cwd=None, **variables)
     assert process.stdin is not None
     agent = connect_to_agent(
         editor,

@@ -1,0 +1,223 @@
+"""`treadle` as a process of its own that has its imports: a fork of an interpreter that made them.
+
+An interpreter spends most of a short run on imports. Tests start the program many hundred times, so
+each test process keeps one interpreter that has imported the program and forks it for each start.
+What is forked has run nothing: no setting, environment or folder is known to it before the fork.
+Tests of the start itself use PROGRAM of program.py.
+
+This file is both sides: run as a script it is the interpreter that forks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from functools import cache
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
+
+LEFT_OUT = ("treadle.apps.tui", "treadle.apps.web", "treadle.models.embedded", "treadle.testing")
+LARGEST_REQUEST = 1 << 17
+EXIT_ROUNDS = 200
+
+# --- the side of the test ----------------------------------------------------------------
+
+
+class ForkedTransport(asyncio.SubprocessTransport):
+    """What asyncio's Process asks of a transport; the interpreter that forks reports the end."""
+
+    def __init__(self, pid: int, status: asyncio.StreamReader, pipes: dict[int, Any]) -> None:
+        super().__init__()
+        self._pid = pid
+        self._pipes = pipes
+        self._exit_code: int | None = None
+        self._end = asyncio.ensure_future(self._follow(status))
+
+    async def _follow(self, status: asyncio.StreamReader) -> int:
+        self._exit_code = int(await status.readline())
+        await status.read()
+        for _ in range(EXIT_ROUNDS):  # what it wrote is read, unless a child of it holds the pipe
+            if all(pipe.is_closing() for pipe in self._pipes.values()):
+                break
+            await asyncio.sleep(0)
+        return self._exit_code
+
+    async def _wait(self) -> int:
+        return await asyncio.shield(self._end)
+
+    def get_pid(self) -> int:
+        return self._pid
+
+    def get_returncode(self) -> int | None:
+        return self._exit_code
+
+    def get_pipe_transport(self, fd: int) -> Any:
+        return self._pipes.get(fd)
+
+    def send_signal(self, number: int) -> None:
+        if self._exit_code is not None:
+            raise ProcessLookupError
+        os.kill(self._pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        for pipe in self._pipes.values():
+            pipe.close()
+
+
+async def start_preloaded(
+    *arguments: str, stdin: int, cwd: Path | None, env: dict[str, str], limit: int
+) -> Process:
+    """Like asyncio.create_subprocess_exec of the program, with pipes for stdout and stderr."""
+    loop = asyncio.get_running_loop()
+    mine: dict[int, int] = {}
+    its: list[int] = []
+    for fd in range(3):
+        if fd == 0 and stdin == DEVNULL:
+            its.append(os.open(os.devnull, os.O_RDONLY))
+            continue
+        assert fd or stdin == PIPE
+        reading, writing = os.pipe()
+        mine[fd], other = (writing, reading) if fd == 0 else (reading, writing)
+        its.append(other)
+    status_reading, status_writing = os.pipe()
+    request = json.dumps([list(arguments), str((cwd or Path()).absolute()), env]).encode()
+    try:
+        assert len(request) <= LARGEST_REQUEST
+        connection, _ = start_forking_interpreter(os.getpid())
+        socket.send_fds(connection, [request], [*its, status_writing])
+    finally:
+        for fd in (*its, status_writing):
+            os.close(fd)
+    status, _ = await read_pipe(status_reading, limit)
+    pipes: dict[int, Any] = {}
+    streams = SimpleNamespace(stdin=None, stdout=None, stderr=None)
+    streams.stdout, pipes[1] = await read_pipe(mine[1], limit)
+    streams.stderr, pipes[2] = await read_pipe(mine[2], limit)
+    if 0 in mine:
+        pipes[0], protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(mine[0], "wb")
+        )
+        streams.stdin = asyncio.StreamWriter(pipes[0], protocol, None, loop)
+    pid = int(await status.readline())
+    return Process(ForkedTransport(pid, status, pipes), cast("Any", streams), loop)
+
+
+async def read_pipe(fd: int, limit: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    reader = asyncio.StreamReader(limit=limit)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb")
+    )
+    return reader, transport
+
+
+@cache
+def start_forking_interpreter(owner: int) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """The interpreter of a test process, its `owner`; it ends when the connection is closed."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (ours, its):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST_REQUEST)
+    command = [sys.executable, "-I", __file__, str(its.fileno())]
+    process = subprocess.Popen(command, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL)
+    its.close()
+    return ours, process
+
+
+# --- the interpreter that forks ----------------------------------------------------------
+
+
+def serve_forks(requests: socket.socket) -> list[str] | None:
+    """Fork for each request; returns the arguments in a fork, and None when the test has ended."""
+    started: dict[int, int] = {}  # pid -> descriptor for its exit code
+
+    def report_ended(_number: int = 0, _frame: FrameType | None = None) -> None:
+        while started:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            with os.fdopen(started.pop(pid), "w") as report:
+                report.write(f"{os.waitstatus_to_exitcode(status)}\n")
+
+    signal.signal(signal.SIGCHLD, report_ended)
+    while True:
+        request, fds, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
+        if not request:
+            return None
+        *streams, status = fds
+        arguments, folder, variables = json.loads(request)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+            become_program(arguments, folder, variables, streams)
+            return cast("list[str]", arguments)
+        for fd in streams:
+            os.close(fd)
+        os.write(status, f"{pid}\n".encode())
+        started[pid] = status
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+
+
+def become_program(
+    arguments: list[str], folder: str, variables: dict[str, str], streams: list[int]
+) -> None:
+    """What the kernel and the interpreter do at the start of a program."""
+    import time
+
+    for fd, given in enumerate(streams):
+        os.dup2(given, fd, inheritable=True)
+    os.closerange(3, 1024)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    time.tzset()
+    sys.argv = ["treadle", *arguments]
+    sys.stdin = open_stream(0, "r", "surrogateescape")
+    sys.stdout = open_stream(1, "w", "surrogateescape")
+    sys.stderr = open_stream(2, "w", "backslashreplace")
+
+
+def open_stream(fd: int, mode: str, errors: str) -> Any:
+    buffering = 1 if fd == 2 else -1
+    return open(fd, mode, buffering, "utf-8", errors)
+
+
+def import_program() -> None:
+    import pkgutil
+    from importlib import import_module
+
+    import treadle
+
+    for module in pkgutil.walk_packages(treadle.__path__, "treadle."):
+        if not module.name.startswith(LEFT_OUT):
+            with contextlib.suppress(ImportError):  # of an extra that is not installed
+                import_module(module.name)
+
+
+def main() -> None:
+    import gc
+
+    import_program()
+    gc.freeze()
+    if serve_forks(socket.socket(fileno=int(sys.argv[1]))) is not None:
+        from treadle.__main__ import main as run_program
+
+        sys.exit(run_program())
+
+
+if __name__ == "__main__":
+    main()
