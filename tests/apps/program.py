@@ -10,10 +10,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import treadle
-from tests.apps.preloaded import start_preloaded
+from tests.preloaded import start_preloaded
 from treadle.testing.provider import ProviderServer
 
 PROGRAM = [sys.executable, "-I", str(Path(treadle.__file__).parent / "__main__.py")]
+MAIN = "import sys; from treadle.__main__ import main; sys.exit(main())"
+# All modules but those of other programs; an extra may be missing.
+IMPORTS = """
+import contextlib, importlib, pkgutil, treadle
+left_out = ("treadle.apps.tui", "treadle.apps.web", "treadle.models.embedded", "treadle.testing")
+for module in pkgutil.walk_packages(treadle.__path__, "treadle."):
+    if not module.name.startswith(left_out):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
+"""
 
 
 class Ran(NamedTuple):
@@ -42,7 +52,7 @@ async def start(
     **more: str,
 ) -> Process:
     env = environment(server, **more)
-    return await start_preloaded(*arguments, stdin=stdin, cwd=cwd, env=env, limit=1 << 24)
+    return await start_preloaded(IMPORTS, MAIN, *arguments, stdin=stdin, cwd=cwd, env=env)
 
 
 async def finish(process: Process, said: bytes | None = None) -> Ran:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
-import sys
-from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
 
+from tests.preloaded import start_preloaded
 from treadle.testing import FakeCall, FakeReply, ProviderServer
 from treadle.testing.provider import ReceivedRequest
 
@@ -19,6 +17,11 @@ PAGE = Path(__file__).parents[2] / "docs/coming-from.md"
 PROGRAM = re.compile(r"<!-- program: (\w+) with ([\w-]+) -->\n```python\n(.*?)```", re.DOTALL)
 PROGRAMS = {(title, library): code for title, library, code in PROGRAM.findall(PAGE.read_text())}
 LIBRARIES = ["treadle", "pydantic-ai", "openai-agents"]
+IMPORTS = {
+    "treadle": "import treadle",
+    "pydantic-ai": "import pydantic_ai.models.openai",
+    "openai-agents": "import agents",
+}
 # The others take some seconds to import.
 EACH_LIBRARY = pytest.mark.parametrize(
     "library",
@@ -33,23 +36,21 @@ EACH_LIBRARY = pytest.mark.parametrize(
 
 
 async def run(server: ProviderServer, title: str, library: str, *arguments: str) -> str:
-    status, out, err = await start(server, PROGRAMS[title, library], *arguments)
+    status, out, err = await start(server, library, PROGRAMS[title, library], *arguments)
     assert status == 0, err
     return out
 
 
-async def start(server: ProviderServer, code: str, *arguments: str) -> tuple[int | None, str, str]:
+async def start(
+    server: ProviderServer, library: str, code: str, *arguments: str
+) -> tuple[int | None, str, str]:
     settings = {
         "OPENAI_BASE_URL": f"{server.url}/v1",
         "OPENAI_API_KEY": "k",
         "OPENAI_AGENTS_DISABLE_TRACING": "1",  # it would send traces to OpenAI
     }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-c", code, *arguments),
-        stdout=PIPE,
-        stderr=PIPE,
-        env={**os.environ, **settings},
-    )
+    env = {**os.environ, **settings}
+    process = await start_preloaded(IMPORTS[library], code, *arguments, env=env)
     out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
@@ -129,9 +130,9 @@ async def test_what_a_kill_in_a_tool_leaves_is_as_the_page_says(library: str):
         return FakeReply(calls=(FakeCall("pay", {"euros": 5}),))
 
     async with ProviderServer(answer) as server:
-        status, _, _ = await start(server, code, "Pay five")
+        status, _, _ = await start(server, library, code, "Pay five")
         assert status == -signal.SIGKILL
-        status, out, err = await start(server, code, "Go on")
+        status, out, err = await start(server, library, code, "Go on")
         assert (status, out) == (0, "Done.\n"), err
         first_after = server.requests[1].body.decode()
     assert ("Pay five" in first_after) == (library != "pydantic-ai")

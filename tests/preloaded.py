@@ -1,9 +1,9 @@
-"""`treadle` as a process of its own that has its imports: a fork of an interpreter that made them.
+"""A program as a process of its own that has its imports: a fork of an interpreter that made them.
 
-An interpreter spends most of a short run on imports. Tests start the program many hundred times, so
-each test process keeps one interpreter that has imported the program and forks it for each start.
+An interpreter spends most of a short run on imports. Tests start the same programs many hundred
+times, so a test process keeps one interpreter for each set of imports and forks it for each start.
 What is forked has run nothing: no setting, environment or folder is known to it before the fork.
-Tests of the start itself use PROGRAM of program.py.
+Tests of the start itself use PROGRAM of tests/apps/program.py.
 
 This file is both sides: run as a script it is the interpreter that forks.
 """
@@ -11,7 +11,6 @@ This file is both sides: run as a script it is the interpreter that forks.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -24,7 +23,6 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
-LEFT_OUT = ("treadle.apps.tui", "treadle.apps.web", "treadle.models.embedded", "treadle.testing")
 LARGEST_REQUEST = 1 << 17
 EXIT_ROUNDS = 200
 
@@ -79,9 +77,18 @@ class ForkedTransport(asyncio.SubprocessTransport):
 
 
 async def start_preloaded(
-    *arguments: str, stdin: int, cwd: Path | None, env: dict[str, str], limit: int
+    imports: str,
+    code: str,
+    *arguments: str,
+    stdin: int = DEVNULL,
+    cwd: Path | None = None,
+    env: dict[str, str],
+    limit: int = 1 << 24,
 ) -> Process:
-    """Like asyncio.create_subprocess_exec of the program, with pipes for stdout and stderr."""
+    """Like asyncio.create_subprocess_exec of `python -c code`, with pipes for stdout and stderr.
+
+    `imports` is code, too; it is run once.
+    """
     loop = asyncio.get_running_loop()
     mine: dict[int, int] = {}
     its: list[int] = []
@@ -94,10 +101,10 @@ async def start_preloaded(
         mine[fd], other = (writing, reading) if fd == 0 else (reading, writing)
         its.append(other)
     status_reading, status_writing = os.pipe()
-    request = json.dumps([list(arguments), str((cwd or Path()).absolute()), env]).encode()
+    request = json.dumps([code, arguments, str((cwd or Path()).absolute()), env]).encode()
     try:
         assert len(request) <= LARGEST_REQUEST
-        connection, _ = start_forking_interpreter(os.getpid())
+        connection, _ = start_forking_interpreter(os.getpid(), imports)
         socket.send_fds(connection, [request], [*its, status_writing])
     finally:
         for fd in (*its, status_writing):
@@ -125,12 +132,14 @@ async def read_pipe(fd: int, limit: int) -> tuple[asyncio.StreamReader, asyncio.
 
 
 @cache
-def start_forking_interpreter(owner: int) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+def start_forking_interpreter(
+    owner: int, imports: str
+) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """The interpreter of a test process, its `owner`; it ends when the connection is closed."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, its):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST_REQUEST)
-    command = [sys.executable, "-I", __file__, str(its.fileno())]
+    command = [sys.executable, "-I", __file__, str(its.fileno()), imports]
     process = subprocess.Popen(command, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL)
     its.close()
     return ours, process
@@ -139,8 +148,8 @@ def start_forking_interpreter(owner: int) -> tuple[socket.socket, subprocess.Pop
 # --- the interpreter that forks ----------------------------------------------------------
 
 
-def serve_forks(requests: socket.socket) -> list[str] | None:
-    """Fork for each request; returns the arguments in a fork, and None when the test has ended."""
+def serve_forks(requests: socket.socket) -> str | None:
+    """Fork for each request; returns the code in a fork, and None when the test has ended."""
     started: dict[int, int] = {}  # pid -> descriptor for its exit code
 
     def report_ended(_number: int = 0, _frame: FrameType | None = None) -> None:
@@ -157,14 +166,14 @@ def serve_forks(requests: socket.socket) -> list[str] | None:
         if not request:
             return None
         *streams, status = fds
-        arguments, folder, variables = json.loads(request)
+        code, arguments, folder, variables = json.loads(request)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
             become_program(arguments, folder, variables, streams)
-            return cast("list[str]", arguments)
+            return cast("str", code)
         for fd in streams:
             os.close(fd)
         os.write(status, f"{pid}\n".encode())
@@ -185,7 +194,7 @@ def become_program(
     os.environ.clear()
     os.environ.update(variables)
     time.tzset()
-    sys.argv = ["treadle", *arguments]
+    sys.argv = ["-c", *arguments]
     sys.stdin = open_stream(0, "r", "surrogateescape")
     sys.stdout = open_stream(1, "w", "surrogateescape")
     sys.stderr = open_stream(2, "w", "backslashreplace")
@@ -196,27 +205,14 @@ def open_stream(fd: int, mode: str, errors: str) -> Any:
     return open(fd, mode, buffering, "utf-8", errors)
 
 
-def import_program() -> None:
-    import pkgutil
-    from importlib import import_module
-
-    import treadle
-
-    for module in pkgutil.walk_packages(treadle.__path__, "treadle."):
-        if not module.name.startswith(LEFT_OUT):
-            with contextlib.suppress(ImportError):  # of an extra that is not installed
-                import_module(module.name)
-
-
 def main() -> None:
     import gc
 
-    import_program()
+    exec(sys.argv[2], {})
     gc.freeze()
-    if serve_forks(socket.socket(fileno=int(sys.argv[1]))) is not None:
-        from treadle.__main__ import main as run_program
-
-        sys.exit(run_program())
+    code = serve_forks(socket.socket(fileno=int(sys.argv[1])))
+    if code is not None:
+        exec(code, {"__name__": "__main__"})
 
 
 if __name__ == "__main__":
