@@ -24,7 +24,7 @@ from tests.apps.tui.tmux import Terminal  # noqa: E402 - the same
 from treadle.testing import FakeCall, FakeReply, ProviderServer  # noqa: E402 - the same
 
 FILE = ROOT / "docs/images/session.svg"
-SIZE = (92, 27)
+SIZE = (92, 24)
 PROMPT = "a discount above the sum gives a negative total: fix it"
 FILES = {
     "cart.py": "def total(prices, discount=0):\n    return sum(prices) - discount\n",
