@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from scripts.docs_site.navigation import expand_navigation
+from scripts.docs_site.proofs import link_proofs, write_proofs
 from scripts.docs_site.reference import write_reference
 from scripts.docs_site.repository_links import ROOT, list_copies, rewrite_links
 
@@ -42,16 +43,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
     sources = ["README.md", *(f"docs/{page}" for page in list_pages())]
-    readme = {"index.md": (ROOT / "README.md").read_text()}
-    for name, text in {**readme, **list_copies(sources), **write_reference()}.items():
+    texts = {name: (ROOT / name).read_text() for name in sources}
+    pages = {"index.md": texts["README.md"], **list_copies(sources), **write_reference()}
+    for name, text in {**pages, **write_proofs(texts.values())}.items():
         files.append(File.generated(config, name, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    if page.file.src_uri.startswith("reference/"):
+    if page.file.src_uri.startswith(("reference/", "repository/proofs/")):
         return markdown
-    return adapt_markdown(rewrite_links(markdown, page.file.src_uri))
+    name = page.file.src_uri
+    return adapt_markdown(link_proofs(rewrite_links(markdown, name), name))
 
 
 def adapt_markdown(text: str) -> str:

@@ -14,6 +14,8 @@ from posixpath import normpath, relpath
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIES = "repository"
+# The head of a page that the search leaves out: code would hide what explains it.
+NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "sh"}
 # Code first: what looks like a link inside of it is none.
 PART = re.compile(
@@ -101,4 +103,4 @@ def show_file(path: str) -> str:
     if path.endswith(".md"):
         return file.read_text()
     text = file.read_text()
-    return f"# {path}\n\n````{LANGUAGES.get(file.suffix, 'text')}\n{text}````\n"
+    return f"{NOT_SEARCHED}# {path}\n\n````{LANGUAGES.get(file.suffix, 'text')}\n{text}````\n"

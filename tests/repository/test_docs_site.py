@@ -12,6 +12,7 @@ from mkdocs.config import load_config
 from scripts.build_docs import find_foreign_files
 from scripts.docs_site.hooks import FROM_ROOT, adapt_markdown, list_pages
 from scripts.docs_site.navigation import expand_navigation, walk
+from scripts.docs_site.proofs import link_proofs, write_proofs
 from scripts.docs_site.reference import NAMES, write_reference
 from scripts.docs_site.repository_links import (
     ROOT,
@@ -73,6 +74,15 @@ def test_a_program_that_a_page_links_to_is_shown_on_the_site():
     assert "async def" in copies["repository/examples/chat_server.py.md"]
     text = rewrite_links("[server](../examples/chat_server.py) and `](code)`", "library.md")
     assert text == "[server](repository/examples/chat_server.py.md) and `](code)`"
+
+
+def test_a_named_test_is_a_link_to_its_source():
+    text = "Proof: `tests/repository/test_docs_site.py::test_a_named_test_is_a_link_to_its_source`."
+    target = "../repository/proofs/tests/repository/test_docs_site.py.md"
+    linked = link_proofs(text, "decisions/page.md")
+    assert f"]({target}#test_a_named_test_is_a_link_to_its_source)." in linked
+    [page] = write_proofs([text]).values()
+    assert "## test_a_named_test_is_a_link_to_its_source\n\n````python\ndef test_a_named" in page
 
 
 def test_links_of_the_readme_hold_on_the_first_page():
