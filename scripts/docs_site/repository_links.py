@@ -14,6 +14,7 @@ from posixpath import normpath, relpath
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIES = "repository"
+MAX_COLORED_LINES = 400
 # The head of a page that the search leaves out: code would hide what explains it.
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "sh"}
@@ -103,4 +104,7 @@ def show_file(path: str) -> str:
     if path.endswith(".md"):
         return file.read_text()
     text = file.read_text()
-    return f"{NOT_SEARCHED}# {path}\n\n````{LANGUAGES.get(file.suffix, 'text')}\n{text}````\n"
+    # Colours of a long file take longer than the rest of the site.
+    is_long = text.count("\n") > MAX_COLORED_LINES
+    language = "text" if is_long else LANGUAGES.get(file.suffix, "text")
+    return f"{NOT_SEARCHED}# {path}\n\n````{language}\n{text}````\n"
