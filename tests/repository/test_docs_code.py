@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mkdocs.utils.yaml import yaml_load
 
 from treadle.testing import FakeCall, FakeReply, ProviderServer
 
@@ -87,5 +86,7 @@ async def test_the_program_of_the_readme_runs(
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
 def test_every_block_of_json_or_yaml_can_be_read(page: Path):
+    from mkdocs.utils.yaml import yaml_load  # not for every worker that collects tests
+
     for language, text in re.findall(r"^```(json|yaml)\n(.*?)^```", page.read_text(), FLAGS):
         assert json.loads(text) if language == "json" else yaml_load(text)

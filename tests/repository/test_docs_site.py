@@ -4,10 +4,11 @@ reference is complete. `./check docs` builds it."""
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mkdocs.config import load_config
 
 from scripts.build_docs import find_foreign_files
 from scripts.docs_site.hooks import FROM_ROOT, adapt_markdown, list_pages
@@ -24,12 +25,18 @@ from scripts.docs_site.repository_links import (
 )
 from treadle.apps.cli.main import COMMANDS
 
-NAVIGATION = load_config(str(ROOT / "mkdocs.yml")).nav or []
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page}" for page in list_pages())]
 
 
+@cache
+def read_navigation() -> list[Any]:
+    from mkdocs.config import load_config  # not for every worker that collects tests
+
+    return load_config(str(ROOT / "mkdocs.yml")).nav or []
+
+
 def expand(pages: list[str]) -> list[str]:
-    return list(walk(expand_navigation(NAVIGATION, pages)))
+    return list(walk(expand_navigation(read_navigation(), pages)))
 
 
 def headings(path: str) -> set[str]:
