@@ -34,6 +34,18 @@ def make_reply(said: str | dict[str, Any]) -> FakeReply:
     return FakeReply(calls=tuple(FakeCall(name, arguments) for name, arguments in said["calls"]))
 
 
+async def run_block(code: str, page: str, module: types.ModuleType) -> None:
+    """Run a block where the others of its page were run; one that calls `run_sync` in a thread,
+    as a program without an event loop."""
+    if "run_sync(" in code:
+        await asyncio.to_thread(exec, compile(code, page, "exec"), vars(module))
+        return
+    compiled = compile(code, page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    ended = eval(compiled, vars(module))
+    if inspect.isawaitable(ended):
+        await ended
+
+
 def set_environment(monkeypatch: pytest.MonkeyPatch, server: ProviderServer) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     for key in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "MY_KEY"):
@@ -63,12 +75,7 @@ async def test_every_block_runs(page: str, monkeypatch: pytest.MonkeyPatch):
     for replies, code in read_blocks(page):
         async with ProviderServer(replies) as server:
             set_environment(monkeypatch, server)
-            compiled = compile(
-                code, page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
-            )
-            ended = eval(compiled, vars(module))
-            if inspect.isawaitable(ended):
-                await ended
+            await run_block(code, page, module)
             assert server.violations == []
             assert len(server.generation_requests) == len(replies)
 
@@ -79,7 +86,7 @@ async def test_the_program_of_the_readme_runs(
     [(replies, code)] = read_blocks("../README.md")
     async with ProviderServer(replies) as server:
         set_environment(monkeypatch, server)
-        await asyncio.to_thread(exec, code, {"__name__": "readme"})
+        await run_block(code, "README.md", types.ModuleType("readme"))
         assert server.violations == []
     assert capsys.readouterr().out == "5\n"
 
