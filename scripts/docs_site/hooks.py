@@ -9,28 +9,26 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from scripts.docs_site import proofs, reference
 from scripts.docs_site.navigation import expand_navigation
-from scripts.docs_site.proofs import link_proofs, write_proofs
-from scripts.docs_site.reference import write_reference
-from scripts.docs_site.repository_links import ROOT, list_copies, rewrite_links
+from scripts.docs_site.repository_links import ROOT, list_copies, repository_path, rewrite_links
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
+FROM_ROOT = ("index.md", "repository/CONTRIBUTING.md", "repository/CHANGELOG.md")
 ITEM = re.compile(r"([-*]|\d+\.) ")
+FIRST_ITEM = re.compile(r"([-*]|1\.) ")  # what may begin a list right behind a paragraph
 CODE_SPAN = re.compile(r"`[^`\n]+`")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.nav = expand_navigation(
-        config.nav or [], [*list_pages(), *write_reference(), *FROM_ROOT]
+        config.nav or [], [*list_pages(), *reference.write_reference(), *FROM_ROOT]
     )
     return config
-
-
-FROM_ROOT = ("index.md", "repository/CONTRIBUTING.md", "repository/CHANGELOG.md")
 
 
 def list_pages() -> list[str]:
@@ -44,17 +42,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
     sources = ["README.md", *(f"docs/{page}" for page in list_pages())]
     texts = {name: (ROOT / name).read_text() for name in sources}
-    pages = {"index.md": texts["README.md"], **list_copies(sources), **write_reference()}
-    for name, text in {**pages, **write_proofs(texts.values())}.items():
+    pages = {"index.md": texts["README.md"], **list_copies(sources), **reference.write_reference()}
+    for name, text in {**pages, **proofs.write_proofs(texts.values())}.items():
         files.append(File.generated(config, name, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    if page.file.src_uri.startswith(("reference/", "repository/proofs/")):
-        return markdown
     name = page.file.src_uri
-    return adapt_markdown(link_proofs(rewrite_links(markdown, name), name))
+    is_made = name.startswith((f"{reference.FOLDER}/", f"{proofs.FOLDER}/"))
+    if is_made or not repository_path(name).endswith(".md"):  # a program is shown as it is
+        return markdown
+    return adapt_markdown(proofs.link_proofs(rewrite_links(markdown, name), name))
 
 
 def adapt_markdown(text: str) -> str:
@@ -69,7 +68,7 @@ def adapt_markdown(text: str) -> str:
                 continue
             if line.startswith("|"):  # a pipe in code needs no backslash
                 line = CODE_SPAN.sub(lambda span: span[0].replace(r"\|", "|"), line)
-            if ITEM.match(line) and adapted and is_text(adapted[-1]):
+            if FIRST_ITEM.match(line) and adapted and is_text(adapted[-1]):
                 adapted.append("")  # a list needs a blank line before it
         adapted.append(line)
     return "\n".join(adapted) + "\n"

@@ -43,7 +43,11 @@ def test_the_recording_shows_the_story_and_no_path_of_the_machine_that_made_it()
     assert "/tmp/" not in svg
     assert svg.count("http") == svg.count('xmlns="http')
     assert len(svg) < 100_000
-    assert "](docs/images/session.svg)" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_shows_it_on_its_first_screen():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert any("](docs/images/session.svg)" in line for line in lines[:14])
 
 
 @needs_tmux
