@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,9 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     fast = "--fast" in arguments
     for_pytest = [argument for argument in arguments if argument != "--fast"]
     with tempfile.TemporaryDirectory(prefix="treadle-check-") as scratch:
-        chosen = (
-            [pytest_stage(fast, for_pytest)] if for_pytest else every_stage(fast, Path(scratch))
-        )
+        chosen = choose_stages(fast, for_pytest, Path(scratch))
         began = time.monotonic()
         for stage in chosen:
             if (status := run(stage)) != 0:
@@ -43,6 +41,12 @@ def main(arguments: Sequence[str]) -> int:
                 return status
     print(f"\ncheck: all green in {time.monotonic() - began:.0f} s", flush=True)
     return 0
+
+
+def choose_stages(fast: bool, for_pytest: Sequence[str], scratch: Path) -> Iterable[Stage]:
+    if for_pytest == ["docs"]:
+        return [docs_stage()]
+    return [pytest_stage(fast, for_pytest)] if for_pytest else every_stage(fast, scratch)
 
 
 def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
@@ -59,6 +63,7 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
     linter = "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"
     yield Stage("layers", python("-c", linter, "--no-logo"))
     yield Stage("names and texts", python(str(ROOT / "scripts" / "check_names.py")))
+    yield docs_stage()
     yield pytest_stage(fast, [])
     examples = ROOT / "examples"
     for example in (*sorted(examples.glob("*.py")), *sorted(examples.glob("extending/*.py"))):
@@ -73,6 +78,10 @@ def pytest_stage(fast: bool, arguments: Sequence[str]) -> Stage:
     spread = [] if arguments else ["-n", workers, "--dist", "worksteal"]
     chosen = ["-m", "not slow"] if fast else []
     return Stage("tests", python("-m", "pytest", *spread, *chosen, *arguments))
+
+
+def docs_stage() -> Stage:
+    return Stage("documentation", python(str(ROOT / "scripts" / "build_docs.py")))
 
 
 def python(*arguments: str) -> list[str]:

@@ -1,8 +1,10 @@
-"""The Python blocks of the docs run, one after the other, against a provider on loopback."""
+"""The Python blocks of the docs run, one after the other, against a provider on loopback. Blocks of
+JSON and YAML can be read."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import json
 import re
@@ -16,6 +18,7 @@ import pytest
 from treadle.testing import FakeCall, FakeReply, ProviderServer
 
 DOCS = Path(__file__).parents[2] / "docs"
+FLAGS = re.DOTALL | re.MULTILINE
 BLOCK = re.compile(r"(?:<!-- replies: (.*?) -->\n)?```python\n(.*?)```", re.DOTALL)
 
 
@@ -31,19 +34,66 @@ def make_reply(said: str | dict[str, Any]) -> FakeReply:
     return FakeReply(calls=tuple(FakeCall(name, arguments) for name, arguments in said["calls"]))
 
 
-@pytest.mark.parametrize("page", ["library.md", "hooks.md", "child-agents.md", "fleet.md"])
+async def run_block(code: str, page: str, module: types.ModuleType) -> None:
+    """Run a block where the others of its page were run; one that calls `run_sync` in a thread,
+    as a program without an event loop."""
+    if "run_sync(" in code:
+        await asyncio.to_thread(exec, compile(code, page, "exec"), vars(module))
+        return
+    compiled = compile(code, page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    ended = eval(compiled, vars(module))
+    if inspect.isawaitable(ended):
+        await ended
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, server: ProviderServer) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    for key in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "MY_KEY"):
+        monkeypatch.setenv(key, "k")
+
+
+# These have tests of their own, or show the code of an example.
+ELSEWHERE = {"coming-from.md", "extending.md", "writing-tools.md"}
+PAGES = [page.name for page in sorted(DOCS.glob("*.md")) if "```python" in page.read_text()]
+
+
+# It imports an SDK, which takes seconds.
+SLOW = {"models.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else [])
+        for page in PAGES
+        if page not in ELSEWHERE
+    ],
+)
 async def test_every_block_runs(page: str, monkeypatch: pytest.MonkeyPatch):
     module = types.ModuleType("code_of_the_docs")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for replies, code in read_blocks(page):
         async with ProviderServer(replies) as server:
-            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-            monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-            compiled = compile(
-                code, page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
-            )
-            ended = eval(compiled, vars(module))
-            if inspect.isawaitable(ended):
-                await ended
+            set_environment(monkeypatch, server)
+            await run_block(code, page, module)
             assert server.violations == []
             assert len(server.generation_requests) == len(replies)
+
+
+async def test_the_program_of_the_readme_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    [(replies, code)] = read_blocks("../README.md")
+    async with ProviderServer(replies) as server:
+        set_environment(monkeypatch, server)
+        await run_block(code, "README.md", types.ModuleType("readme"))
+        assert server.violations == []
+    assert capsys.readouterr().out == "5\n"
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_every_block_of_json_or_yaml_can_be_read(page: Path):
+    from mkdocs.utils.yaml import yaml_load  # not for every worker that collects tests
+
+    for language, text in re.findall(r"^```(json|yaml)\n(.*?)^```", page.read_text(), FLAGS):
+        assert json.loads(text) if language == "json" else yaml_load(text)

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.repository.named_tests import exists, list_named_tests
 from treadle.apps.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/promises.md").read_text()
 CODE = re.findall(r"`([^`\n]+)`", PAGE)
-PROOFS = sorted({span for span in CODE if "::" in span})
+PROOFS = list_named_tests(PAGE)
 PROGRAMS = sorted({span for span in CODE if span.startswith("python ")})
 COMMANDS = sorted({span for span in CODE if span.startswith("treadle ")})
 CLI = ROOT / "src/treadle/apps/cli"
-
-
-@cache
-def functions_of(path: str) -> frozenset[str]:
-    """The test functions of a file, by reading it."""
-    tree = ast.parse((ROOT / path).read_text())
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return frozenset(node.name for node in tree.body if isinstance(node, functions))
 
 
 @cache
@@ -60,9 +52,7 @@ def test_every_promise_is_there_with_its_proof(heading: str, count: int):
 
 @pytest.mark.parametrize("proof", PROOFS)
 def test_every_named_test_exists(proof: str):
-    path, _, name = proof.partition("::")
-    assert path.startswith("tests/")
-    assert name in functions_of(path)
+    assert exists(proof)
 
 
 @pytest.mark.parametrize("line", PROGRAMS)

@@ -54,6 +54,10 @@ class Terminal:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p").rstrip("\n")
 
+    def colored_screen(self) -> str:
+        """The screen with its colours, as escape sequences."""
+        return self._tmux("capture-pane", "-p", "-e").rstrip("\n")
+
     def sees(self, text: str, *, gone: bool = False) -> str:
         """Wait until a text appears, or with `gone` disappears; the screen then."""
         deadline = time.monotonic() + PATIENCE

@@ -1,0 +1,191 @@
+"""The reference of the site: a page for each public module, from docstrings and signatures, and one
+for the command line, from `--help`.
+
+The public names are those of tests/repository/public_api.txt. A name that two modules have is
+described once: on the page of the narrower module, `treadle` links to it. Used by hooks.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from functools import cache
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from scripts.docs_site.repository_links import ROOT
+
+FOLDER = "reference"
+NAMES = ROOT / "tests/repository/public_api.txt"
+WIDTH = 88
+SUBCOMMAND = re.compile(r"^    (\w[\w-]*)(?: {2,}|$)", re.MULTILINE)
+# What `str(signature)` adds to the source: quotes of annotations, modules, forms of repr().
+NOISE = re.compile(r" at 0x[0-9a-f]+|\b(?:treadle|collections|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
+CLASS = re.compile(r"<class '(?:[\w]+\.)*(\w+)'>")
+QUOTED_TYPE = re.compile(r"((?:: |-> ))'((?:[^'\\]|\\.)*)'|((?:: |-> ))\"([^\"]*)\"")
+
+
+@cache
+def write_reference() -> dict[str, str]:
+    """Name of the page to its Markdown text."""
+    modules = sorted({name.rpartition(".")[0] for name in NAMES.read_text().split()})
+    homes = find_homes(modules)
+    pages = {f"{FOLDER}/{name}.md": describe_module(name, homes) for name in modules}
+    return {**pages, f"{FOLDER}/command-line.md": describe_commands()}
+
+
+def find_homes(modules: list[str]) -> dict[str, str]:
+    """Public name to the module that describes it: the last one of those that have the object."""
+    homes: dict[str, str] = {}
+    for module in modules:
+        homes.update(dict.fromkeys(importlib.import_module(module).__all__, module))
+    return homes
+
+
+def describe_module(name: str, homes: dict[str, str]) -> str:
+    module = importlib.import_module(name)
+    own = [one for one in module.__all__ if homes[one] == name]
+    others = [one for one in module.__all__ if homes[one] != name]
+    parts = [f"# {name}", clean_text(module.__doc__ or "")]
+    if others:
+        parts.append(
+            "Also here: "
+            + ", ".join(f"[`{one}`]({homes[one]}.md#{one.lower()})" for one in others)
+            + "."
+        )
+    parts += [part for one in sorted(own) for part in describe(one, module)]
+    return "\n\n".join(parts) + "\n"
+
+
+def describe(name: str, module: ModuleType) -> Iterator[str]:
+    """The heading, signature and text of a name, then those of its public methods."""
+    value = getattr(module, name)
+    yield f"## {name}"
+    if not callable(value) or not hasattr(value, "__module__") or not hasattr(value, "__name__"):
+        yield block(f"{name} = {plain(repr(value))}" if name != "__version__" else name)
+        return
+    yield block(write_signature(name, value))
+    if text := read_docstring(value):
+        yield text
+    if isinstance(value, type):
+        for method_name, method in public_methods(value):
+            yield f"### {name}.{method_name}"
+            yield block(write_signature(method_name, method))
+            if text := read_docstring(method):
+                yield text
+
+
+def read_docstring(value: Any) -> str:
+    own = value.__dict__.get("__doc__") if isinstance(value, type) else value.__doc__
+    # A dataclass without a text has its signature as docstring.
+    if not own or own.startswith(f"{getattr(value, '__name__', '')}("):
+        return ""
+    return clean_text(inspect.cleandoc(own))
+
+
+def clean_text(text: str) -> str:
+    """A docstring as Markdown: what looks like HTML is text."""
+    parts = re.split(r"(`[^`]*`|^ {4}.*$)", text, flags=re.MULTILINE)
+    return "".join(part if at % 2 else part.replace("<", "&lt;") for at, part in enumerate(parts))
+
+
+def public_methods(kind: type) -> Iterator[tuple[str, Any]]:
+    """The methods with a docstring, of the class and of its bases in this package."""
+    seen: set[str] = set()
+    for base in kind.__mro__:
+        if not base.__module__.startswith("treadle"):
+            continue
+        for name, value in vars(base).items():
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            if name.startswith("_") or name in seen or not inspect.isfunction(function):
+                continue
+            seen.add(name)
+            if function.__doc__:
+                yield name, function
+
+
+def write_signature(name: str, value: Any) -> str:
+    keyword = "class " if isinstance(value, type) else ""
+    if inspect.iscoroutinefunction(value):
+        keyword = "async "
+    try:
+        signature = inspect.signature(value)
+    except (ValueError, TypeError):
+        return f"{keyword}{name}"
+    parameters = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
+    signature = signature.replace(parameters=parameters)
+    if isinstance(value, type):
+        signature = signature.replace(return_annotation=inspect.Signature.empty)
+    line = f"{keyword}{name}{plain(str(signature))}"
+    if len(line) <= WIDTH or not parameters:
+        return line
+    # Every parameter on a line of its own; `*` and `/` stay where they are.
+    inside = ",\n    ".join(split_parameters(signature))
+    returns = line.rpartition(") -> ")[2] if ") -> " in line else ""
+    return f"{keyword}{name}(\n    {inside},\n){f' -> {returns}' if returns else ''}"
+
+
+def plain(text: str) -> str:
+    """A part of a signature as it is written in the source."""
+    text = QUOTED_TYPE.sub(lambda found: "".join(part or "" for part in found.groups()), text)
+    return (
+        NOISE.sub("", CLASS.sub(r"\1", text))
+        .replace("<factory>", "...")
+        .replace("NoneType", "None")
+    )
+
+
+def split_parameters(signature: inspect.Signature) -> Iterator[str]:
+    kind = inspect.Parameter
+    starred = False
+    for one in signature.parameters.values():
+        starred = starred or one.kind is kind.VAR_POSITIONAL
+        if one.kind is kind.KEYWORD_ONLY and not starred:
+            starred = True
+            yield "*"
+        yield plain(str(one))
+
+
+def block(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+def describe_commands() -> str:
+    """Every help text of the program, as it prints them."""
+    from treadle.apps.cli.main import COMMANDS
+
+    parts = ["# Command line", "What `--help` prints. [The guide](../cli.md) explains it."]
+    for words in ([], ["help", "options"], *([name] for name in COMMANDS)):
+        parts += show_help(words)
+    return "\n\n".join(parts) + "\n"
+
+
+def show_help(words: list[str]) -> Iterator[str]:
+    line = words if words[:1] == ["help"] else [*words, "--help"]
+    text = print_help(line)
+    yield f"## treadle {' '.join(words)}".rstrip()
+    yield f"```text\n{text}\n```"
+    if words and "\n  COMMAND\n" in text:
+        inside = text.partition("\n  COMMAND\n")[2].partition("\n\n")[0]
+        for name in SUBCOMMAND.findall(inside):
+            yield f"### treadle {words[0]} {name}"
+            yield f"```text\n{print_help([*words, name, '--help'])}\n```"
+
+
+def print_help(arguments: list[str]) -> str:
+    from treadle.apps.cli.main import run
+
+    printed = io.StringIO()
+    # argparse wraps its lines at the width of the terminal
+    with patch.dict(os.environ, COLUMNS="100"), redirect_stdout(printed):
+        try:
+            run(arguments)
+        except SystemExit:
+            pass
+    return printed.getvalue().strip()

@@ -1,0 +1,130 @@
+"""The documentation site: every page is in its navigation, every link leads to a heading, the
+reference is complete. `./check docs` builds it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.build_docs import find_foreign_files
+from scripts.docs_site.hooks import FROM_ROOT, adapt_markdown, list_pages
+from scripts.docs_site.navigation import expand_navigation, walk
+from scripts.docs_site.proofs import link_proofs, write_proofs
+from scripts.docs_site.reference import NAMES, write_reference
+from scripts.docs_site.repository_links import (
+    ROOT,
+    find_links,
+    list_copies,
+    make_slug,
+    resolve,
+    rewrite_links,
+)
+from treadle.apps.cli.main import COMMANDS
+
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page}" for page in list_pages())]
+
+
+@cache
+def read_navigation() -> list[Any]:
+    from mkdocs.config import load_config  # not for every worker that collects tests
+
+    return load_config(str(ROOT / "mkdocs.yml")).nav or []
+
+
+def expand(pages: list[str]) -> list[str]:
+    return list(walk(expand_navigation(read_navigation(), pages)))
+
+
+def headings(path: str) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", (ROOT / path).read_text(), flags=re.DOTALL | re.MULTILINE)
+    return {make_slug(title) for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+def test_every_page_of_docs_is_once_in_the_navigation():
+    entries = expand([*list_pages(), *FROM_ROOT])
+    assert sorted(entries) == sorted({*entries})
+    assert set(list_pages()) <= set(entries)
+
+
+def test_the_navigation_names_no_page_that_does_not_exist():
+    known = {*list_pages(), *FROM_ROOT, *write_reference()}
+    assert [entry for entry in expand(sorted(known)) if entry not in known] == []
+
+
+def test_a_page_that_comes_later_is_in_the_section_of_its_name():
+    entries = expand(["coming-from-elsewhere.md", "benchmarks.md", "something-new.md"])
+    assert entries.index("coming-from-elsewhere.md") < entries.index("terminal.md")
+    assert (
+        entries.index("promises.md") < entries.index("benchmarks.md") < entries.index("faults.md")
+    )
+    assert entries[-1] == "something-new.md"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_of_a_page_leads_to_a_file_and_its_heading(page: str):
+    text = (ROOT / page).read_text()
+    for link in find_links(text):
+        target = resolve(link, page)
+        assert (ROOT / target).exists(), link
+        anchor = link.partition("#")[2]
+        assert not anchor or anchor in headings(target), link
+    for anchor in re.findall(r"\]\(#([^)\s]+)\)", text):
+        assert anchor in headings(page)
+
+
+def test_a_program_that_a_page_links_to_is_shown_on_the_site():
+    copies = list_copies(["docs/library.md"])
+    assert "async def" in copies["repository/examples/chat_server.py.md"]
+    text = rewrite_links("[server](../examples/chat_server.py) and `](code)`", "library.md")
+    assert text == "[server](repository/examples/chat_server.py.md) and `](code)`"
+
+
+def test_a_named_test_is_a_link_to_its_source():
+    text = "Proof: `tests/repository/test_docs_site.py::test_a_named_test_is_a_link_to_its_source`."
+    target = "../repository/proofs/tests/repository/test_docs_site.py.md"
+    linked = link_proofs(text, "decisions/page.md")
+    assert f"]({target}#test_a_named_test_is_a_link_to_its_source)." in linked
+    [page] = write_proofs([text]).values()
+    assert "## test_a_named_test_is_a_link_to_its_source\n\n````python\ndef test_a_named" in page
+
+
+def test_links_of_the_readme_hold_on_the_first_page():
+    text = rewrite_links("[a](docs/cli.md#cost), [b](https://x.org), [c](LICENSE)", "index.md")
+    assert text == "[a](cli.md#cost), [b](https://x.org), [c](repository/LICENSE.md)"
+
+
+def test_markdown_of_a_code_host_is_adapted_for_the_site():
+    text = "Two:\n- a\n- b\n<!-- replies: [] -->\n```python\n- x\n```\n| `a \\| b` |\n"
+    assert adapt_markdown(text) == "Two:\n\n- a\n- b\n```python\n- x\n```\n| `a | b` |\n"
+
+
+def test_the_reference_describes_every_public_name_once():
+    pages = {name: text for name, text in write_reference().items() if "treadle" in name}
+    described = re.findall(r"^## (\w+)$", "".join(pages.values()), re.MULTILINE)
+    assert sorted(described) == sorted(
+        {name.rpartition(".")[2] for name in NAMES.read_text().split()}
+    )
+
+
+def test_the_reference_shows_signatures_as_they_are_written():
+    page = write_reference()["reference/treadle.md"]
+    assert "class Agent(\n    model: str | Model,\n    tools: Sequence[ToolLike] = ()," in page
+    assert " at 0x" not in page
+    assert "<class" not in page
+
+
+def test_the_reference_has_the_help_of_every_command_and_its_subcommands():
+    page = write_reference()["reference/command-line.md"]
+    for name in COMMANDS:
+        assert f"\n## treadle {name}\n\n```text\nusage: " in page
+    assert "\n### treadle sessions rewind\n\n```text\nusage: treadle sessions rewind" in page
+
+
+def test_files_that_a_page_would_fetch_from_elsewhere_are_found(tmp_path: Path):
+    page = '<a href="https://x.org">x</a><script defer src="https://cdn.example/a.js"></script>'
+    (tmp_path / "index.html").write_text(page)
+    assert find_foreign_files(tmp_path) == {"https://cdn.example/a.js"}
