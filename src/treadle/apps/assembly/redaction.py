@@ -32,7 +32,7 @@ from treadle.core.contracts.hook import (
 )
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
+from treadle.core.contracts.tool import Preview, Tool, ToolContext, ToolOutput
 from treadle.core.contracts.wrapped import WrappedModel, WrappedSource, WrappedTool, open_stream
 from treadle.core.errors import ModelError, ToolError, TreadleError
 from treadle.core.redaction import find_secrets
@@ -100,10 +100,19 @@ class RedactingTool(WrappedTool):
         try:
             return self._redact_output(await self._tool.call(arguments, context))
         except ToolError as error:
-            text = str(error)
-            if redact(secrets, text) == text:
-                raise
-            raise ToolError(redact(secrets, text)) from None
+            raise self._redact_error(error) from None
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        """The user approves exactly what will run; an error is for the model."""
+        try:
+            return await self._tool.preview(arguments, context)
+        except ToolError as error:
+            raise self._redact_error(error) from None
+
+    def _redact_error(self, error: ToolError) -> ToolError:
+        text = str(error)
+        redacted = redact(self._secrets, text)
+        return error if redacted == text else ToolError(redacted)
 
     def _redact_output(self, output: ToolOutput) -> ToolOutput:
         content = output.content
