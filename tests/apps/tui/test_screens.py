@@ -167,6 +167,16 @@ async def test_an_edit_waits_for_approval(monkeypatch):
         await check(on, "approve-diff")
 
 
+async def test_several_calls_wait_for_approval(monkeypatch):
+    commands = ("git push --force origin main", "rm -rf build", "touch made.txt")
+    calls = [("bash", {"command": command}) for command in commands]
+    async with running_app(monkeypatch, scripted([Say(calls=calls)])) as on:
+        await on.send("publish it")
+        await on.sees("3 calls need your approval")
+        await on.press("space", "down")
+        await check(on, "approve-list")
+
+
 async def test_at_work_with_a_list_and_messages_that_wait(monkeypatch):
     pause = Pause()
     script: list[ScriptElement] = [

@@ -192,8 +192,9 @@ class Host(Protocol):
 
     def change_mode(self, mode: str) -> None: ...
 
-    def allow_for_session(self, rules: tuple[str, ...]) -> None:
-        """Allow what these rules say until another session is opened; nothing is saved."""
+    def allow_for_session(self, approval: PendingApproval) -> None:
+        """Allow what the approval offers until another session is opened: its wider mode, or else
+        its rules. Nothing is saved."""
 
     @property
     def goal(self) -> str:

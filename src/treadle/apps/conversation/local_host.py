@@ -35,6 +35,7 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
+from treadle.core.steps import PendingApproval
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import Item, NoticeItem, UserItem
 from treadle.policy.modes import PermissionMode
@@ -284,9 +285,12 @@ class LocalHost:
         self._mode = mode
         self._current_session.policy.change_mode(msgspec.convert(mode, PermissionMode))
 
-    def allow_for_session(self, rules: tuple[str, ...]) -> None:
-        self._session_rules = (*self._session_rules, *rules)
-        self._current_session.policy.allow_for_session(rules)
+    def allow_for_session(self, approval: PendingApproval) -> None:
+        if approval.wider_mode:
+            self.change_mode(approval.wider_mode)
+            return
+        self._session_rules = (*self._session_rules, *approval.rules)
+        self._current_session.policy.allow_for_session(approval.rules)
 
     @property
     def goal(self) -> str:

@@ -364,6 +364,8 @@ def _pending_approval(
         prepared.access,
         kind=ask.kind,
         session_id=session_id,
+        risks=ask.risks,
+        wider_mode=ask.wider_mode,
     )
 
 

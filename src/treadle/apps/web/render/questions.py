@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from treadle.apps.conversation.approval_text import find_editable_argument, format_approval_title
+from treadle.apps.conversation.approval_text import (
+    describe_session_scope,
+    find_editable_argument,
+    format_approval_title,
+    list_risk_lines,
+)
 from treadle.apps.conversation.conversation import PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
 from treadle.apps.pages.code import count_changes, highlight_code, render_diff
@@ -52,7 +57,9 @@ _DIFF_SWITCH = (
 
 
 def _render_stake(approval: PendingApproval, *, is_child: bool) -> str:
-    rows = [("What it does", _describe_effect(approval)), ("Why it asks", approval.reason)]
+    risks = "; ".join(line.text for line in list_risk_lines(approval))
+    rows = [("What it does", _describe_effect(approval)), ("Risks", risks)]
+    rows.append(("Why it asks", approval.reason))
     if is_child:
         rows.insert(0, ("Who asks", "a child agent"))
     cells = [
@@ -101,9 +108,12 @@ def _render_answers(approval: PendingApproval, *, is_child: bool) -> str:
     name, text = find_editable_argument(approval)
     first = [_render_button("once", "Allow once <kbd>Y</kbd>", "first")]
     rules = escape_html(escape_invisible(", ".join(approval.rules)))
+    if (rules or approval.wider_mode) and not is_child:
+        label = "Edits, this session" if approval.wider_mode else "This session"
+        scope = describe_session_scope(approval) if approval.wider_mode else rules
+        title = f"Until the server ends: {scope}"
+        first.append(_render_button("session", f"{label} <kbd>S</kbd>", title=title))
     if rules and not is_child:
-        title = f"Until the server ends: {rules}"
-        first.append(_render_button("session", "This session <kbd>S</kbd>", title=title))
         scope = '<span class="dim not-small">for you, in this folder</span>'
         label = f"Always <code>{rules}</code>{scope}<kbd>A</kbd>"
         first.append(_render_button("always", label, "always", title=f"Always: {rules}"))
