@@ -36,6 +36,14 @@ def test_a_denied_call_is_known_by_its_outcome(item: ToolResultItem, is_pinned: 
     assert kinds([call, item]) == ["ruling"] * is_pinned
 
 
+def test_the_newest_accepted_plan_stays_known_over_compactions():
+    plans = [{"plan": {"text": text, "mode": "auto"}} for text in ("old", "new")]
+    pins = collect_pins([result("Accepted.", data=data) for data in plans])
+    (plan,) = [pin for pin in pins if isinstance(pin, NoticeItem) and pin.kind == "plan"]
+    assert plan.text == "The plan that the user accepted:\nnew"
+    assert [pin for pin in collect_pins(pins) if isinstance(pin, NoticeItem)] == [plan]
+
+
 def test_user_messages_are_gathered_from_data_and_from_old_texts():
     messages = ["one\n---\nstill one", "two"]
     notice = make_user_messages_notice(messages)

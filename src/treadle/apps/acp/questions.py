@@ -148,7 +148,7 @@ class EditorQuestions:
             return None  # the tool tells the model to decide itself and to say what it assumed
         options = [ChoiceOption(label, label, text) for label, text in question.choices]
         skip = ChoiceOption("skip", "None of these")
-        answer = await self.choose(question.text, [*options, skip])
+        answer = await self.choose(question.text, [*options, skip], message=question.plan)
         return None if answer == "skip" else answer
 
     async def _ask_form(self, question: ModelQuestion) -> str | None:
@@ -157,7 +157,8 @@ class EditorQuestions:
         )
         await self._outbox.flush()
         try:
-            response = await self._client.create_elicitation(message=question.text, mode=form)
+            shown = f"{question.plan}\n\n{question.text}" if question.plan else question.text
+            response = await self._client.create_elicitation(message=shown, mode=form)
         except (RequestError, ConnectionError):
             return None
         if not isinstance(response, AcceptElicitationResponse):

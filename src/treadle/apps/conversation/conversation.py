@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from treadle.apps.conversation.context_usage import estimate_change
-from treadle.apps.conversation.host import ModelQuestion
+from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
@@ -36,7 +36,7 @@ from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 
-QuestionAnswer = Approval | Denial | str | None
+QuestionAnswer = Approval | Denial | PlanAnswer | str | None
 
 
 class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
@@ -180,9 +180,9 @@ class Conversation:
             self.driver.deny(question.approval.call.id, denial)
             self._finish_decision(question)
 
-    def answer(self, question: PendingQuestion, text: str | None) -> None:
+    def answer(self, question: PendingQuestion, answer: str | PlanAnswer | None) -> None:
         if question.answer is not None:
-            self._resolve(question, text)
+            self._resolve(question, answer)
 
     def set_context_tokens(self, tokens: int) -> None:
         """The size of the context after the view of the model has changed, until the next reply."""
@@ -233,12 +233,12 @@ class Conversation:
         answer = await self._ask(PendingQuestion(approval, is_child=True))
         return answer if isinstance(answer, (Approval, Denial)) else None
 
-    async def ask_user(self, question: ModelQuestion) -> str | None:
+    async def ask_user(self, question: ModelQuestion) -> str | PlanAnswer | None:
         activity = self.view.activity
         self.view = msgspec.structs.replace(self.view, activity=Activity("question"))
         answer = await self._ask(PendingQuestion(model_question=question))
         self.view = msgspec.structs.replace(self.view, activity=activity)
-        return answer if isinstance(answer, str) else None
+        return answer if isinstance(answer, (str, PlanAnswer)) else None
 
     async def _ask(self, question: PendingQuestion) -> QuestionAnswer:
         answer: asyncio.Future[QuestionAnswer] = asyncio.get_running_loop().create_future()

@@ -59,7 +59,9 @@ def run_plain(host: Host, options: TerminalOptions) -> int:
 class PlainFrontend(Frontend):
     """The frontend on two streams; also a questions.QuestionView."""
 
-    hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})  # a line has no initial text
+    # a line has no initial text
+    hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})
+    hidden_plan_answers: frozenset[str] = frozenset({"edit"})
     key_descriptions = (
         ("enter", "send the line; an empty line continues an unfinished turn"),
         ("@ ! /", "mention a file, run a shell command, run a slash command"),
@@ -391,6 +393,13 @@ class PlainFrontend(Frontend):
                 if answer != "whole" or preview is None:
                     return answer
                 self._write(escape_invisible(preview.whole, keep="\n\t") + "\n")
+
+    async def choose_plan(
+        self, title: str, plan: str, options: Sequence[ChoiceOption]
+    ) -> str | None:
+        async with self.dialog_lock.dialog():
+            self._write_wrapped("\n" + escape_invisible(plan, keep="\n\t") + "\n\n")
+            return await self._choose_line(title, options, False)
 
     async def choose_calls(
         self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]

@@ -19,7 +19,8 @@ from treadle.apps.conversation.approval_text import (
 )
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.host import ModelQuestion
+from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
+from treadle.apps.conversation.plans import PLAN_OPTIONS, PLAN_TITLE, is_accepting
 from treadle.core.steps import PendingApproval
 
 REASON_PROMPT = "Why not? The model reads your answer (may be empty)"
@@ -51,6 +52,15 @@ class QuestionView(Protocol):
     ) -> str | None:
         """Like `choose`; shows what the call would do. `is_in_list`: the user has just opened it
         from the list of calls."""
+
+    @property
+    def hidden_plan_answers(self) -> frozenset[str]:
+        """Answers to a plan that this view does not offer."""
+
+    async def choose_plan(
+        self, title: str, plan: str, options: Sequence[ChoiceOption]
+    ) -> str | None:
+        """Like `choose`, below the plan as Markdown; the question opens by itself."""
 
     async def choose_calls(
         self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
@@ -102,7 +112,31 @@ async def _ask_calls(
                 return
 
 
-async def _ask_model_question(view: QuestionView, question: ModelQuestion) -> str | None:
+async def _ask_plan(view: QuestionView, plan: str) -> PlanAnswer:
+    """Ask about a plan until the user accepts it, comments on it, or keeps planning."""
+    while True:
+        options = [one for one in PLAN_OPTIONS if one.value not in view.hidden_plan_answers]
+        match await view.choose_plan(PLAN_TITLE, plan, options):
+            case str(mode) if is_accepting(mode):
+                return PlanAnswer(mode, plan)
+            case "edit":
+                edited = await view.ask_text(
+                    "Edit the plan; enter ends, shift+enter: new line", plan
+                )
+                plan = edited if edited and edited.strip() else plan
+            case "comment":
+                comment = await view.ask_text("What should change? The model reads it")
+                if comment and comment.strip():
+                    return PlanAnswer(comment=comment.strip())
+            case _:
+                return PlanAnswer()
+
+
+async def _ask_model_question(
+    view: QuestionView, question: ModelQuestion
+) -> str | PlanAnswer | None:
+    if question.plan:
+        return await _ask_plan(view, question.plan)
     options = [ChoiceOption(label, label, description) for label, description in question.choices]
     if not options:
         return await view.ask_text(question.text, by_user=False)

@@ -25,7 +25,12 @@ from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import FileChange, Host
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.render import diffs
-from treadle.apps.tui.render.markdown import highlight_code, styled_prefix, wrap_text
+from treadle.apps.tui.render.markdown import (
+    highlight_code,
+    render_markdown,
+    styled_prefix,
+    wrap_text,
+)
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.widgets.choices import BodyRenderer, Choices
 from treadle.apps.tui.widgets.text_entry import TextEntry
@@ -51,8 +56,9 @@ class DialogHost(Protocol):
 class Dialogs:
     """Implements questions.QuestionView."""
 
-    # esc stops, and a key shows the whole file
+    # esc stops or keeps planning, and a key shows the whole file
     hidden_answers: frozenset[ApprovalAnswer] = frozenset({"stop", "whole"})
+    hidden_plan_answers: frozenset[str] = frozenset({"keep"})
 
     def __init__(self, dialog_host: DialogHost, lock: DialogLock) -> None:
         self._dialog_host = dialog_host
@@ -158,6 +164,18 @@ class Dialogs:
         return await self.choose(
             title, options, body=body, hint=hint, other_body=other_body, by_user=False
         )
+
+    async def choose_plan(
+        self, title: str, plan: str, options: Sequence[ChoiceOption]
+    ) -> str | None:
+        shown, palette = escape_invisible(plan, keep="\n\t"), self._dialog_host.palette
+
+        @lru_cache(maxsize=2)
+        def body(width: int) -> list[Text]:
+            return [*render_markdown(shown, width, palette), Text()]
+
+        hint = "esc: keep planning"
+        return await self.choose(title, options, body=body, hint=hint, by_user=False)
 
     async def choose_calls(
         self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]

@@ -14,6 +14,7 @@ from treadle.apps.conversation.conversation import PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
 from treadle.apps.pages.code import count_changes, highlight_code, render_diff
 from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.apps.pages.markdown import markdown_to_html
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 from treadle.core.text import plural
@@ -148,6 +149,7 @@ def _render_button(answer: str, label: str, style: str = "", title: str = "") ->
 
 def _render_model_question(number: int, question: ModelQuestion) -> str:
     kind = "checkbox" if question.is_multiple else "radio"
+    plan = f'<div class="prose">{markdown_to_html(question.plan)}</div>' if question.plan else ""
     choices = [
         f'<label class="choice"><input type="{kind}" name="choice" value="{escape_html(label)}">'
         f'<span><b>{escape_html(label)}</b> <span class="soft">{escape_html(text)}</span></span>'
@@ -157,6 +159,7 @@ def _render_model_question(number: int, question: ModelQuestion) -> str:
     return (
         f'<section class="ask" aria-labelledby="q{number}" data-question="{number}">'
         f'<header><h2 id="q{number}" class="said">{escape_html(question.text)}</h2></header>'
+        f"{plan}"
         f'<form class="answers">{"".join(choices)}<div class="row"><label class="field deny">'
         '<span class="hidden">Your own answer</span><input type="text" data-own '
         'placeholder="Your own answer"></label>'
