@@ -29,6 +29,7 @@ class RoundPreviews:
         self._make_context = make_context
         self._emitter = emitter
         self._earlier: list[PreparedCall] = []  # not looked at yet
+        self._shown: dict[str, Preview | None] = {}  # by call id
         self._planned_files: dict[str, bytes | None] = {}
         self._read_keys: set[str] = set()
         self._is_anything_changed = False  # by a command, or by a tool that does not say what
@@ -43,7 +44,7 @@ class RoundPreviews:
         for one in earlier:
             await self._plan(one)
         try:
-            shown = await self._run_preview(prepared)
+            shown = self._shown[prepared.call.id] = await self._run_preview(prepared)
         except ToolError as error:
             if not self._may_change(prepared):
                 raise
@@ -63,10 +64,11 @@ class RoundPreviews:
         self._read_keys |= access.reads
         if tool is None or tool.spec.effect == "pure":
             return
+        shown = self._shown.get(prepared.call.id)
         try:
-            shown = await self._run_preview(prepared)
+            shown = shown or await self._run_preview(prepared)
         except Exception:  # noqa: BLE001 - its own approval or result tells what is wrong
-            shown = None
+            pass
         if shown is not None and shown.files:
             self._planned_files |= shown.files
         else:

@@ -21,7 +21,8 @@ NO_USER_MESSAGE = (
     "answer is all that the user gets. In another mode carry it out"
 )
 NOT_PLANNING_MESSAGE = (
-    "this session is not in plan mode, so no plan has to be accepted. Carry out the work"
+    "this session is not in plan mode, or it is a child agent's: the user accepts no plan here. "
+    "Carry out the work, or give the plan as your answer if that is your task"
 )
 ACCEPTED = "The user accepted the plan. The permission mode is now {mode}. Carry out the plan."
 EDITED = " The user changed it; this is the plan now:\n{plan}"
