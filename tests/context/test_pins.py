@@ -1,5 +1,6 @@
 """Pins decide by the outcome of a result and the data of a notice; logs of 0.1 have only texts."""
 
+import msgspec
 import pytest
 
 from treadle.context.compaction.pins import (
@@ -38,7 +39,9 @@ def test_a_denied_call_is_known_by_its_outcome(item: ToolResultItem, is_pinned: 
 
 def test_the_newest_accepted_plan_stays_known_over_compactions():
     plans = [{"plan": {"text": text, "mode": "auto"}} for text in ("old", "new")]
-    pins = collect_pins([result("Accepted.", data=data) for data in plans])
+    results = [msgspec.structs.replace(result("Yes."), name="present_plan", data=d) for d in plans]
+    others: list[Item] = [result("Of another tool.", data=data) for data in ({"plan": 1}, plans[0])]
+    pins = collect_pins([*results, *others])
     (plan,) = [pin for pin in pins if isinstance(pin, NoticeItem) and pin.kind == "plan"]
     assert plan.text == "The plan that the user accepted:\nnew"
     assert [pin for pin in collect_pins(pins) if isinstance(pin, NoticeItem)] == [plan]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -100,19 +100,21 @@ class RedactingTool(WrappedTool):
         try:
             return self._redact_output(await self._tool.call(arguments, context))
         except ToolError as error:
-            raise self._redact_error(error) from None
+            self._raise_redacted(error)
 
     async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
         """The user approves exactly what will run; an error is for the model."""
         try:
             return await self._tool.preview(arguments, context)
         except ToolError as error:
-            raise self._redact_error(error) from None
+            self._raise_redacted(error)
 
-    def _redact_error(self, error: ToolError) -> ToolError:
+    def _raise_redacted(self, error: ToolError) -> NoReturn:
         text = str(error)
         redacted = redact(self._secrets, text)
-        return error if redacted == text else ToolError(redacted)
+        if redacted == text:
+            raise error
+        raise ToolError(redacted) from None
 
     def _redact_output(self, output: ToolOutput) -> ToolOutput:
         content = output.content

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
+from treadle.context.compaction.pins import get_accepted_plan
 from treadle.core.transcript.items import Item, ToolResultItem
 
 PLAN_TITLE = "The plan is ready. Accept it?"
@@ -54,6 +55,6 @@ def find_accepted_plan(items: Iterable[Item]) -> str:
     """The plan that the user accepted last; "" if there is none."""
     found = ""
     for item in items:
-        if isinstance(item, ToolResultItem) and item.data and "plan" in item.data:
-            found = str(item.data["plan"]["text"])
+        if isinstance(item, ToolResultItem):
+            found = get_accepted_plan(item) or found
     return found

@@ -1,7 +1,7 @@
 """What survives every compaction verbatim.
 
     user messages, answers    gathered in one notice of kind "said", data: messages
-    accepted plan             the newest, as a notice of kind "plan", data: plan
+    accepted plan             the newest, as a notice of kind "plan"
     open todos                the newest list, as a notice of kind "todos", data: open
     denied calls              each as a notice of kind "ruling"
     approved and edited calls each as a notice of kind "approval"
@@ -109,11 +109,17 @@ def _find_plan(items: Sequence[Item]) -> NoticeItem | None:
     for item in reversed(items):
         if isinstance(item, NoticeItem) and item.kind == "plan":
             return item
-        if isinstance(item, ToolResultItem) and item.data and "plan" in item.data:
-            plan = item.data["plan"]
-            text = f"The plan that the user accepted:\n{plan['text']}"
-            return NoticeItem(text, "plan", data={"plan": plan})
+        if isinstance(item, ToolResultItem) and (plan := get_accepted_plan(item)):
+            text = f"The plan that the user accepted:\n{plan}"
+            return NoticeItem(text, "plan")
     return None
+
+
+def get_accepted_plan(result: ToolResultItem) -> str:
+    """The plan that the user accepted with this result of `present_plan`; "" if it has none."""
+    plan = (result.data or {}).get("plan") if result.name == "present_plan" else None
+    text = plan.get("text") if isinstance(plan, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _find_todos(items: Sequence[Item]) -> NoticeItem | None:
