@@ -1,5 +1,6 @@
 """Pins decide by the outcome of a result and the data of a notice; logs of 0.1 have only texts."""
 
+import msgspec
 import pytest
 
 from treadle.context.compaction.pins import (
@@ -34,6 +35,16 @@ def result(text: str, **fields: object) -> ToolResultItem:
 def test_a_denied_call_is_known_by_its_outcome(item: ToolResultItem, is_pinned: bool):
     call = AssistantItem((ToolCall("1", "rm", "{}"),))
     assert kinds([call, item]) == ["ruling"] * is_pinned
+
+
+def test_the_newest_accepted_plan_stays_known_over_compactions():
+    plans = [{"plan": {"text": text, "mode": "auto"}} for text in ("old", "new")]
+    results = [msgspec.structs.replace(result("Yes."), name="present_plan", data=d) for d in plans]
+    others: list[Item] = [result("Of another tool.", data=data) for data in ({"plan": 1}, plans[0])]
+    pins = collect_pins([*results, *others])
+    (plan,) = [pin for pin in pins if isinstance(pin, NoticeItem) and pin.kind == "plan"]
+    assert plan.text == "The plan that the user accepted:\nnew"
+    assert [pin for pin in collect_pins(pins) if isinstance(pin, NoticeItem)] == [plan]
 
 
 def test_user_messages_are_gathered_from_data_and_from_old_texts():

@@ -49,8 +49,8 @@ MAX_COMPARED_BYTES = 4 << 20  # larger files are compared by size and time
 MAX_SESSIONS = 64
 
 MODE_DESCRIPTIONS = {
-    "plan": "change nothing; look, think, and end with a plan that names files and steps. Then the "
-    "user decides",
+    "plan": "change nothing; look, think, and show a plan that names files and steps with "
+    "present_plan, or in your answer if you do not have that tool. Then the user decides",
     "ask": "actions that change something may need the user's approval",
     "accept-edits": "files of the workspace may be edited without approval",
     "auto": "edits, and commands inside the sandbox, need no approval",

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.core.contracts.policy import Risk
 from treadle.core.contracts.tool import NO_ACCESS, Access, Preview
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.events import TurnResult
@@ -40,7 +41,8 @@ class AwaitingInput(msgspec.Struct, frozen=True):
 
 class PendingApproval(msgspec.Struct, frozen=True):
     """One call that needs a decision. `rules` are what "always" would save, `preview` shows what
-    the call would do."""
+    the call would do, `risks` what the user should know about it. `wider_mode` is the permission
+    mode that would allow it and may be offered."""
 
     call: ToolCall
     summary: str
@@ -50,6 +52,8 @@ class PendingApproval(msgspec.Struct, frozen=True):
     access: Access = NO_ACCESS
     kind: Literal["approval", "question"] = "approval"
     session_id: str = ""  # of the agent that makes the call: this one, or a child
+    risks: tuple[Risk, ...] = ()
+    wider_mode: str = ""
 
 
 class Approval(msgspec.Struct, frozen=True):

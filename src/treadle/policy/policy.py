@@ -14,6 +14,7 @@ from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, V
 from treadle.core.errors import error_text
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
+from treadle.policy.evaluation.risks import list_risks
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall, PolicyRuling
 from treadle.policy.modes import EDIT_MODES, PermissionMode, apply_mode, choose_narrower
@@ -88,7 +89,21 @@ class RulePolicy:
             return Deny(ruling.reason)
         if not self._interactive:
             return Deny(HEADLESS_DENIAL.format(reason=ruling.reason), "headless")
-        return Ask(ruling.reason, suggest_rules(call, self._context))
+        return Ask(
+            ruling.reason,
+            suggest_rules(call, self._context),
+            risks=list_risks(call.access, self._context),
+            wider_mode=self._find_wider_mode(call),
+        )
+
+    def _find_wider_mode(self, call: PolicyCall) -> str:
+        """`accept-edits`, if that mode would allow this change of files."""
+        is_change = any(file.mode == "write" for file in call.access.files)
+        if self._mode != "ask" or not is_change:
+            return ""
+        context = replace(self._evaluator.context, accept_edits=True)
+        ruling = PermissionEvaluator(context).evaluate(call)
+        return "accept-edits" if ruling.outcome == "allow" else ""
 
     # ---------------------------------------------------------------- what the user changes
 

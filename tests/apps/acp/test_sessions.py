@@ -338,6 +338,20 @@ async def test_a_question_of_the_model_is_a_form_where_the_editor_has_forms():
             assert "The user answered: red" in server.requests[-1].body.decode()
 
 
+async def test_a_plan_is_accepted_into_a_mode_that_the_editor_shows():
+    replies = [call("present_plan", plan="1. Do it"), DONE]
+    editor = Editor(lambda question, options: options[0].option_id)
+    async with ProviderServer(replies) as server, connect(server, editor=editor) as on:
+        session = await on.new()
+        await on.agent.set_session_mode(session_id=session, mode_id="plan")
+        await on.prompt(session, "Plan it")
+        question, options = editor.permissions[0]
+        assert "1. Do it" in str(question.content)
+        assert len(options) == 5
+        assert editor.of_kind("current_mode_update")[-1].current_mode_id == "accept-edits"
+        assert "The user accepted the plan." in server.requests[-1].body.decode()
+
+
 async def test_the_usage_of_the_context_is_shown():
     async with ProviderServer([DONE]) as server, connect(server) as on:
         await on.prompt(await on.new(), "Hello")

@@ -109,8 +109,10 @@ class PlainTerminal:
         os.close(self.master)
 
 
-async def run_lines(server: ProviderServer, *lines: str) -> tuple[int, str]:
-    process = await start(server)
+async def run_lines(
+    server: ProviderServer, *lines: str, options: tuple[str, ...] = ()
+) -> tuple[int, str]:
+    process = await start(server, *options)
     out, err = await process.communicate("".join(f"{line}\n" for line in lines).encode())
     assert b"Traceback" not in err, err.decode()
     return process.returncode or 0, out.decode()
@@ -216,13 +218,27 @@ async def test_a_question_with_several_answers_takes_numbers_with_commas():
     assert "Which ones? 1 to 4, several with commas: " in out
 
 
-async def test_an_approval_by_a_line():
-    async with ProviderServer([MAKE, FakeReply("Made.")], strict=False) as server:
-        code, out = await run_lines(server, "1", "make it", "y")
+async def test_approvals_and_a_plan_by_lines():
+    names = ("a.txt", "b.txt", "c.txt")
+    touch = [FakeCall("bash", {"command": f"touch {name}"}) for name in names]
+    plan = FakeCall("present_plan", {"plan": "1. Make them"})
+    replies = [
+        FakeReply(calls=(plan,)),
+        FakeReply(calls=(plan,)),
+        FakeReply(calls=tuple(touch)),
+        FakeReply("Made."),
+    ]
+    async with ProviderServer(replies, strict=False) as server:
+        lines = ("1", "make them", "n", "shorter", "m", "2", "y", "y all")
+        code, out = await run_lines(server, *lines, options=("--permission-mode=plan",))
+        assert b"wants this changed: shorter" in server.requests[-1].body
     assert code == 0
-    assert "touch made.txt" in out
+    assert "1. Make them" in out
+    assert "3 calls need your approval" in out
+    assert "writes: b.txt" in out
+    assert "2 calls need your approval" in out
     assert "Made." in out
-    assert exists("made.txt")
+    assert all(exists(name) for name in names)
 
 
 async def test_a_question_shows_what_would_not_be_seen():

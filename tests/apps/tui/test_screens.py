@@ -167,6 +167,28 @@ async def test_an_edit_waits_for_approval(monkeypatch):
         await check(on, "approve-diff")
 
 
+async def test_several_calls_wait_for_approval(monkeypatch):
+    commands = ("git push --force origin main", "rm -rf build", "touch made.txt")
+    calls = [("bash", {"command": command}) for command in commands]
+    async with running_app(monkeypatch, scripted([Say(calls=calls)])) as on:
+        await on.send("publish it")
+        await on.sees("3 calls need your approval")
+        await on.press("space", "down")
+        await check(on, "approve-list")
+
+
+async def test_a_plan_waits_for_its_answer(monkeypatch):
+    plan = "## Rename `parse`\n\n1. Change `src/parse.py`\n2. Keep the old name as an alias"
+    flags: dict[str, object] = {"permission_mode": "plan"}
+    model = scripted([Say(calls=[("present_plan", {"plan": plan})]), "I wait."])
+    async with running_app(monkeypatch, model, flags=flags) as on:
+        await on.send("rename it")
+        await on.sees("The plan is ready")
+        await check(on, "plan")
+        await on.press("escape")
+        await on.sees("I wait.")
+
+
 async def test_at_work_with_a_list_and_messages_that_wait(monkeypatch):
     pause = Pause()
     script: list[ScriptElement] = [

@@ -125,14 +125,21 @@ async def test_a_number_moves_to_an_answer_and_enter_takes_it(monkeypatch):
         assert not exists("made.txt")
 
 
-async def test_a_second_approval_needs_an_answer_of_its_own(monkeypatch):
+async def test_an_approval_opened_from_a_list_needs_an_answer_of_its_own(monkeypatch):
     other = ("bash", {"command": "touch other.txt"})
     clock = StoppedClock()
     model = scripted([Say(calls=[BASH, other]), "Both."])
     async with running_app(monkeypatch, model, clock=clock) as running:
         on = WatchedApp(running, clock)
         await on.send("go")
-        await on.sees("touch made.txt")
+        await on.sees("2 calls need your approval")
+        await on.press("y", "*", "y")  # too early: the list takes no keys yet
+        await on.press("escape")  # clears what was typed
+        await on.pass_time(1)
+        await on.press("enter")
+        await on.sees("Run this command?")
+        await on.press("y", "enter")
+        assert len(on.app.conversation.questions) == 2
         await on.pass_time(1)
         await on.press("y")
         await on.until(lambda: len(on.app.conversation.questions) == 1)

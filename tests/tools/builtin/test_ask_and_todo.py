@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle import Agent
+from treadle.apps.conversation.host import PlanAnswer
 from treadle.core.contracts.policy import AllowAll
 from treadle.core.transcript.items import Item, ToolResultItem, to_user_item
 from treadle.models import Say, Scripted
@@ -56,6 +57,35 @@ async def test_the_person_is_asked_one_question_at_a_time(folder: Path) -> None:
 async def test_without_a_user_the_model_decides(folder: Path) -> None:
     async with hands(folder) as agent:
         assert "no user can be asked" in failed(await agent.one("ask", question="Really?"))
+
+
+async def test_without_a_user_the_plan_is_the_answer(folder: Path) -> None:
+    async with hands(folder) as agent:
+        problem = failed(await agent.one("exit_plan_mode", plan="1. Do it"))
+        assert "answer now with the whole plan" in problem
+        assert "the plan is empty" in failed(await agent.one("present_plan", plan=" "))
+
+
+async def test_an_accepted_plan_is_kept_with_its_result(folder: Path) -> None:
+    decisions = [
+        PlanAnswer("auto", "1. Do it well"),
+        PlanAnswer(comment="shorter"),
+        PlanAnswer(),
+        None,
+    ]
+
+    async def present(session_id: str, plan: str) -> PlanAnswer | None:
+        return decisions.pop(0)
+
+    async with hands(folder, agent={"services": {"present_plan": present}}) as agent:
+        results = [await agent.one("present_plan", plan="1. Do it") for _ in range(4)]
+    accepted, sent_back, kept, outside = results
+    assert accepted.data == {"plan": {"text": "1. Do it well", "mode": "auto"}}
+    assert plain(accepted).endswith("this is the plan now:\n1. Do it well")
+    assert "wants this changed: shorter" in plain(sent_back)
+    assert sent_back.data == {"user_answer": "shorter"}
+    assert "End your turn now" in plain(kept)
+    assert "not in plan mode" in failed(outside)
 
 
 async def test_earlier_history_is_found_by_words_and_by_id(folder: Path) -> None:

@@ -30,6 +30,7 @@ from acp.schema import (
 from treadle.apps.acp import tool_calls
 from treadle.apps.acp.outbox import Outbox
 from treadle.apps.acp.updates import SessionUpdates, make_child_call_id
+from treadle.apps.conversation.approval_text import describe_session_scope, list_risk_lines
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import ModelQuestion
 from treadle.core.sanitize import escape_invisible
@@ -42,7 +43,7 @@ _REJECTING = frozenset({"no", "never", "deny", "skip"})
 
 class EditorQuestions:
     """`interrupt` stops the turn: the editor answers so when the user stops it. `allow_for_session`
-    gets the rules that the user allows until the session is closed."""
+    gets the approval whose rules or mode the user allows until the session is closed."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class EditorQuestions:
         outbox: Outbox,
         updates: SessionUpdates,
         interrupt: Callable[[], None],
-        allow_for_session: Callable[[tuple[str, ...]], None],
+        allow_for_session: Callable[[PendingApproval], None],
     ) -> None:
         self._client = client
         elicitation = capabilities.elicitation
@@ -68,9 +69,13 @@ class EditorQuestions:
         """The user's decision on a call. If the editor cannot ask, the call is denied."""
         is_child = approval.session_id not in ("", self._session_id)
         options = [_make_option(ONCE, "Allow", "allow_once")]
-        if approval.rules and not is_child:
-            rules = escape_invisible(", ".join(approval.rules))
+        rules = escape_invisible(", ".join(approval.rules))
+        if approval.wider_mode and not is_child:
+            scope = describe_session_scope(approval).capitalize()
+            options.append(_make_option(SESSION, scope, "allow_always"))
+        elif rules and not is_child:
             options.append(_make_option(SESSION, f"Allow {rules} in this session", "allow_always"))
+        if rules and not is_child:
             options.append(_make_option(ALWAYS, f"Always allow {rules}", "allow_always"))
         options.append(_make_option(DENY, "Reject", "reject_once"))
         try:
@@ -82,9 +87,9 @@ class EditorQuestions:
             return Denial(_DENIED)
         if answer == ONCE:
             return Approval()
-        if answer in (SESSION, ALWAYS) and approval.rules and not is_child:
+        if answer in (SESSION, ALWAYS) and answer in [one.option_id for one in options]:
             if answer == SESSION:
-                self._allow_for_session(approval.rules)
+                self._allow_for_session(approval)
             return Approval(always=answer == ALWAYS)
         return Denial(_DENIED)
 
@@ -95,6 +100,8 @@ class EditorQuestions:
             call_id = make_child_call_id(approval.session_id, call.id)
             self._updates.add_child_call(call_id)
         content = tool_calls.make_preview_content(approval.preview, cwd)
+        if risks := [line.text for line in list_risk_lines(approval)]:
+            content.append(tool_calls.make_text("\n".join(risks)))
         if approval.reason:
             content.append(tool_calls.make_text(escape_invisible(approval.reason)))
         return ToolCallUpdate(
@@ -141,7 +148,7 @@ class EditorQuestions:
             return None  # the tool tells the model to decide itself and to say what it assumed
         options = [ChoiceOption(label, label, text) for label, text in question.choices]
         skip = ChoiceOption("skip", "None of these")
-        answer = await self.choose(question.text, [*options, skip])
+        answer = await self.choose(question.text, [*options, skip], message=question.plan)
         return None if answer == "skip" else answer
 
     async def _ask_form(self, question: ModelQuestion) -> str | None:
@@ -150,7 +157,8 @@ class EditorQuestions:
         )
         await self._outbox.flush()
         try:
-            response = await self._client.create_elicitation(message=question.text, mode=form)
+            shown = f"{question.plan}\n\n{question.text}" if question.plan else question.text
+            response = await self._client.create_elicitation(message=shown, mode=form)
         except (RequestError, ConnectionError):
             return None
         if not isinstance(response, AcceptElicitationResponse):

@@ -100,7 +100,9 @@ class EditorSession:
     # --- open and close ------------------------------------------------------------------
 
     async def open(self, *, resume: str | None = None, fork: bool = False) -> None:
-        callbacks = HostCallbacks(self._ask_approval, self._ask_user, self._show_note)
+        callbacks = HostCallbacks(
+            self._ask_approval, self._ask_user, self._show_note, self._show_mode
+        )
         driver = await self.host.open(callbacks, resume=resume, fork=fork)
         self.id = self._files.session_id = driver.session_id
         if self._terminals is not None:
@@ -253,10 +255,13 @@ class EditorSession:
             if self.host.driver is not driver:
                 self._attach(self.host.driver)
         if self.host.mode != mode:
-            update = CurrentModeUpdate(
-                session_update="current_mode_update", current_mode_id=self.host.mode
-            )
-            self._outbox.put(update)
+            self._show_mode()
+
+    def _show_mode(self) -> None:
+        update = CurrentModeUpdate(
+            session_update="current_mode_update", current_mode_id=self.host.mode
+        )
+        self._outbox.put(update)
 
     def change_mode(self, mode: str) -> None:
         self.host.change_mode(mode)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -32,7 +32,7 @@ from treadle.core.contracts.hook import (
 )
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
+from treadle.core.contracts.tool import Preview, Tool, ToolContext, ToolOutput
 from treadle.core.contracts.wrapped import WrappedModel, WrappedSource, WrappedTool, open_stream
 from treadle.core.errors import ModelError, ToolError, TreadleError
 from treadle.core.redaction import find_secrets
@@ -100,10 +100,21 @@ class RedactingTool(WrappedTool):
         try:
             return self._redact_output(await self._tool.call(arguments, context))
         except ToolError as error:
-            text = str(error)
-            if redact(secrets, text) == text:
-                raise
-            raise ToolError(redact(secrets, text)) from None
+            self._raise_redacted(error)
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        """The user approves exactly what will run; an error is for the model."""
+        try:
+            return await self._tool.preview(arguments, context)
+        except ToolError as error:
+            self._raise_redacted(error)
+
+    def _raise_redacted(self, error: ToolError) -> NoReturn:
+        text = str(error)
+        redacted = redact(self._secrets, text)
+        if redacted == text:
+            raise error
+        raise ToolError(redacted) from None
 
     def _redact_output(self, output: ToolOutput) -> ToolOutput:
         content = output.content

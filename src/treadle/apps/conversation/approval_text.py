@@ -2,26 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
+
+import msgspec
 
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
+from treadle.core.contracts.policy import RiskKind
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 
-# For this session: until it is closed. Always: the rules are saved.
-ApprovalAnswer = Literal["once", "session", "always", "edit", "deny", "stop"]
+# For this session: until it is closed; for an edit in the folder it is the mode accept-edits.
+# Always: the rules are saved.
+ApprovalAnswer = Literal["once", "session", "always", "edit", "whole", "deny", "stop"]
 _EDITABLE_ARGUMENTS = ("command", "content", "new_string", "url")
 
 
 def format_approval_title(approval: PendingApproval) -> str:
     """The question of an approval: `Run this command?`, `Allow edit src/a.py?`."""
-    name, summary = approval.call.name, strip_brackets(approval.summary)
-    if name == "bash":
+    if approval.call.name == "bash":
         return "Run this command?"
+    return f"Allow {_format_call(approval)}?"
+
+
+def _format_call(approval: PendingApproval) -> str:
+    name, summary = approval.call.name, strip_brackets(approval.summary)
     title = format_call_title(ToolCallBlock(approval.call.id, name, summary=summary))
-    return f"Allow {escape_invisible(title.replace(': ', ' ', 1))}?"
+    return escape_invisible(title.replace(": ", " ", 1))
+
+
+class RiskLine(msgspec.Struct, frozen=True):
+    """A risk of a call in words. `is_marked`: the user should not miss it."""
+
+    text: str
+    is_marked: bool = False
+
+
+# The line of each kind, and the mark of those that must not be missed, the gravest first.
+_RISK_TEXTS: Mapping[RiskKind, tuple[str, str]] = {
+    "force_push": ("force push, can overwrite or delete on the remote", "force push"),
+    "recursive_delete": ("deletes with all that is in it", "recursive delete"),
+    "discard": ("git may lose changes or commits", "loses changes"),
+    "remote_code": ("runs what it downloads", "runs downloaded code"),
+    "other_user": ("runs as root or another user", "another user"),
+    "no_sandbox": ("runs outside of the sandbox", "no sandbox"),
+    "send": ("sends data", "sends data"),
+    "network": ("uses the network", "network"),
+    "outside": ("outside of the folder", "outside of the folder"),
+    "delete": ("deletes", ""),
+    "write": ("writes", ""),
+}
+
+
+def list_risk_lines(approval: PendingApproval) -> list[RiskLine]:
+    """What the call would write, delete and send, a line for each kind; [] if it is harmless."""
+    lines: list[RiskLine] = []
+    for kind in _list_kinds(approval):
+        targets = [risk.target for risk in approval.risks if risk.kind == kind and risk.target]
+        text, mark = _RISK_TEXTS[kind]
+        named = f": {escape_invisible(', '.join(targets))}" if targets else ""
+        lines.append(RiskLine(f"{text}{named}", bool(mark)))
+    return lines
+
+
+def format_risk_marks(approval: PendingApproval) -> str:
+    """`! force push, recursive delete`; "" if there is nothing that must not be missed."""
+    marks = [mark for kind in _list_kinds(approval) if (mark := _RISK_TEXTS[kind][1])]
+    return f"! {', '.join(marks)}" if marks else ""
+
+
+def _list_kinds(approval: PendingApproval) -> list[RiskKind]:
+    """The kinds of its risks; who sends also uses the network."""
+    found = {risk.kind for risk in approval.risks}
+    hidden = {"network"} if "send" in found else set()
+    return [kind for kind in _RISK_TEXTS if kind in found - hidden]
 
 
 def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[ChoiceOption]:
@@ -29,14 +85,42 @@ def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[
     allowed only once, as it is."""
     rules = escape_invisible(", ".join(approval.rules))
     options = [ChoiceOption("once", "Yes", key="y")]
+    if (rules or approval.wider_mode) and not is_child:
+        options.append(ChoiceOption("session", _label_session(approval), key="t"))
     if rules and not is_child:
-        options.append(ChoiceOption("session", "Yes, and allow it in this session", key="t"))
         options.append(ChoiceOption("always", f"Yes, and always allow: {rules}", key="a"))
     if find_editable_argument(approval)[0] and not is_child:
         options.append(ChoiceOption("edit", "Edit first", key="e"))
+    if has_whole_file(approval):
+        options.append(ChoiceOption("whole", "Show the whole file", key="w"))
     options.append(ChoiceOption("deny", "No, with a reason", key="n"))
     options.append(ChoiceOption("stop", "Stop the turn", key="s"))
     return options
+
+
+def has_whole_file(approval: PendingApproval) -> bool:
+    """Whether the diff can be shown with all lines of the file, and does not show them already."""
+    preview = approval.preview
+    return preview is not None and bool(preview.whole) and preview.whole != preview.text
+
+
+def format_waiting_calls(approvals: Sequence[PendingApproval]) -> list[ChoiceOption]:
+    """The calls that wait, a line each: what is called, and what must not be missed."""
+    return [
+        ChoiceOption(str(place), _format_call(approval), format_risk_marks(approval))
+        for place, approval in enumerate(approvals)
+    ]
+
+
+def _label_session(approval: PendingApproval) -> str:
+    return f"Yes, and {describe_session_scope(approval)}"
+
+
+def describe_session_scope(approval: PendingApproval) -> str:
+    """What the answer "this session" allows, without its rules."""
+    if approval.wider_mode:
+        return "allow edits in this session"
+    return "allow it in this session"
 
 
 def find_editable_argument(approval: PendingApproval) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from treadle.apps.conversation.context_usage import estimate_change
-from treadle.apps.conversation.host import ModelQuestion
+from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
@@ -36,7 +36,7 @@ from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 
-QuestionAnswer = Approval | Denial | str | None
+QuestionAnswer = Approval | Denial | PlanAnswer | str | None
 
 
 class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
@@ -51,8 +51,8 @@ class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
 
 class Conversation:
     """`on_change` is called after every visible change; it must return quickly. `on_returned` gets
-    the queued messages that an interrupt gives back to the user. `allow_for_session` gets the rules
-    that the user allows until the session is closed."""
+    the queued messages that an interrupt gives back to the user. `allow_for_session` gets the
+    approval whose rules or mode the user allows until the session is closed."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Conversation:
         on_change: Callable[[], None],
         on_returned: Callable[[list[UserItem]], None],
         view: ViewState | None = None,
-        allow_for_session: Callable[[tuple[str, ...]], None] | None = None,
+        allow_for_session: Callable[[PendingApproval], None] | None = None,
     ) -> None:
         self.driver = driver
         self._allow_for_session = allow_for_session
@@ -156,11 +156,21 @@ class Conversation:
             self._finish_decision(question)
 
     def approve_for_session(self, question: PendingQuestion) -> None:
-        """Approve the call, and until the session is closed all that its rules allow."""
-        if question.approval is not None and question in self.questions:
-            if self._allow_for_session is not None and not question.is_child:
-                self._allow_for_session(question.approval.rules)
-            self.approve(question)
+        """Approve the call, and until the session is closed all that its rules or its mode allow;
+        that mode allows the other waiting calls that name it, too."""
+        if question.approval is None or question not in self.questions:
+            return
+        mode = question.approval.wider_mode
+        if self._allow_for_session is not None and not question.is_child:
+            self._allow_for_session(question.approval)
+            for other in [one for one in self.list_waiting_calls() if mode and one != question]:
+                if other.approval is not None and other.approval.wider_mode == mode:
+                    self.approve(other)
+        self.approve(question)
+
+    def list_waiting_calls(self) -> list[PendingQuestion]:
+        """The calls of this agent, not of a child, that wait for an approval."""
+        return [one for one in self.questions if one.approval is not None and not one.is_child]
 
     def deny(self, question: PendingQuestion, reason: str) -> None:
         if question.answer is not None:
@@ -170,9 +180,9 @@ class Conversation:
             self.driver.deny(question.approval.call.id, denial)
             self._finish_decision(question)
 
-    def answer(self, question: PendingQuestion, text: str | None) -> None:
+    def answer(self, question: PendingQuestion, answer: str | PlanAnswer | None) -> None:
         if question.answer is not None:
-            self._resolve(question, text)
+            self._resolve(question, answer)
 
     def set_context_tokens(self, tokens: int) -> None:
         """The size of the context after the view of the model has changed, until the next reply."""
@@ -223,12 +233,12 @@ class Conversation:
         answer = await self._ask(PendingQuestion(approval, is_child=True))
         return answer if isinstance(answer, (Approval, Denial)) else None
 
-    async def ask_user(self, question: ModelQuestion) -> str | None:
+    async def ask_user(self, question: ModelQuestion) -> str | PlanAnswer | None:
         activity = self.view.activity
         self.view = msgspec.structs.replace(self.view, activity=Activity("question"))
         answer = await self._ask(PendingQuestion(model_question=question))
         self.view = msgspec.structs.replace(self.view, activity=activity)
-        return answer if isinstance(answer, str) else None
+        return answer if isinstance(answer, (str, PlanAnswer)) else None
 
     async def _ask(self, question: PendingQuestion) -> QuestionAnswer:
         answer: asyncio.Future[QuestionAnswer] = asyncio.get_running_loop().create_future()

@@ -94,20 +94,37 @@ class LimitLine(msgspec.Struct, frozen=True):
 class ModelQuestion(msgspec.Struct, frozen=True):
     """A question from the model to the user, who may also answer with another text.
 
-    `is_multiple`: the user may choose several answers.
+    `is_multiple`: the user may choose several answers. `plan`: Markdown to show; the question is
+    whether the user accepts this plan.
     """
 
     text: str
     choices: tuple[tuple[str, str], ...] = ()
     is_multiple: bool = False
+    plan: str = ""
+
+
+class PlanAnswer(msgspec.Struct, frozen=True):
+    """What the user decided about a plan: the mode that it is accepted into, and its text, which
+    the user may have edited; or without a mode a comment for the model, "" to keep planning."""
+
+    mode: str = ""
+    plan: str = ""
+    comment: str = ""
+
+
+def _ignore_mode() -> None:
+    """`HostCallbacks.show_mode` of a frontend that draws the mode anyway."""
 
 
 class HostCallbacks(msgspec.Struct, frozen=True):
-    """How the session reaches the user: a child's approval, a question, a line to show."""
+    """How the session reaches the user: a child's approval, a question, a line to show. `show_mode`
+    is called when an answer of the user has changed the permission mode."""
 
     ask_approval: Callable[[PendingApproval], Awaitable[Approval | Denial | None]]
-    ask_user: Callable[[ModelQuestion], Awaitable[str | None]]
+    ask_user: Callable[[ModelQuestion], Awaitable[str | PlanAnswer | None]]
     show_message: Callable[[str], None]
+    show_mode: Callable[[], None] = _ignore_mode
 
 
 class Host(Protocol):
@@ -192,8 +209,9 @@ class Host(Protocol):
 
     def change_mode(self, mode: str) -> None: ...
 
-    def allow_for_session(self, rules: tuple[str, ...]) -> None:
-        """Allow what these rules say until another session is opened; nothing is saved."""
+    def allow_for_session(self, approval: PendingApproval) -> None:
+        """Allow what the approval offers until another session is opened: its wider mode, or else
+        its rules. Nothing is saved."""
 
     @property
     def goal(self) -> str:

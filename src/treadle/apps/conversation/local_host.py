@@ -18,12 +18,14 @@ from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, ext
 from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.conversation import plans
 from treadle.apps.conversation.host import (
     Ability,
     FileChange,
     HostCallbacks,
     LimitLine,
     ModelQuestion,
+    PlanAnswer,
     RestoreAction,
     SessionLine,
     TurnLine,
@@ -35,6 +37,7 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
+from treadle.core.steps import PendingApproval
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import Item, NoticeItem, UserItem
 from treadle.policy.modes import PermissionMode
@@ -174,16 +177,27 @@ class LocalHost:
             self._callbacks.show_message(text)
 
     def _add_ask_service(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
-        """The session with the service that the `ask` tool uses."""
+        """The session with the services that the tools `ask` and `present_plan` use."""
         from treadle.workspace.checkpoints import Checkpoints
 
         async def ask(question: UserQuestion) -> str | None:
             choices = tuple((choice.label, choice.description) for choice in question.choices)
             asked = ModelQuestion(question.question, choices, question.multiple)
-            return await callbacks.ask_user(asked)
+            answer = await callbacks.ask_user(asked)
+            return answer if isinstance(answer, str) else None
+
+        async def present_plan(session_id: str, plan: str) -> PlanAnswer | None:
+            if self.mode != "plan" or session_id != self.driver.session_id:
+                return None
+            given = await callbacks.ask_user(plans.make_plan_question(plan))
+            answer = plans.parse_plan_answer(plan, given)
+            if answer.mode:
+                self._change_mode_by_answer(answer.mode)
+            return answer
 
         self._checkpoints = Checkpoints(self.folder, self._library.checkpoint_dir(self.folder))
-        agent = session.agent.replace(services={**session.agent.config.services, "ask": ask})
+        services = {"ask": ask, "present_plan": present_plan}
+        agent = session.agent.replace(services={**session.agent.config.services, **services})
         return msgspec.structs.replace(session, agent=agent)
 
     @property
@@ -284,9 +298,17 @@ class LocalHost:
         self._mode = mode
         self._current_session.policy.change_mode(msgspec.convert(mode, PermissionMode))
 
-    def allow_for_session(self, rules: tuple[str, ...]) -> None:
-        self._session_rules = (*self._session_rules, *rules)
-        self._current_session.policy.allow_for_session(rules)
+    def _change_mode_by_answer(self, mode: str) -> None:
+        self.change_mode(mode)
+        if self._callbacks is not None:
+            self._callbacks.show_mode()
+
+    def allow_for_session(self, approval: PendingApproval) -> None:
+        if approval.wider_mode:
+            self._change_mode_by_answer(approval.wider_mode)
+            return
+        self._session_rules = (*self._session_rules, *approval.rules)
+        self._current_session.policy.allow_for_session(approval.rules)
 
     @property
     def goal(self) -> str:

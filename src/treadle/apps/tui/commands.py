@@ -23,6 +23,7 @@ from treadle.apps.conversation.custom_commands import (
 from treadle.apps.conversation.host import Ability, Host
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS, describe_mode
+from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
@@ -346,6 +347,11 @@ async def _diff(ui: Frontend, arguments: str) -> None:
         ui.show_message(output or "no changes since the last commit")
 
 
+async def _plan(ui: Frontend, arguments: str) -> None:
+    plan = find_accepted_plan(ui.conversation.driver.history)
+    ui.show_message(plan or "no plan was accepted in this session; /mode plan begins one")
+
+
 async def _todo(ui: Frontend, arguments: str) -> None:
     lines = [f"{TODO_SIGNS[todo.status]} {todo.content}" for todo in ui.conversation.view.todos]
     ui.show_message("\n".join(lines) or "there is no todo list")
@@ -440,6 +446,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("diff", "show the changes since the last commit", _diff),
     SlashCommand("todo", "show the todo list", _todo),
+    SlashCommand("plan", "show the plan that you accepted", _plan),
     SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),
     SlashCommand("queue", "edit or remove a message that waits", _queue),
     SlashCommand("goal", "continue every turn until a command succeeds", _goal, "goal", False),

@@ -16,7 +16,14 @@ from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.custom_commands import begins_with_path, find_host_commands
-from treadle.apps.conversation.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
+from treadle.apps.conversation.host import (
+    FileChange,
+    Host,
+    HostCallbacks,
+    ModelQuestion,
+    PlanAnswer,
+    TurnLine,
+)
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
@@ -313,7 +320,7 @@ class Frontend:
     async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
         return await self.conversation.ask_approval(approval)
 
-    async def _ask_user(self, question: ModelQuestion) -> str | None:
+    async def _ask_user(self, question: ModelQuestion) -> str | PlanAnswer | None:
         return await self.conversation.ask_user(question)
 
     def _show_first_question(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.conversation.approval_text import ApprovalAnswer
+from treadle.apps.conversation.approval_text import ApprovalAnswer, list_risk_lines
 from treadle.apps.conversation.block_text import (
     format_call_title,
     is_diff,
@@ -59,7 +59,9 @@ def run_plain(host: Host, options: TerminalOptions) -> int:
 class PlainFrontend(Frontend):
     """The frontend on two streams; also a questions.QuestionView."""
 
-    hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})  # a line has no initial text
+    # a line has no initial text
+    hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})
+    hidden_plan_answers: frozenset[str] = frozenset({"edit"})
     key_descriptions = (
         ("enter", "send the line; an empty line continues an unfinished turn"),
         ("@ ! /", "mention a file, run a shell command, run a slash command"),
@@ -366,13 +368,55 @@ class PlainFrontend(Frontend):
     # --- questions -----------------------------------------------------------------------
 
     async def choose_approval(
-        self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
+        self,
+        title: str,
+        approval: PendingApproval,
+        options: Sequence[ChoiceOption],
+        *,
+        is_in_list: bool = False,
     ) -> str | None:
-        shown = approval.preview.text if approval.preview is not None else approval.call.raw
-        parts = (title, escape_invisible(shown, keep="\n\t"), escape_invisible(approval.reason))
+        preview = approval.preview
+        shown = preview.text if preview is not None else approval.call.raw
+        risks = [
+            f"{'! ' if line.is_marked else ''}{line.text}" for line in list_risk_lines(approval)
+        ]
+        parts = (
+            title,
+            escape_invisible(shown, keep="\n\t"),
+            *risks,
+            escape_invisible(approval.reason),
+        )
         async with self.dialog_lock.dialog():
             self._write("\n" + "".join(f"{part}\n" for part in parts if part))
-            return await self._choose_line("Allow", options, False)
+            while True:
+                answer = await self._choose_line("Allow", options, False)
+                if answer != "whole" or preview is None:
+                    return answer
+                self._write(escape_invisible(preview.whole, keep="\n\t") + "\n")
+
+    async def choose_plan(
+        self, title: str, plan: str, options: Sequence[ChoiceOption]
+    ) -> str | None:
+        async with self.dialog_lock.dialog():
+            self._write_wrapped("\n" + escape_invisible(plan, keep="\n\t") + "\n\n")
+            return await self._choose_line(title, options, False)
+
+    async def choose_calls(
+        self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
+    ) -> tuple[str, list[int]] | None:
+        async with self.dialog_lock.dialog():
+            self._write(f"\n{title}\n")
+            self._print_options(options)
+            prompt = "A number opens a call; y 1,3 or y all allows, n 1,3 or n all denies: "
+            while True:
+                line = await self._ask_line(
+                    prompt, False, lambda line: _parse_call_answer(options, line) is not None
+                )
+                if not (line or "").strip():
+                    return None
+                if chosen := _parse_call_answer(options, line or ""):
+                    return chosen
+                self._take_other_line(line or "", len(options))
 
     async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
         async with self.dialog_lock.dialog():
@@ -517,6 +561,20 @@ def _find_options(options: Sequence[ChoiceOption], line: str) -> list[int]:
     """The positions of the options that a line names, separated by commas; [] if one is unknown."""
     found = [_find_option(options, part) for part in line.split(",")]
     return [options.index(option) for option in found if option] if all(found) else []
+
+
+def _parse_call_answer(options: Sequence[ChoiceOption], line: str) -> tuple[str, list[int]] | None:
+    """`2`, `y 1,3`, `n all`: what to do with which of the listed calls; None if it is no answer."""
+    words = line.strip().lower().split(maxsplit=1)
+    action = {"y": "once", "n": "deny"}.get(words[0]) if words else None
+    if action is None or len(words) == 1:
+        places = _find_options(options, line) if words and words[0].isdigit() else []
+        return ("open", places) if len(places) == 1 else None
+    if words[1] == "all":
+        return action, list(range(len(options)))
+    numbers = words[1].replace(" ", "")
+    places = _find_options(options, numbers) if numbers.replace(",", "").isdigit() else []
+    return (action, places) if places else None
 
 
 class _LineReader:

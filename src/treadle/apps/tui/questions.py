@@ -13,12 +13,17 @@ from treadle.apps.conversation.approval_text import (
     ApprovalAnswer,
     find_editable_argument,
     format_approval_title,
+    format_risk_marks,
+    format_waiting_calls,
     list_approval_options,
 )
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.host import ModelQuestion
+from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
+from treadle.apps.conversation.plans import PLAN_OPTIONS, PLAN_TITLE, is_accepting
 from treadle.core.steps import PendingApproval
+
+REASON_PROMPT = "Why not? The model reads your answer (may be empty)"
 
 
 class QuestionView(Protocol):
@@ -38,9 +43,30 @@ class QuestionView(Protocol):
         """The positions of the options that the user chose; the question opens by itself."""
 
     async def choose_approval(
-        self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
+        self,
+        title: str,
+        approval: PendingApproval,
+        options: Sequence[ChoiceOption],
+        *,
+        is_in_list: bool = False,
     ) -> str | None:
-        """Like `choose`; shows what the call would do."""
+        """Like `choose`; shows what the call would do. `is_in_list`: the user has just opened it
+        from the list of calls."""
+
+    @property
+    def hidden_plan_answers(self) -> frozenset[str]:
+        """Answers to a plan that this view does not offer."""
+
+    async def choose_plan(
+        self, title: str, plan: str, options: Sequence[ChoiceOption]
+    ) -> str | None:
+        """Like `choose`, below the plan as Markdown; the question opens by itself."""
+
+    async def choose_calls(
+        self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
+    ) -> tuple[str, list[int]] | None:
+        """What the user does with the listed calls, and which ones: `open` one of them, allow
+        (`once`) or `deny` several. The question opens by itself."""
 
     async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
         """A text of the user, who edits `text`."""
@@ -52,11 +78,65 @@ async def ask_question(
     """Ask the user, and pass the answer to the conversation."""
     if question.model_question is not None:
         conversation.answer(question, await _ask_model_question(view, question.model_question))
-    elif question.approval is not None:
+    elif question.approval is not None and question.is_child:
         await _ask_approval(view, conversation, question, question.approval)
+    elif question.approval is not None:
+        await _ask_calls(view, conversation, question)
 
 
-async def _ask_model_question(view: QuestionView, question: ModelQuestion) -> str | None:
+async def _ask_calls(
+    view: QuestionView, conversation: Conversation, question: PendingQuestion
+) -> None:
+    """Ask about the calls that wait until this one is answered: in a list while there are several.
+    An answer from the list is for all marked calls."""
+    while question in conversation.questions:
+        waiting = conversation.list_waiting_calls()
+        approvals = [one.approval for one in waiting if one.approval is not None]
+        if len(waiting) == 1:
+            await _ask_approval(view, conversation, question, approvals[0])
+            return
+        title = f"{len(waiting)} calls need your approval"
+        match await view.choose_calls(title, approvals, format_waiting_calls(approvals)):
+            case "open", [place]:
+                one, approval = waiting[place], approvals[place]
+                await _ask_approval(view, conversation, one, approval, is_in_list=True)
+            case "once", places:
+                for place in places:
+                    conversation.approve(waiting[place])
+            case "deny", places:
+                reason = await view.ask_text(REASON_PROMPT)
+                for place in places if reason is not None else ():
+                    conversation.deny(waiting[place], (reason or "").strip())
+            case _:
+                conversation.interrupt()
+                return
+
+
+async def _ask_plan(view: QuestionView, plan: str) -> PlanAnswer:
+    """Ask about a plan until the user accepts it, comments on it, or keeps planning."""
+    while True:
+        options = [one for one in PLAN_OPTIONS if one.value not in view.hidden_plan_answers]
+        match await view.choose_plan(PLAN_TITLE, plan, options):
+            case str(mode) if is_accepting(mode):
+                return PlanAnswer(mode, plan)
+            case "edit":
+                edited = await view.ask_text(
+                    "Edit the plan; enter ends, shift+enter: new line", plan
+                )
+                plan = edited if edited and edited.strip() else plan
+            case "comment":
+                comment = await view.ask_text("What should change? The model reads it")
+                if comment and comment.strip():
+                    return PlanAnswer(comment=comment.strip())
+            case _:
+                return PlanAnswer()
+
+
+async def _ask_model_question(
+    view: QuestionView, question: ModelQuestion
+) -> str | PlanAnswer | None:
+    if question.plan:
+        return await _ask_plan(view, question.plan)
     options = [ChoiceOption(label, label, description) for label, description in question.choices]
     if not options:
         return await view.ask_text(question.text, by_user=False)
@@ -87,12 +167,15 @@ async def _ask_approval(
     conversation: Conversation,
     question: PendingQuestion,
     approval: PendingApproval,
+    *,
+    is_in_list: bool = False,
 ) -> None:
-    title = format_approval_title(approval)
+    marks = format_risk_marks(approval)
+    title = format_approval_title(approval) + (f"  {marks}" if marks else "")
     options = list_approval_options(approval, is_child=question.is_child)
     options = [option for option in options if option.value not in view.hidden_answers]
     while True:
-        match await view.choose_approval(title, approval, options):
+        match await view.choose_approval(title, approval, options, is_in_list=is_in_list):
             case "once":
                 conversation.approve(question)
             case "session":
@@ -108,10 +191,12 @@ async def _ask_approval(
                 arguments = {**(approval.call.arguments or {}), name: edited}
                 conversation.approve(question, arguments=arguments)
             case "deny":
-                reason = await view.ask_text("Why not? The model reads your answer (may be empty)")
+                reason = await view.ask_text(REASON_PROMPT)
                 if reason is None:
                     continue
                 conversation.deny(question, reason.strip())
+            case None if is_in_list:
+                pass
             case _:
                 conversation.interrupt()
         return

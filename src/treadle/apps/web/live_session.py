@@ -17,7 +17,7 @@ from treadle.apps.conversation.completion import (
 )
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.custom_commands import find_host_commands
-from treadle.apps.conversation.host import Host, HostCallbacks, ModelQuestion
+from treadle.apps.conversation.host import Host, HostCallbacks, ModelQuestion, PlanAnswer
 from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock
@@ -321,5 +321,5 @@ class LiveSession:
     async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
         return await self.conversation.ask_approval(approval)
 
-    async def _ask_user(self, question: ModelQuestion) -> str | None:
+    async def _ask_user(self, question: ModelQuestion) -> str | PlanAnswer | None:
         return await self.conversation.ask_user(question)

@@ -1,6 +1,7 @@
 """What survives every compaction verbatim.
 
     user messages, answers    gathered in one notice of kind "said", data: messages
+    accepted plan             the newest, as a notice of kind "plan"
     open todos                the newest list, as a notice of kind "todos", data: open
     denied calls              each as a notice of kind "ruling"
     approved and edited calls each as a notice of kind "approval"
@@ -20,7 +21,7 @@ from treadle.core.transcript.content import Text, ToolCall, UserContent
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 
 TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
-PIN_KINDS = frozenset({"said", "todos", "ruling", "approval", "files", "tools"})
+PIN_KINDS = frozenset({"said", "todos", "ruling", "approval", "files", "tools", "plan"})
 MESSAGE_SEPARATOR = "\n---\n"
 MAX_DENIALS = 40
 MAX_APPROVALS = 40
@@ -35,6 +36,7 @@ def collect_pins(items: Sequence[Item]) -> list[Item]:
         make_user_messages_notice(messages) if messages else None,
         *_find_denials(items)[-MAX_DENIALS:],
         *_find_approvals(items)[-MAX_APPROVALS:],
+        _find_plan(items),
         _find_todos(items),
         _find_edited_files(items),
         *(item for item in items if isinstance(item, NoticeItem) and item.kind == "tools"),
@@ -100,6 +102,24 @@ def replace_media(part: UserContent, note: str) -> Text:
 def _calls_by_id(items: Sequence[Item]) -> dict[str, ToolCall]:
     replies = (item for item in items if isinstance(item, AssistantItem))
     return {call.id: call for reply in replies for call in reply.calls}
+
+
+def _find_plan(items: Sequence[Item]) -> NoticeItem | None:
+    """The plan that the user accepted last, as `present_plan` keeps it in its result."""
+    for item in reversed(items):
+        if isinstance(item, NoticeItem) and item.kind == "plan":
+            return item
+        if isinstance(item, ToolResultItem) and (plan := get_accepted_plan(item)):
+            text = f"The plan that the user accepted:\n{plan}"
+            return NoticeItem(text, "plan")
+    return None
+
+
+def get_accepted_plan(result: ToolResultItem) -> str:
+    """The plan that the user accepted with this result of `present_plan`; "" if it has none."""
+    plan = (result.data or {}).get("plan") if result.name == "present_plan" else None
+    text = plan.get("text") if isinstance(plan, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _find_todos(items: Sequence[Item]) -> NoticeItem | None:

@@ -41,15 +41,43 @@ class Deny(msgspec.Struct, frozen=True):
     kind: Literal["policy", "headless"] = "policy"
 
 
+# write, delete, recursive_delete, outside (of the folder): of a path. discard: changes or commits
+# that git may lose. network, send: of a host. force_push: can overwrite or delete on the remote.
+# remote_code: runs what it downloads. other_user: as root or another user. no_sandbox: outside it.
+RiskKind = Literal[
+    "write",
+    "delete",
+    "recursive_delete",
+    "discard",
+    "network",
+    "send",
+    "force_push",
+    "outside",
+    "remote_code",
+    "other_user",
+    "no_sandbox",
+]
+
+
+class Risk(msgspec.Struct, frozen=True):
+    """Something that a call would do and that the user should know before an approval."""
+
+    kind: RiskKind
+    target: str = ""  # the path, host or command; "" if it is not known
+
+
 class Ask(msgspec.Struct, frozen=True):
     """The user has to decide. `rules` are what "always" would save; they are shown before.
 
     `kind` "question": the call is itself a question to the user, which approval cannot answer.
+    `wider_mode` is the permission mode in which the user would not be asked, if one may be offered.
     """
 
     reason: str
     rules: tuple[str, ...] = ()
     kind: Literal["approval", "question"] = "approval"
+    risks: tuple[Risk, ...] = ()
+    wider_mode: str = ""
 
 
 Verdict = Allow | Deny | Ask

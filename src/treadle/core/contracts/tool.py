@@ -106,11 +106,19 @@ NO_ACCESS = Access()
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """What a call would do, shown to the user who has to approve it."""
+    """What a call would do, shown to the user who has to approve it.
+
+    path    of the file that a diff changes
+    whole   the same diff with all lines of the file; "" if there is none
+    files   what the files will contain, by their real paths, for the previews of later calls of the
+            same round; None: the file is removed. The user is not shown it
+    """
 
     kind: Literal["diff", "command", "text"]
     text: str
-    path: str = ""  # of the file that a diff changes
+    path: str = ""
+    whole: str = ""
+    files: dict[str, bytes | None] = {}
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
@@ -145,7 +153,8 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
 
     `deps` is what the run was given, `agent.run(..., deps=shop)`: write `ToolContext[Shop]`.
     `idempotency_key` is the same when the same call is tried again after a crash; `access` is what
-    the policy allowed.
+    the policy allowed. `planned_files` is for previews: files as the earlier calls of the round
+    will leave them, as in `Preview.files`.
     """
 
     session_id: str
@@ -164,6 +173,7 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
     # Let the host decide on an ApprovalRequest of a child agent; for tools with `asks_host`.
     ask_host: Callable[[Any], Awaitable[None]] = deny_unasked
     deps: DepsT = cast(DepsT, None)
+    planned_files: dict[str, bytes | None] = {}
 
 
 class Tool(Protocol):
@@ -187,7 +197,10 @@ class Tool(Protocol):
         """What the call touches, for the order of calls and for the policy. Runs nothing."""
 
     async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
-        """What the call would do; None if the arguments say it all. Changes nothing."""
+        """What the call would do; None if the arguments say it all. Changes nothing.
+
+        A ToolError says that the call would fail: the model gets it as the result, and the user is
+        not asked."""
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput: ...
 

@@ -27,13 +27,23 @@ from treadle.core.contracts.policy import (
     require_approval,
 )
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import NO_ACCESS, Access, ForwardingTool, Tool, ToolSpec
-from treadle.core.errors import ConfigError, error_text
+from treadle.core.contracts.tool import (
+    NO_ACCESS,
+    Access,
+    FileAccess,
+    ForwardingTool,
+    Preview,
+    Tool,
+    ToolContext,
+    ToolSpec,
+)
+from treadle.core.errors import ConfigError, ToolError, error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
 from treadle.core.json_types.schema import list_arguments
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.interruption import await_contained
+from treadle.core.loop.previews import RoundPreviews
 from treadle.core.loop.session_state import LoopState
 from treadle.core.steps import PendingApproval
 from treadle.core.text import suggest
@@ -43,6 +53,10 @@ from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultIte
 from treadle.core.transcript.size_estimate import estimate_text_chars
 
 MAX_LISTED_TOOLS = 40
+FAILING_UNREADABLE = (
+    "{name} would fail on {paths} as it is now, so the user was not asked. Why is not told: "
+    "reading it needs the user's approval. Read it first, then make the change on what is there"
+)
 
 
 class Toolbox:
@@ -135,7 +149,9 @@ class CallPreparer:
         toolbox: Toolbox,
         hooks: Hooks,
         on_notice: Callable[[NoticeItem], object],
+        make_context: Callable[[PreparedCall], ToolContext],
     ) -> None:
+        self._make_context = make_context
         self._policy = policy
         self._emitter = emitter
         self._toolbox = toolbox
@@ -148,6 +164,7 @@ class CallPreparer:
         """Every call, and the approvals that are still needed. May be repeated."""
         prepared: list[PreparedCall] = []
         approvals: list[PendingApproval] = []
+        previews = RoundPreviews(self._make_context, self._emitter)
         for call in calls:
             if call.id in state.early_results:
                 prepared.append(PreparedCall(call, early_result=state.early_results[call.id]))
@@ -159,9 +176,11 @@ class CallPreparer:
             if intent is not None:
                 ready = msgspec.structs.replace(ready, intent=intent)
             if ready.refusal is None and intent is None:
-                ready = await self._authorize(ready, decision, approvals)
+                ready = await self._authorize(ready, decision, approvals, previews)
             elif ready.refusal is None and intent is not None and intent.effect == "verifiable":
                 ready = await self._authorize_after_crash(ready, decision)
+            if ready.refusal is None:
+                previews.add_earlier(ready)
             prepared.append(ready)
         return prepared, approvals
 
@@ -253,8 +272,9 @@ class CallPreparer:
         prepared: PreparedCall,
         decision: ApprovalDecision | None,
         approvals: list[PendingApproval],
+        previews: RoundPreviews | None = None,
     ) -> PreparedCall:
-        """Decide, or add the call to the approvals that are needed."""
+        """Decide, or add the call to the approvals that are needed, unless it would fail."""
         if decision is not None and decision.decision == "deny":
             return prepared.denied(decision.reason)
         verdict = await self.decide(prepared)
@@ -266,12 +286,31 @@ class CallPreparer:
             if decision.always:
                 await self._save_rules(prepared, decision, verdict.rules)
             return prepared
+        try:
+            shown = await previews.preview(prepared) if previews is not None else None
+        except ToolError as error:
+            return await self._refuse_failing(prepared, error)
         answers = await self._hooks.run("permission_request", hook_data(prepared))
         if answers and isinstance(answers[-1], Block):
             return prepared.denied(answers[-1].reason)
         if not (answers and isinstance(answers[-1], Permit)):
-            approvals.append(_pending_approval(prepared, verdict, self._emitter.session_id))
+            approvals.append(_pending_approval(prepared, verdict, shown, self._emitter.session_id))
         return prepared
+
+    async def _refuse_failing(self, prepared: PreparedCall, error: ToolError) -> PreparedCall:
+        """A call that would fail gets its error, which may quote the files: only if the policy lets
+        them be read."""
+        assert prepared.tool is not None, "only calls of known tools are decided"
+        access, spec, text = prepared.access, prepared.tool.spec, error_text(error)
+        if access.files and type(self._policy) is not DefaultPolicy:  # that one lets all be read
+            reads = tuple(FileAccess(file.path) for file in access.files)
+            reading = msgspec.structs.replace(
+                prepared, access=msgspec.structs.replace(access, files=reads)
+            )
+            if not isinstance(await self._ask_policy(reading), Allow):
+                paths = ", ".join(file.path for file in access.files)
+                text = FAILING_UNREADABLE.format(name=spec.name, paths=paths)
+        return msgspec.structs.replace(prepared, refusal=f"error: {text}")
 
     async def _authorize_after_crash(
         self, prepared: PreparedCall, decision: ApprovalDecision | None
@@ -313,14 +352,20 @@ def _assume_effect(intent: Intent, spec: ToolSpec) -> Intent | None:
     return None if spec.effect == "pure" else msgspec.structs.replace(intent, effect=spec.effect)
 
 
-def _pending_approval(prepared: PreparedCall, ask: Ask, session_id: str) -> PendingApproval:
+def _pending_approval(
+    prepared: PreparedCall, ask: Ask, shown: Preview | None, session_id: str
+) -> PendingApproval:
     return PendingApproval(
         prepared.call,
         prepared.summary,
         ask.reason,
         ask.rules,
+        shown,
+        prepared.access,
         kind=ask.kind,
         session_id=session_id,
+        risks=ask.risks,
+        wider_mode=ask.wider_mode,
     )
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from treadle.core.contracts.policy import Allow
 from treadle.core.contracts.task_manager import TaskManager
-from treadle.core.contracts.tool import Preview, ToolOutput
+from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import error_text
 from treadle.core.events import ToolDetached, ToolFinished, ToolStarted, WarningRaised, preview
 from treadle.core.loop.background import RUNNING_TEXT, cancel_all
@@ -27,7 +27,6 @@ from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.execute import CallExecutor, ignore_detach
 from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.prepare import CallPreparer, PreparedCall, Toolbox
 from treadle.core.loop.scheduler import ScheduledCall, run_calls
 from treadle.core.loop.session_state import SessionState
@@ -70,10 +69,13 @@ class ToolRound:
         self._hooks = hooks
         self._tasks = tasks
         self._session = session
-        self._preparer = CallPreparer(config.policy, emitter, toolbox, hooks, on_notice)
         self._runner = ToolRunner(emitter)
         self._executor = CallExecutor(
             config, emitter, hooks, tasks, self._runner, session, on_notice, ask_host, is_stopping
+        )
+        make_context = self._executor.make_context
+        self._preparer = CallPreparer(
+            config.policy, emitter, toolbox, hooks, on_notice, make_context
         )
         self.eager = EagerCalls(toolbox, hooks, config.max_parallel, self._run_eagerly)
 
@@ -82,11 +84,7 @@ class ToolRound:
     ) -> tuple[list[PreparedCall], list[PendingApproval]]:
         """Every call, and the approvals that are needed first. May be repeated."""
         self.eager.cancel_scheduled()
-        prepared, approvals = await self._preparer.prepare(calls, self._session.state)
-        if not approvals:
-            return prepared, approvals
-        by_id = {ready.call.id: ready for ready in prepared}
-        return prepared, [await self._with_preview(one, by_id[one.call.id]) for one in approvals]
+        return await self._preparer.prepare(calls, self._session.state)
 
     async def run(self, prepared: Sequence[PreparedCall]) -> tuple[ToolResultItem, ...]:
         """Answer every call. The results enter the transcript in the model's order; one that comes
@@ -224,19 +222,6 @@ class ToolRound:
         except Exception as error:  # noqa: BLE001 - a task manager may raise anything
             self._emitter.emit(WarningRaised, f"the task manager failed: {error_text(error)}")
             return otherwise
-
-    async def _with_preview(
-        self, approval: PendingApproval, prepared: PreparedCall
-    ) -> PendingApproval:
-        assert prepared.tool is not None, "only calls of known tools need an approval"
-        context = self._executor.make_context(prepared)
-        try:
-            work = prepared.tool.preview(prepared.arguments, context)
-            who = f"the preview of {prepared.tool.spec.name}"
-            shown = await await_contained(work, who, self._emitter)
-        except Exception as error:  # noqa: BLE001 - the user decides without it
-            shown = Preview("text", f"no preview: {error_text(error)}")
-        return msgspec.structs.replace(approval, preview=shown, access=prepared.access)
 
     # --- finalize ------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
     session        what the tools remember of a session      base   what they have in common
     files/         read write edit apply_patch notebook_edit search/  glob grep ls
     shell/         bash task_output task_input task_stop     web/     web_fetch web_search
-    conversation/  todo ask recall
+    conversation/  todo ask recall present_plan
 
 Each tool is described to the model by the `.md` beside its code.
 """
@@ -26,6 +26,7 @@ from treadle.core.errors import ConfigError, ToolError, WorkspaceError
 from treadle.core.transcript import Arguments, Item
 from treadle.tools.builtin.base import BuiltinTool, load_description
 from treadle.tools.builtin.conversation.ask import AskTool, QuestionChoice, UserQuestion
+from treadle.tools.builtin.conversation.present_plan import PresentPlanTool
 from treadle.tools.builtin.conversation.recall import RecallTool
 from treadle.tools.builtin.conversation.todo import TodoTool
 from treadle.tools.builtin.files.apply_patch import ApplyPatchTool
@@ -54,12 +55,12 @@ __all__ = [
 _TOOL_CLASSES: tuple[type[BuiltinTool[Any]], ...] = (
     ReadTool, WriteTool, EditTool, ApplyPatchTool, NotebookEditTool, GlobTool, GrepTool, LsTool,
     BashTool, TaskOutputTool, TaskInputTool, TaskStopTool, TodoTool, WebFetchTool, WebSearchTool,
-    AskTool, RecallTool,
+    AskTool, RecallTool, PresentPlanTool,
 )  # fmt: skip
 
 STANDARD_TOOLS: tuple[str, ...] = (
     "read", "write", "edit", "notebook_edit", "glob", "grep", "ls", "bash", "task_output",
-    "task_input", "task_stop", "todo", "web_fetch", "ask", "recall",
+    "task_input", "task_stop", "todo", "web_fetch", "ask", "recall", "present_plan",
 )  # fmt: skip
 """All but apply_patch, which is for models that were trained on it (name it in place of edit), and
 web_search, which needs a `search_address`."""

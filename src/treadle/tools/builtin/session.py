@@ -109,13 +109,19 @@ class CallSite:
             return str(path)
 
     async def read_if_exists(self, path: Path, limit: int | None = None) -> FileContent | None:
-        """The file, or None if there is none."""
+        """The file, or None if there is none; in a preview as earlier calls will leave it."""
+        if self.is_planned(path):
+            return _make_planned_content(self.context.planned_files[str(path)], limit)
         try:
             return await self.workspace.read(str(path), limit=limit)
         except WorkspaceError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
+
+    def is_planned(self, path: Path) -> bool:
+        """Whether an earlier call of the round changes the file before this one runs."""
+        return str(path) in self.context.planned_files
 
     async def execute(
         self, argv: Sequence[str], *, timeout: float, limit: int, cwd: Path | None = None
@@ -195,6 +201,13 @@ class ToolSessions:
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return notes
+
+
+def _make_planned_content(data: bytes | None, limit: int | None) -> FileContent | None:
+    if data is None:
+        return None
+    shown = data if limit is None else data[:limit]
+    return FileContent(shown, "", len(data), 0o644, is_truncated=len(shown) < len(data))
 
 
 async def kill_shielded(running: RunningCommand) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
-from treadle.apps.tui.render.markdown import styled_prefix
+from treadle.apps.tui.render.markdown import find_language, highlight_code, styled_prefix
 from treadle.apps.tui.render.palette import Palette
 from treadle.core.text import plural
 
@@ -20,19 +20,48 @@ def count_changes(text: str) -> tuple[int, int]:
     return sum(row.startswith("+") for row in rows), sum(row.startswith("-") for row in rows)
 
 
-def render_diff(text: str, width: int, palette: Palette, max_lines: int = 0) -> list[Text]:
-    """The diff, one Text a line, truncated at the width; with `max_lines`, the rest is counted."""
-    rows = list(_render_rows(text, width, palette))
+def render_diff(
+    text: str, width: int, palette: Palette, max_lines: int = 0, *, highlights: bool = False
+) -> list[Text]:
+    """The diff, one Text a line, truncated at the width; with `max_lines`, the rest is counted.
+    `highlights`: with the colours of the language, by the names of the files."""
+    colours = _highlight_rows(text, palette) if highlights and palette.name != "none" else {}
+    rows = list(_render_rows(text, width, palette, colours))
     if not max_lines or len(rows) <= max_lines:
         return rows
     rest = plural(len(rows) - max_lines, "more line")
     return [*rows[:max_lines], Text(f"… {rest}", palette.faint)]
 
 
-def _render_rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
+def _highlight_rows(text: str, palette: Palette) -> dict[int, Text]:
+    """The rows of code in their colours, by their places in the diff. Both sides of each file are
+    coloured as a whole, since a text may go over several lines."""
+    sides: dict[tuple[str, bool], list[tuple[int, str]]] = {}
+    name = ""
+    for at, row in enumerate(text.split("\n")):
+        if row.startswith(("+++ ", "--- ")):
+            path = row[4:].partition("\t")[0]
+            name = path[2:] if path[:2] in ("a/", "b/") else name
+        elif row[:1] in ("+", " "):
+            sides.setdefault((name, True), []).append((at, row[1:]))
+        elif row[:1] == "-":
+            sides.setdefault((name, False), []).append((at, row[1:]))
+    coloured: dict[int, Text] = {}
+    for (path, _), rows in sides.items():
+        source = "\n".join(code for _, code in rows)
+        lines = highlight_code(source, find_language(path), palette)
+        if len(lines) == len(rows):
+            coloured |= {at: line for (at, _), line in zip(rows, lines, strict=True)}
+    return coloured
+
+
+def _render_rows(
+    text: str, width: int, palette: Palette, colours: Mapping[int, Text]
+) -> Iterator[Text]:
     old = new = 0
     hunks = 0
-    for row in text.split("\n"):
+    for at, row in enumerate(text.split("\n")):
+        code = colours.get(at) or Text(row[1:].expandtabs(4))
         hunk = _HUNK.match(row)
         if hunk is not None:
             old, new = int(hunk[1]), int(hunk[2])
@@ -47,21 +76,23 @@ def _render_rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
         elif row.startswith(("--- ", "diff --git ", "index ", "\\ No newline")):
             continue
         elif row.startswith("+"):
-            yield _render_row(new, "+", row[1:], width, palette, "added")
+            yield _render_row(new, "+", code, width, palette, "added")
             new += 1
         elif row.startswith("-"):
-            yield _render_row(old, "-", row[1:], width, palette, "removed")
+            yield _render_row(old, "-", code, width, palette, "removed")
             old += 1
         elif row.startswith("..."):  # the tool left out the rest of a long diff
             yield Text(row, palette.faint)
         elif hunks:
-            yield _render_row(new, " ", row[1:], width, palette, "plain")
+            yield _render_row(new, " ", code, width, palette, "plain")
             old, new = old + 1, new + 1
 
 
-def _render_row(number: int, sign: str, text: str, width: int, palette: Palette, role: str) -> Text:
+def _render_row(
+    number: int, sign: str, code: Text, width: int, palette: Palette, role: str
+) -> Text:
     prefix = styled_prefix(f"{number:>4} ", palette.faint)
-    body = Text(f"{sign} {text.expandtabs(4)}", palette.get_style(role))
+    body = Text(f"{sign} ", palette.get_style(role)).append_text(code)
     room = max(width - prefix.cell_len, 4)
     body.truncate(room, overflow="ellipsis", pad=role != "plain")
     return prefix + body

@@ -232,8 +232,18 @@ def _parse_language(info: str) -> str:
 
 
 @cache
+def find_language(path: str) -> str:
+    """The language of a file by its name, as `highlight_code` takes it; "" if it is not known."""
+    from pygments.lexers import (  # type: ignore[import-untyped]
+        find_lexer_class_for_filename,
+    )
+
+    lexer = find_lexer_class_for_filename(path.rpartition("/")[2]) if path else None
+    return lexer.aliases[0] if lexer is not None and lexer.aliases else ""
+
+
 def _find_lexer(language: str) -> Lexer | None:
-    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.lexers import get_lexer_by_name
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     try:

@@ -6,7 +6,7 @@ in a filterable list typing filters. The caller handles the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.text import Text
 from textual import events
@@ -24,11 +24,16 @@ from treadle.core.text import plural
 BodyRenderer = Callable[[int], list[Text]]
 MAX_ROWS = 12
 MAX_NUMBER = 9  # of an option that a single digit selects
+OTHER_BODY_KEY = "w"
+MARK_ALL_KEY = "*"
 
 
 class Choices(Widget, can_focus=True):
     """Posts Selected with the value of an option, or with None on escape. With `multiple` the value
     is the positions of the marked options, separated by commas; without a mark enter does nothing.
+    With `actions`, names by their keys, the value is `NAME POSITIONS`: such a key is for the marked
+    options, enter (`open`) for the one at the cursor, and `*` marks all or none. `other_body` is
+    shown in place of the body, and back, by the key OTHER_BODY_KEY.
     """
 
     DEFAULT_CSS = "Choices { height: auto; max-height: 80vh; }"
@@ -58,6 +63,8 @@ class Choices(Widget, can_focus=True):
         hint: str = "",
         current: str = "",
         multiple: bool = False,
+        actions: Mapping[str, str] | None = None,
+        other_body: BodyRenderer | None = None,
     ) -> None:
         super().__init__()
         self.title = title
@@ -73,6 +80,8 @@ class Choices(Widget, can_focus=True):
         self._body = body
         self._is_filterable = filterable
         self._is_multiple = multiple
+        self._actions = actions or {}
+        self._other_body = other_body
         self._marked: set[int] = set()
         self._hint = hint
         self._offset = 0
@@ -163,6 +172,8 @@ class Choices(Widget, can_focus=True):
                 self._move_cursor(-1)
             case "down" | "ctrl+n":
                 self._move_cursor(1)
+            case "enter" if self._actions:
+                self.post_message(self.Selected(f"open {self.cursor}"))
             case "enter":
                 if self.matching_options and (self._marked or not self._is_multiple):
                     self.post_message(self.Selected(self._selected_value()))
@@ -190,6 +201,8 @@ class Choices(Widget, can_focus=True):
             return True
         if not self.has_answer(event.character):
             return False
+        if self._handle_extra_key(event.character.lower()):
+            return True
         for option in self.matching_options:
             if option.key == event.character.lower():
                 self.post_message(self.Selected(option.value))
@@ -197,9 +210,30 @@ class Choices(Widget, can_focus=True):
         self._move_cursor(int(event.character) - 1 - self.cursor)
         return True
 
+    def _handle_extra_key(self, key: str) -> bool:
+        """A key that is for no option: for the marked ones, for all marks, or for the body."""
+        if key in self._actions:
+            if self._marked:
+                self.post_message(self.Selected(f"{self._actions[key]} {self._selected_value()}"))
+        elif key == MARK_ALL_KEY and self._is_multiple:
+            is_complete = len(self._marked) == len(self.options)
+            self._marked = set() if is_complete else set(range(len(self.options)))
+            self.refresh()
+        elif key == OTHER_BODY_KEY and self._other_body is not None:
+            self._body, self._other_body = self._other_body, self._body
+            self._offset = 0
+            self.refresh(layout=True)
+        else:
+            return False
+        return True
+
     def has_answer(self, character: str) -> bool:
         """Whether the list has a use for this character: the key or the number of an option."""
-        if self._is_multiple and character == " ":
+        if self._is_multiple and (character in (" ", MARK_ALL_KEY)):
+            return True
+        if character.lower() in self._actions:
+            return True
+        if character.lower() == OTHER_BODY_KEY and self._other_body is not None:
             return True
         if self._is_filterable or character.lower() in {one.key for one in self.options}:
             return True

@@ -9,18 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
 from rich.text import Text
 from textual.widget import Widget
 
-from treadle.apps.conversation.approval_text import ApprovalAnswer
+from treadle.apps.conversation.approval_text import (
+    ApprovalAnswer,
+    has_whole_file,
+    list_risk_lines,
+)
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import FileChange, Host
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.render import diffs
-from treadle.apps.tui.render.markdown import highlight_code, styled_prefix, wrap_text
+from treadle.apps.tui.render.markdown import (
+    highlight_code,
+    render_markdown,
+    styled_prefix,
+    wrap_text,
+)
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.widgets.choices import BodyRenderer, Choices
 from treadle.apps.tui.widgets.text_entry import TextEntry
@@ -46,7 +56,9 @@ class DialogHost(Protocol):
 class Dialogs:
     """Implements questions.QuestionView."""
 
-    hidden_answers: frozenset[ApprovalAnswer] = frozenset({"stop"})  # esc does it
+    # esc stops or keeps planning, and a key shows the whole file
+    hidden_answers: frozenset[ApprovalAnswer] = frozenset({"stop", "whole"})
+    hidden_plan_answers: frozenset[str] = frozenset({"keep"})
 
     def __init__(self, dialog_host: DialogHost, lock: DialogLock) -> None:
         self._dialog_host = dialog_host
@@ -66,12 +78,15 @@ class Dialogs:
         hint: str = "",
         current: str = "",
         on_highlight: Callable[[Choices, str], None] | None = None,
+        other_body: BodyRenderer | None = None,
         by_user: bool = True,
     ) -> str | None:
         """The value of the chosen option, or None if the user closes the dialog. `by_user`: the
         user has just opened it."""
         palette = self._dialog_host.palette
-        widget = Choices(title, options, palette, body, filterable, hint, current)
+        widget = Choices(
+            title, options, palette, body, filterable, hint, current, other_body=other_body
+        )
         async with self._open_dialog(widget, by_user=by_user) as answer:
             if on_highlight is not None and options:
                 self._on_highlight = lambda value: on_highlight(widget, value)
@@ -129,13 +144,68 @@ class Dialogs:
     # --- approvals -----------------------------------------------------------------------
 
     async def choose_approval(
-        self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
+        self,
+        title: str,
+        approval: PendingApproval,
+        options: Sequence[ChoiceOption],
+        *,
+        is_in_list: bool = False,
     ) -> str | None:
-        def body(width: int) -> list[Text]:
-            return self._describe_call(approval, width)
+        preview = approval.preview
+        whole = (
+            msgspec.structs.replace(preview, text=preview.whole) if preview is not None else None
+        )
+        hint = "esc returns to the list" if is_in_list else "esc stops the turn"
+        other_body: BodyRenderer | None = None
+        if has_whole_file(approval):
+            hint += " · w: whole file"
+            other_body = self._make_body(msgspec.structs.replace(approval, preview=whole))
+        body = self._make_body(approval)
+        return await self.choose(
+            title, options, body=body, hint=hint, other_body=other_body, by_user=False
+        )
 
-        hint = "esc stops the turn"
+    async def choose_plan(
+        self, title: str, plan: str, options: Sequence[ChoiceOption]
+    ) -> str | None:
+        shown, palette = escape_invisible(plan, keep="\n\t"), self._dialog_host.palette
+
+        @lru_cache(maxsize=2)
+        def body(width: int) -> list[Text]:
+            return [*render_markdown(shown, width, palette), Text()]
+
+        hint = "esc: keep planning"
         return await self.choose(title, options, body=body, hint=hint, by_user=False)
+
+    async def choose_calls(
+        self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
+    ) -> tuple[str, list[int]] | None:
+        hint = "space/* mark · y/n answer · enter opens"
+        widget = Choices(
+            title,
+            options,
+            self._dialog_host.palette,
+            hint=hint,
+            multiple=True,
+            actions={"y": "once", "n": "deny"},
+        )
+        bodies = [self._make_body(approval) for approval in approvals]
+
+        def show(value: str) -> None:
+            widget.set_body(bodies[int(value)])
+
+        async with self._open_dialog(widget, by_user=False) as answer:
+            self._on_highlight = show
+            show(options[0].value)
+            chosen = await answer
+        if chosen is None:
+            return None
+        action, _, positions = chosen.partition(" ")
+        return action, [int(position) for position in positions.split(",")]
+
+    def _make_body(self, approval: PendingApproval) -> BodyRenderer:
+        """Describes the call; made once for each width, since colouring takes time."""
+        return lru_cache(maxsize=2)(lambda width: self._describe_call(approval, width))
 
     def _describe_call(self, approval: PendingApproval, width: int) -> list[Text]:
         """What the call would do, complete: a diff, a command, or the arguments. Secrets are shown:
@@ -144,7 +214,7 @@ class Dialogs:
         lines: list[Text] = []
         shown = escape_invisible(preview.text, keep="\n\t") if preview is not None else ""
         if preview is not None and preview.kind == "diff":
-            lines += diffs.render_diff(shown, width, palette)
+            lines += diffs.render_diff(shown, width, palette, highlights=True)
         elif preview is not None and preview.kind == "command":
             for row in highlight_code(shown, "bash", palette):
                 lines += wrap_text(row, width)
@@ -152,6 +222,10 @@ class Dialogs:
             lines += wrap_text(Text(shown), width)
         if preview is None or preview.kind != "diff":
             lines += self._describe_arguments(approval, shown, width)
+        for risk in list_risk_lines(approval):
+            sign = styled_prefix("! " if risk.is_marked else "· ", palette.error)
+            style = palette.error if risk.is_marked else palette.plain
+            lines += wrap_text(sign + Text(risk.text, style), width)
         if approval.reason:
             lines += wrap_text(Text(escape_invisible(approval.reason), palette.warning), width)
         return [*lines, Text()]

@@ -12,10 +12,12 @@ from treadle.apps.tui.widgets.prompt import NEW_LINE_KEYS
 class TextEntry(TextArea):
     """Enter submits the text, escape submits None."""
 
+    # A background of its own: Textual fails to draw a text area that is just being removed, which
+    # has none of its parents'.
     DEFAULT_CSS = """
     TextEntry, TextEntry:focus {
         height: auto; max-height: 50vh; min-height: 1; border: none; padding: 0;
-        background: transparent; scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0;
+        background: ansi_default; scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0;
     }
     """
 

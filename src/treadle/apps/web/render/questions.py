@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from treadle.apps.conversation.approval_text import find_editable_argument, format_approval_title
+from treadle.apps.conversation.approval_text import (
+    describe_session_scope,
+    find_editable_argument,
+    format_approval_title,
+    list_risk_lines,
+)
 from treadle.apps.conversation.conversation import PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
 from treadle.apps.pages.code import count_changes, highlight_code, render_diff
 from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.apps.pages.markdown import markdown_to_html
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 from treadle.core.text import plural
@@ -52,7 +58,9 @@ _DIFF_SWITCH = (
 
 
 def _render_stake(approval: PendingApproval, *, is_child: bool) -> str:
-    rows = [("What it does", _describe_effect(approval)), ("Why it asks", approval.reason)]
+    risks = "; ".join(line.text for line in list_risk_lines(approval))
+    rows = [("What it does", _describe_effect(approval)), ("Risks", risks)]
+    rows.append(("Why it asks", approval.reason))
     if is_child:
         rows.insert(0, ("Who asks", "a child agent"))
     cells = [
@@ -101,9 +109,12 @@ def _render_answers(approval: PendingApproval, *, is_child: bool) -> str:
     name, text = find_editable_argument(approval)
     first = [_render_button("once", "Allow once <kbd>Y</kbd>", "first")]
     rules = escape_html(escape_invisible(", ".join(approval.rules)))
+    if (rules or approval.wider_mode) and not is_child:
+        label = "Edits, this session" if approval.wider_mode else "This session"
+        scope = describe_session_scope(approval) if approval.wider_mode else rules
+        title = f"Until the server ends: {scope}"
+        first.append(_render_button("session", f"{label} <kbd>S</kbd>", title=title))
     if rules and not is_child:
-        title = f"Until the server ends: {rules}"
-        first.append(_render_button("session", "This session <kbd>S</kbd>", title=title))
         scope = '<span class="dim not-small">for you, in this folder</span>'
         label = f"Always <code>{rules}</code>{scope}<kbd>A</kbd>"
         first.append(_render_button("always", label, "always", title=f"Always: {rules}"))
@@ -138,6 +149,7 @@ def _render_button(answer: str, label: str, style: str = "", title: str = "") ->
 
 def _render_model_question(number: int, question: ModelQuestion) -> str:
     kind = "checkbox" if question.is_multiple else "radio"
+    plan = f'<div class="prose">{markdown_to_html(question.plan)}</div>' if question.plan else ""
     choices = [
         f'<label class="choice"><input type="{kind}" name="choice" value="{escape_html(label)}">'
         f'<span><b>{escape_html(label)}</b> <span class="soft">{escape_html(text)}</span></span>'
@@ -147,6 +159,7 @@ def _render_model_question(number: int, question: ModelQuestion) -> str:
     return (
         f'<section class="ask" aria-labelledby="q{number}" data-question="{number}">'
         f'<header><h2 id="q{number}" class="said">{escape_html(question.text)}</h2></header>'
+        f"{plan}"
         f'<form class="answers">{"".join(choices)}<div class="row"><label class="field deny">'
         '<span class="hidden">Your own answer</span><input type="text" data-own '
         'placeholder="Your own answer"></label>'

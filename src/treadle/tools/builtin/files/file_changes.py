@@ -28,6 +28,7 @@ from treadle.tools.builtin.text import DecodedText, decode_text, format_numbered
 MAX_EDIT_BYTES = 16 << 20
 MAX_COMPARED_LINES = 20_000
 MAX_DIFF_LINES = 400
+MAX_WHOLE_LINES = 10_000
 MAX_SHOWN_LINES = 60
 THREAD_THRESHOLD_CHARS = 100_000
 """Longer texts are searched and compared in a thread, so that the event loop stays free."""
@@ -69,12 +70,21 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
         raise NotImplementedError
 
     async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
-        site = self.sessions.make_call_site(context)
+        changes = await self._plan_checked(arguments, self.sessions.make_call_site(context))
+        return Preview(
+            "diff",
+            _join_diffs(changes),
+            changes[0].display_path if changes else "",
+            _join_whole_diffs(changes),
+            {str(change.path): change.after for change in changes},
+        )
+
+    async def _plan_checked(self, arguments: Arguments, site: CallSite) -> list[PlannedChange]:
+        """The plan; ToolError if the changes cannot be made."""
         try:
-            changes = await self.plan(self.parse_arguments(arguments), site)
-        except (ToolError, WorkspaceError) as error:
-            return Preview("text", f"This call would fail: {error}")
-        return Preview("diff", _join_diffs(changes), changes[0].display_path if changes else "")
+            return await self.plan(self.parse_arguments(arguments), site)
+        except WorkspaceError as error:
+            raise ToolError(str(error)) from error
 
     async def run(self, args: ArgumentsT, site: CallSite) -> ToolOutput:
         changes = await self.plan(args, site)
@@ -92,10 +102,7 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         site = self.sessions.make_call_site(context)
-        try:
-            changes = await self.plan(self.parse_arguments(arguments), site)
-        except WorkspaceError as error:
-            raise ToolError(str(error)) from error
+        changes = await self._plan_checked(arguments, site)
         files = [
             {
                 "path": str(change.path),
@@ -160,7 +167,7 @@ async def read_editable_text(
 
 def require_unchanged(site: CallSite, path: Path, content: FileContent, given_path: str) -> None:
     seen = site.session.seen_files.get(path)
-    if seen is not None and seen.digest != content.digest:
+    if seen is not None and not site.is_planned(path) and seen.digest != content.digest:
         raise ToolError(
             f"{given_path} was changed since it was read, by the user, a command or another agent. "
             "Nothing was written. Read it again, then make the change on what is there now"
@@ -238,14 +245,26 @@ def _join_diffs(changes: Sequence[PlannedChange]) -> str:
     return "\n".join(diff for change in changes if (diff := format_diff(change)))
 
 
-def format_diff(change: PlannedChange) -> str:
-    """For the user: a unified diff, the rest of a very long one left out."""
+def _join_whole_diffs(changes: Sequence[PlannedChange]) -> str:
+    """The diffs with all lines of the files; "" if these are too many to show."""
+    lines = sum(
+        text.count("\n") for change in changes for text in (change.old_text, change.new_text)
+    )
+    if lines > MAX_WHOLE_LINES:
+        return ""
+    return "\n".join(format_diff(change, context=MAX_WHOLE_LINES) for change in changes)
+
+
+def format_diff(change: PlannedChange, context: int = 3) -> str:
+    """For the user: a unified diff, the rest of a very long one left out. `context`: how many
+    unchanged lines it shows around the changed ones."""
     old, new = split_lines(change.old_text), split_lines(change.new_text)
     if len(old) + len(new) > MAX_COMPARED_LINES:
         return f"{change.display_path}: {len(old)} lines before, {len(new)} after"
     before = f"a/{change.display_path}" if change.before is not None else "/dev/null"
     after = f"b/{change.display_path}" if change.after is not None else "/dev/null"
-    return _join_limited(list(unified_diff(old, new, before, after, lineterm="")), MAX_DIFF_LINES)
+    lines = list(unified_diff(old, new, before, after, lineterm="", n=context))
+    return _join_limited(lines, max(MAX_DIFF_LINES, context))
 
 
 def format_changed_lines(change: PlannedChange) -> str:

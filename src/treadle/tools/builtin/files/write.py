@@ -86,6 +86,8 @@ class WriteTool(FileChangeTool[WriteArguments]):
 
 def _require_read(site: CallSite, path: Path, content: FileContent, given_path: str) -> None:
     seen = site.session.seen_files.get(path)
+    if seen is None and site.is_planned(path):
+        return  # an earlier call of the round creates it
     if seen is None:
         raise ToolError(
             f"{given_path} exists and was not read in this session, so it was not overwritten. "

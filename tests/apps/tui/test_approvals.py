@@ -1,0 +1,148 @@
+"""Approvals: the risk of a call, the whole file, edits for a session, several calls in a list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+from tests.apps.tui.harness import exists, read_file, running_app, scripted, write_file
+from treadle.apps.conversation.approval_text import (
+    format_risk_marks,
+    list_approval_options,
+    list_risk_lines,
+)
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.tui.plain import _parse_call_answer
+from treadle.apps.tui.render import diffs
+from treadle.apps.tui.render.palette import DARK, NONE
+from treadle.core.contracts.policy import Risk
+from treadle.core.steps import PendingApproval
+from treadle.core.transcript.content import ToolCall
+from treadle.models.scripted import Say, ScriptElement
+
+LONG = "".join(f"line {number}\n" for number in range(1, 41))
+
+
+def bash(command: str) -> tuple[str, dict[str, Any]]:
+    return "bash", {"command": command}
+
+
+def edit(path: str, old: str, new: str) -> tuple[str, dict[str, Any]]:
+    return "edit", {"file_path": path, "old_string": old, "new_string": new}
+
+
+def approval(*risks: Risk, wider_mode: str = "") -> PendingApproval:
+    call = ToolCall("1", "edit", "{}")
+    return PendingApproval(call, "[edit]", "", ("Edit(/a)",), risks=risks, wider_mode=wider_mode)
+
+
+def test_the_risks_of_a_call_are_lines_the_gravest_first():
+    risks = [Risk("write", "log"), Risk("network", "a.org"), Risk("send", "a.org")]
+    found = approval(*risks, Risk("recursive_delete", "b"), Risk("recursive_delete", "c"))
+    assert [(line.text, line.is_marked) for line in list_risk_lines(found)] == [
+        ("deletes with all that is in it: b, c", True),
+        ("sends data: a.org", True),
+        ("writes: log", False),
+    ]
+    assert format_risk_marks(found) == "! recursive delete, sends data"
+
+
+def test_a_harmless_call_shows_no_risk():
+    assert list_risk_lines(approval()) == []
+    assert format_risk_marks(approval(Risk("write", "a"))) == ""
+
+
+def test_edits_can_be_allowed_for_the_session():
+    labels = [
+        o.label for o in list_approval_options(approval(wider_mode="accept-edits"), is_child=False)
+    ]
+    assert "Yes, and allow edits in this session" in labels
+    of_child = list_approval_options(approval(wider_mode="accept-edits"), is_child=True)
+    assert [option.value for option in of_child] == ["once", "deny", "stop"]
+
+
+def find_styles(line: Text, word: str) -> set[str]:
+    at = line.plain.index(word)
+    return {str(span.style) for span in line.spans if span.start <= at < span.end}
+
+
+def test_a_diff_has_the_colours_of_its_language():
+    text = "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-def old(): pass\n+def new(): pass"
+    removed, added = diffs.render_diff(text, 40, DARK, highlights=True)
+    assert str(DARK.keyword) in find_styles(added, "def")
+    assert str(DARK.keyword) in find_styles(removed, "def")
+    assert added.plain.startswith("   1 + def new(): pass")
+    plain = diffs.render_diff(text, 40, NONE, highlights=True)
+    assert [line.plain.rstrip() for line in plain] == [removed.plain.rstrip(), added.plain.rstrip()]
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("2", ("open", [1])),
+        ("y 1,3", ("once", [0, 2])),
+        ("y 1, 3", ("once", [0, 2])),
+        ("n all", ("deny", [0, 1, 2])),
+        ("Y ALL", ("once", [0, 1, 2])),
+        ("y", None),
+        ("y 4", None),
+        ("all", None),
+        ("1,2", None),
+        ("please stop", None),
+        ("", None),
+    ],
+)
+def test_a_line_answers_for_several_calls(line: str, answer: object):
+    options = [ChoiceOption(str(place), f"call {place}") for place in range(3)]
+    assert _parse_call_answer(options, line) == answer
+
+
+async def test_several_calls_are_listed_opened_marked_and_answered(monkeypatch):
+    calls = [bash("rm -rf build"), bash("touch a.txt"), bash("touch b.txt"), bash("touch c.txt")]
+    model = scripted([Say(calls=calls), "Done."])
+    async with running_app(monkeypatch, model, size=(80, 24)) as on:
+        await on.send("go")
+        await on.sees("4 calls need your approval")
+        assert "bash rm -rf build  ! recursive delete" in on.screen()
+        await on.press("y")  # nothing is marked
+        await on.press("enter")
+        await on.sees("Run this command?  ! recursive delete")
+        assert "! deletes with all that is in it: build" in on.screen()
+        await on.press("escape")
+        await on.sees("4 calls need your approval")
+        await on.press("space", "n")
+        await on.sees("Why not?")
+        await on.press("enter")
+        await on.sees("3 calls need your approval")
+        await on.press("space", "down", "space", "y")
+        await on.sees("Run this command?")
+        await on.press("y")
+        await on.sees("Done.")
+    assert all(exists(name) for name in ("a.txt", "b.txt", "c.txt"))
+
+
+async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatch):
+    for name in ("a.txt", "b.txt", "c.txt"):
+        write_file(name, LONG)
+    script: list[ScriptElement] = [
+        Say(calls=[edit("a.txt", "line 20\n", "A\n"), edit("b.txt", "line 20\n", "B\n")]),
+        Say(calls=[edit("c.txt", "line 20\n", "C\n")]),
+        "Done.",
+    ]
+    async with running_app(monkeypatch, scripted(script), size=(80, 40)) as on:
+        await on.send("go")
+        await on.sees("2 calls need your approval")
+        await on.press("enter")
+        await on.sees("w: whole file")
+        assert "line 1\n" not in on.screen()
+        await on.press("w")
+        await on.sees("   1   line 1\n")
+        await on.press("w")
+        await on.until(lambda: "   1   line 1\n" not in on.screen())
+        await on.press("t")
+        await on.sees("Done.")
+        assert on.app.host.mode == "accept-edits"
+    assert [read_file(f"{n}.txt").count("\n") for n in "abc"] == [40, 40, 40]
+    assert "C" in read_file("c.txt")

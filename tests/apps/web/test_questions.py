@@ -1,0 +1,28 @@
+"""The cards of questions on the page, without a browser."""
+
+from __future__ import annotations
+
+from treadle.apps.conversation.conversation import PendingQuestion
+from treadle.apps.conversation.plans import make_plan_question
+from treadle.apps.web.render.questions import render_question
+from treadle.core.contracts.policy import Risk
+from treadle.core.steps import PendingApproval
+from treadle.core.transcript.content import ToolCall
+
+
+def test_a_plan_is_shown_as_markdown_with_its_choices():
+    card = render_question(
+        1, PendingQuestion(model_question=make_plan_question("# One\n\n<b>x</b>"))
+    )
+    assert ">One</h" in card
+    assert "<b>x</b>" not in card
+    assert "Yes, and edit files without asking" in card
+
+
+def test_an_approval_names_its_risks_and_offers_edits_for_the_session():
+    call = ToolCall("1", "edit", "{}")
+    risks = (Risk("outside", "/opt/<b>"), Risk("recursive_delete", "build"))
+    approval = PendingApproval(call, "[edit]", "", risks=risks, wider_mode="accept-edits")
+    card = render_question(1, PendingQuestion(approval))
+    assert "deletes with all that is in it: build; outside of the folder: /opt/&lt;b&gt;" in card
+    assert "Edits, this session" in card
