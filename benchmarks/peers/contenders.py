@@ -36,25 +36,25 @@ LIBRARIES = {
         "Treadle, Responses", "treadle", "treadle_agent", "responses", "", "treadle"
     ),
     "raw_treadle_client": Library(
-        "loop by hand, Treadle's HTTP client", "treadle", "raw_loop", "treadle", "", "treadle"
+        "loop over Treadle's HTTP client", "treadle", "raw_loop", "treadle", "", "treadle"
     ),
     "raw_aiohttp": Library(
-        "loop by hand, aiohttp", "raw_aiohttp", "raw_loop", "aiohttp", "import aiohttp",
+        "loop over aiohttp", "raw_aiohttp", "raw_loop", "aiohttp", "import aiohttp",
         "aiohttp", True,
     ),
     "raw_httpx": Library(
-        "loop by hand, httpx", "raw_httpx", "raw_loop", "httpx", "import httpx", "httpx"
+        "loop over httpx", "raw_httpx", "raw_loop", "httpx", "import httpx", "httpx"
     ),
     "anthropic_sdk": Library(
-        "loop by hand, anthropic SDK", "anthropic_sdk", "anthropic_sdk", "anthropic",
+        "loop over the anthropic SDK", "anthropic_sdk", "anthropic_sdk", "anthropic",
         "import anthropic", "anthropic",
     ),
     "openai_sdk_chat": Library(
-        "loop by hand, openai SDK, chat completions", "openai_sdk", "openai_sdk", "chat",
+        "loop over the openai SDK, chat", "openai_sdk", "openai_sdk", "chat",
         "import openai", "openai",
     ),
     "openai_sdk_responses": Library(
-        "loop by hand, openai SDK, Responses", "openai_sdk", "openai_sdk", "responses", "",
+        "loop over the openai SDK, Responses", "openai_sdk", "openai_sdk", "responses", "",
         "openai",
     ),
     "pydantic_ai": Library(
@@ -67,7 +67,7 @@ LIBRARIES = {
         "from agents import Agent, Runner", "openai-agents", True,
     ),
     "langgraph": Library(
-        "LangChain agent on LangGraph", "langgraph", "langgraph_agent", "anthropic",
+        "LangGraph (LangChain agent)", "langgraph", "langgraph_agent", "anthropic",
         "from langchain.agents import create_agent; import langchain_anthropic", "langgraph", True,
     ),
     "strands": Library(

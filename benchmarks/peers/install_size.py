@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-REPEAT = 5
+REPEAT = 3
 
 
 def measure_import(python: Path, statement: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.plots import draw_plots
-from benchmarks.peers.tables import render_tables, title
+from benchmarks.peers.tables import render_tables
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 FOLDER = "benchmarks"
@@ -38,7 +38,7 @@ def replace_figures(text: str, generated: str) -> str:
 
 def render_page(figures: dict[str, Any]) -> str:
     machine = figures["machine"]
-    versions = ", ".join(f"{title(name)} {v}" for name, v in figures["versions"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     parts = [
         f"Measured on {machine['date']}: {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}; "

@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.peers import page  # noqa: E402
 from benchmarks.peers.contenders import BASELINE, FLOOR, LIBRARIES, OURS  # noqa: E402
+from benchmarks.peers.environments import PROGRAMS as NPM_FOLDERS  # noqa: E402
 from benchmarks.peers.environments import Environments, NotInstalled  # noqa: E402
 from benchmarks.peers.install_size import measure_import  # noqa: E402
 from benchmarks.peers.program_runs import measure_programs  # noqa: E402
@@ -46,6 +47,7 @@ MEASURES = [
     "programs",
     "growth",
 ]
+SLOW_SECONDS = 2.0  # a measurement above it is not repeated
 
 
 class Sizes(NamedTuple):
@@ -98,8 +100,10 @@ class LibraryRuns:
                 )
                 continue
             rows = list(self._repeat(name, measure, size))
-            wall = min((row["wall"] for row in rows if "wall" in row), default=None)
-            before = (size, wall) if wall is not None and measure == "turns" else None
+            if measure in ("turns", "in_process"):
+                if "failed" in rows[-1]:
+                    return
+                before = (size, min(row["wall"] for row in rows))
 
     def _repeat(self, name: str, measure: str, size: int) -> Iterator[dict[str, Any]]:
         is_pair = measure != "fails" and name != BASELINE
@@ -110,7 +114,7 @@ class LibraryRuns:
             row |= {f"base_{key}": base[key] for key in ("wall", "cpu") if key in base}
             self._results.add(name, measure, size, row)
             yield row
-            if "failed" in row or row.get("wall", 0.0) > 4:
+            if "failed" in row or row.get("wall", 0.0) > SLOW_SECONDS:
                 return
 
     def _run(self, name: str, measure: str, size: int) -> dict[str, Any]:
@@ -197,22 +201,21 @@ def install_all(
     made: Environments, names: list[str], programs: list[str], results: Results
 ) -> None:
     """Before anything is measured; what cannot be installed is left out, with the reason."""
-    for name in [OURS, BASELINE, *names]:
+    for name in [OURS, BASELINE, *names, *programs]:
         try:
-            results.versions[name] = find_version(
-                made.python(LIBRARIES[name].lock), LIBRARIES[name].package
-            )
+            if name in LIBRARIES:
+                package = LIBRARIES[name].package
+                python = made.python(LIBRARIES[name].lock)
+                results.versions[package] = find_version(python, package)
+            elif name == "aider":
+                results.versions[name] = find_version(made.python(name), "aider-chat")
+            elif (NPM_FOLDERS / name).exists():
+                manifest = json.loads((made.program(name) / "package.json").read_text())
+                results.versions[name] = next(iter(manifest["dependencies"].values()))
         except NotInstalled as problem:
             if name in (OURS, BASELINE):
                 raise SystemExit(str(problem)) from problem
             results.missing[name] = str(problem)
-    for name in programs:
-        kind = made.python if name == "aider" else made.program
-        if name in ("aider", "claude", "codex", "opencode"):
-            try:
-                kind(name)
-            except NotInstalled as problem:
-                results.missing[name] = str(problem)
 
 
 def find_version(python: Path, package: str) -> str:

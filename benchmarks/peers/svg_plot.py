@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT = 760, 420
-LEFT, RIGHT, TOP, BOTTOM = 70, 210, 50, 50
+WIDTH, HEIGHT = 820, 420
+LEFT, RIGHT, TOP, BOTTOM = 70, 260, 50, 50
 OURS = "#c2410c"
 COLORS = ("#1d4ed8", "#15803d", "#7e22ce", "#0e7490", "#a16207", "#be185d", "#4b5563", "#65a30d",
           "#9333ea", "#0369a1", "#b45309", "#334155")  # fmt: skip

@@ -65,7 +65,7 @@ def test_the_page_has_the_tables_and_plots_of_a_run(tmp_path: Path, figures: dic
 
 def test_the_page_says_where_another_one_is_ahead(figures: dict[str, object]):
     behind = render_tables(figures).partition("### Tool turns")[0]
-    assert re.search(r"loop by hand, Treadle's HTTP client \(0\.\d\d\)", behind)
+    assert re.search(r"loop over Treadle's HTTP client \(0\.\d\d\)", behind)
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]):
