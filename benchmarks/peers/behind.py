@@ -49,7 +49,7 @@ OF_PROGRAMS = (
     Comparison("memory of a reply", "reply", "peak_mb", "a script by hand loads nothing else"),
     Comparison("shell turns", "shell", "wall", HAND),
     Comparison("continuing a session", "resume", "wall", "it reads less of the session"),
-    Comparison("bytes of the first request", "reply", "first_bytes", "its prompt is shorter"),
+    Comparison("bytes of the prompt", "reply", "largest_bytes", "its prompt is shorter"),
     Comparison("MB installed", "size", "mb", "it has fewer parts"),
 )  # fmt: skip
 
@@ -57,6 +57,8 @@ OF_PROGRAMS = (
 def describe_behind(table: Any, programs: Any) -> str:
     rows = find_behind(table, COMPARISONS, {name: one.title for name, one in LIBRARIES.items()})
     rows += find_behind(programs, OF_PROGRAMS, {name: one.title for name, one in PROGRAMS.items()})
+    if not rows and not table.rows and not programs.rows:
+        return ""
     if not rows:
         return "### Where Treadle is behind\n\nNowhere in this run."
     text = "In parentheses: what the other one needs, as a share of what Treadle needs."

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.journal import write_long
+from benchmarks.peers.worker import peak_mb
 from treadle import Agent
 from treadle.models import Scripted
 
@@ -33,10 +33,6 @@ async def continue_session(folder: Path, name: str) -> dict[str, float]:
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     assert result.text == "Done.", result
     return {"wall": wall, "cpu": cpu}
-
-
-def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:

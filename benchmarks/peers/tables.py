@@ -244,23 +244,25 @@ def render_programs(table: Table) -> list[str]:
             show(table.median(name, "resume", session, "wall")),
             show(table.median(name, "size", 0, "mb")),
         ])  # fmt: skip
-        first = table.median(name, "reply", 0, "first_bytes")
-        every = table.median(name, "shell", turns, "bytes")
-        prompts.append([
-            title(name), show(first), show(first, 1 / BYTES_PER_TOKEN),
-            show(table.median(name, "reply", 0, "requests")), show(every),
-            show(every, 1 / BYTES_PER_TOKEN), show(table.median(name, "shell", turns, "requests")),
-        ])  # fmt: skip
+        one = [table.median(name, "reply", 0, key) for key in ("largest_bytes", "requests")]
+        every = [table.median(name, "shell", turns, key) for key in ("bytes", "requests")]
+        prompts.append([title(name), *show_requests(*one), *show_requests(*every)])
     columns = ["program", "--version s", "one reply s", "CPU s", "peak MB",
                f"{turns} shell turns s", "ms a shell turn",
                f"resume after {session} turns s", "MB installed"]  # fmt: skip
-    requests = ["program", "first request, bytes", "tokens, estimated", "requests of a reply",
+    requests = ["program", "largest request of a reply, bytes", "tokens, estimated", "requests",
                 f"all requests of {turns} shell turns, bytes", "tokens, estimated",
                 "requests"]  # fmt: skip
     return [
         render_table("Programs, from start to exit", columns, speed),
         render_table("Programs: what is sent", requests, prompts),
     ]
+
+
+def show_requests(size: float | None, count: float | None) -> list[str]:
+    """Bytes, tokens and number of requests."""
+    tokens = None if size is None else size / BYTES_PER_TOKEN
+    return [show(value, digits=0) for value in (size, tokens, count)]
 
 
 def render_growth(table: Table) -> list[str]:
