@@ -81,7 +81,7 @@ def peak_memory(argv: list[str], folder: Path, env: dict[str, str]) -> float:
     def watch() -> None:
         nonlocal peak
         while not over.wait(0.003):
-            peak = max(peak, _resident(process.pid))
+            peak = max(peak, resident_memory(process.pid))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -91,7 +91,7 @@ def peak_memory(argv: list[str], folder: Path, env: dict[str, str]) -> float:
     return peak * 1024 / 1e6
 
 
-def _resident(pid: int) -> int:
+def resident_memory(pid: int) -> int:
     """kB of a process and all below it; a page that several of them share counts once in all."""
     try:
         place = Path(f"/proc/{pid}")
@@ -100,7 +100,7 @@ def _resident(pid: int) -> int:
     except OSError:
         return 0
     share = next((line for line in rollup.splitlines() if line.startswith("Pss:")), "Pss: 0")
-    return int(share.split()[1]) + sum(_resident(int(child)) for child in children)
+    return int(share.split()[1]) + sum(resident_memory(int(child)) for child in children)
 
 
 def serve(script: dict[str, object]) -> tuple[subprocess.Popen[str], str]:

@@ -1,4 +1,6 @@
-"""Runs the stages of ./check in order, each with a heading and its time; stops at a failure.
+"""Runs the stages of ./check, each with a heading and its time; stops at a failure.
+
+Stages that only read the sources run two at a time, the others one after the other.
 
 Run by ./check with the environment's interpreter. The rules of most stages are in pyproject.toml,
 those of names and texts in scripts/check_names.py.
@@ -12,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +25,20 @@ EXAMPLE_LIMIT = 120.0
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
+STAGES_AT_ONCE = 2
+
+
 class Stage(NamedTuple):
     title: str
     command: Sequence[str]
     home: Path | None = None
     limit: float | None = None
+
+
+class Report(NamedTuple):
+    stage: Stage
+    exit_code: int
+    output: str  # what was not yet printed
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,28 +47,41 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="treadle-check-") as scratch:
         chosen = choose_stages(fast, for_pytest, Path(scratch))
         began = time.monotonic()
-        for stage in chosen:
-            if (status := run(stage)) != 0:
-                print(f"\ncheck: FAILED at {stage.title}", flush=True)
-                return status
+        for report in run_stages(chosen):
+            print(report.output, end="", flush=True)
+            if report.exit_code != 0:
+                print(f"\ncheck: FAILED at {report.stage.title}", flush=True)
+                return report.exit_code
     print(f"\ncheck: all green in {time.monotonic() - began:.0f} s", flush=True)
     return 0
 
 
-def choose_stages(fast: bool, for_pytest: Sequence[str], scratch: Path) -> Iterable[Stage]:
+def choose_stages(
+    fast: bool, for_pytest: Sequence[str], scratch: Path
+) -> Iterable[Stage | list[Stage]]:
     if for_pytest == ["docs"]:
         return [docs_stage()]
     return [pytest_stage(fast, for_pytest)] if for_pytest else every_stage(fast, scratch)
 
 
-def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
-    folders = [name for name in CODE if has_python(ROOT / name)]
+def every_stage(fast: bool, scratch: Path) -> Iterator[Stage | list[Stage]]:
+    """A list: these may run at the same time."""
     yield Stage("Debian packages", [str(ROOT / "scripts" / "debian-packages")])
     yield Stage("npm packages", [str(ROOT / "scripts" / "node-packages")])
     yield Stage("messages of ACP", [str(ROOT / "scripts" / "acp-messages")])
+    yield list(reading_stages())
+    yield pytest_stage(fast, [])
+    examples = ROOT / "examples"
+    for example in (*sorted(examples.glob("*.py")), *sorted(examples.glob("extending/*.py"))):
+        title = f"example {example.relative_to(examples).with_suffix('')}"
+        yield Stage(title, python(str(example)), scratch, EXAMPLE_LIMIT)
+
+
+def reading_stages() -> Iterator[Stage]:
+    folders = [name for name in CODE if has_python(ROOT / name)]
+    yield Stage("types", python("-m", "mypy", *folders))  # takes longest, so it begins first
     yield Stage("format", python("-m", "ruff", "format", "--check", *folders))
     yield Stage("lint", python("-m", "ruff", "check", *folders))
-    yield Stage("types", python("-m", "mypy", *folders))
     own_settings = ["--project", str(ROOT / "pyproject.toml"), "--pythonpath", sys.executable]
     pyright = python("-m", "pyright", *own_settings)
     yield Stage("types of programs that use the package", pyright)
@@ -64,11 +89,6 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
     yield Stage("layers", python("-c", linter, "--no-logo"))
     yield Stage("names and texts", python(str(ROOT / "scripts" / "check_names.py")))
     yield docs_stage()
-    yield pytest_stage(fast, [])
-    examples = ROOT / "examples"
-    for example in (*sorted(examples.glob("*.py")), *sorted(examples.glob("extending/*.py"))):
-        title = f"example {example.relative_to(examples).with_suffix('')}"
-        yield Stage(title, python(str(example)), scratch, EXAMPLE_LIMIT)
 
 
 def pytest_stage(fast: bool, arguments: Sequence[str]) -> Stage:
@@ -93,26 +113,41 @@ def has_python(folder: Path) -> bool:
     return any(folder.rglob("*.py"))
 
 
-def run(stage: Stage) -> int:
-    print(f"\n== {stage.title}", flush=True)
+def run_stages(chosen: Iterable[Stage | list[Stage]]) -> Iterator[Report]:
+    for stages in chosen:
+        if isinstance(stages, Stage):
+            print(f"\n== {stages.title}", flush=True)
+            yield run(stages)
+            continue
+        with ThreadPoolExecutor(STAGES_AT_ONCE) as threads:
+            running = [threads.submit(run, stage, subprocess.PIPE) for stage in stages]
+            for done in as_completed(running):
+                report = done.result()
+                yield report._replace(output=f"\n== {report.stage.title}\n{report.output}")
+
+
+def run(stage: Stage, stdout: int | None = None) -> Report:
     environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
     if stage.home:
         environment["HOME"] = str(stage.home)
     began = time.monotonic()
     try:
-        status = subprocess.run(
+        ran = subprocess.run(
             stage.command,
             cwd=stage.home or ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stdout and subprocess.STDOUT,
+            text=True,
             timeout=stage.limit,
             check=False,
-        ).returncode
+        )
+        exit_code, output = ran.returncode, ran.stdout or ""
     except subprocess.TimeoutExpired:
-        print(f"stopped after {stage.limit:.0f} s, the limit of this stage")
-        status = 1
-    print(f"   {stage.title}: {time.monotonic() - began:.1f} s", flush=True)
-    return status
+        exit_code, output = 1, f"stopped after {stage.limit:.0f} s, the limit of this stage\n"
+    output += f"   {stage.title}: {time.monotonic() - began:.1f} s\n"
+    return Report(stage, exit_code, output)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+"""strands-agents over Anthropic Messages; its trimming of the history is off."""
+
+import os
+from typing import Any
+
+os.environ.setdefault("OTEL_SDK_DISABLED", "true")
+
+from strands import Agent, tool
+from strands.agent.conversation_manager import NullConversationManager
+from strands.models.anthropic import AnthropicModel
+
+
+class Engine:
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self._model = AnthropicModel(
+            client_args={"base_url": task.url, "api_key": "k", "timeout": 600},
+            model_id="claude-sonnet-4-5",
+            max_tokens=1000,
+        )
+        self._tools = [tool(task.make_tool())]
+
+    async def run(self) -> int:
+        seen = 0
+        agent = Agent(
+            model=self._model,
+            tools=self._tools,
+            system_prompt=self._task.instructions,
+            callback_handler=None,
+            conversation_manager=NullConversationManager(),
+        )
+        async for event in agent.stream_async("go"):
+            seen += "data" in event
+        return seen
