@@ -131,6 +131,7 @@ async def running_app(
     theme: str = "dark",
     clock: Callable[[], float] | None = None,
     history_file: Path | None = None,
+    picks_session: bool = False,
 ) -> AsyncIterator[RunningApp]:
     """The app in the current folder, which is trusted unless a test says otherwise."""
     folder = Path.cwd()
@@ -139,11 +140,13 @@ async def running_app(
     host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()
-    options = TerminalOptions(resume=resume, theme=theme, history_file=history_file)
+    options = TerminalOptions(
+        resume=resume, theme=theme, history_file=history_file, picks_session=picks_session
+    )
     app = TerminalApp(host, options, clock or PatientClock())
     async with app.run_test(size=size) as pilot:
         running = RunningApp(app, pilot, folder)
-        if trusted:
+        if trusted and not picks_session:
             await running.until(lambda: app._conversation is not None, "the session")
             await pilot.pause(0.05)
         yield running

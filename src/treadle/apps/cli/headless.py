@@ -24,7 +24,7 @@ from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.assembly.suspend import TurnSuspended
-from treadle.apps.cli.options import CommandLine, parse_command_line
+from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine, parse_command_line
 from treadle.apps.cli.output import (
     ProgressPrinter,
     RunReport,
@@ -88,6 +88,8 @@ def _run(
         from treadle.apps.cli.interactive import start_tui
 
         return start_tui(line)
+    if line.has("resume") and not line.text("resume"):
+        raise UsageError(RESUME_WITHOUT_ID.format(reason="with -p"))
     folder = get_current_folder()
     settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
     is_resumed = line.has("continue") or line.has("resume")

@@ -14,7 +14,8 @@ from treadle.apps.settings import SETTINGS_BY_NAME, suggest_name
 
 
 class CliOption(NamedTuple):
-    """`--name VALUE`, or a switch if it has no metavar."""
+    """`--name VALUE`, or a switch if it has no metavar. With `is_value_optional` an option or the
+    end of the line may follow it, and the value is ""."""
 
     name: str
     metavar: str = ""
@@ -22,6 +23,7 @@ class CliOption(NamedTuple):
     short: str = ""
     repeatable: bool = False
     choices: tuple[str, ...] = ()
+    is_value_optional: bool = False
 
     @property
     def key(self) -> str:
@@ -40,7 +42,13 @@ OPTIONS: tuple[CliOption, ...] = (
     CliOption("output-format", "FORMAT", "output format", choices=OUTPUT_FORMATS),
     CliOption("output-schema", "PATH", "JSON schema that the answer must match"),
     CliOption("continue", help="continue the last session of this folder", short="c"),
-    CliOption("resume", "ID", "continue this session", short="r"),
+    CliOption(
+        "resume",
+        "ID",
+        "continue this session; without ID, choose one (at a terminal)",
+        short="r",
+        is_value_optional=True,
+    ),
     CliOption(
         "suspend",
         help="suspend the turn on disk instead of waiting: rate limit, approval, question, budget",
@@ -65,6 +73,9 @@ OPTIONS: tuple[CliOption, ...] = (
     _option_for_setting("theme", "NAME"),
     CliOption("quiet", help="print only the answer and errors", short="q"),
     CliOption("verbose", help="print progress even if stderr is not a terminal", short="v"),
+)
+RESUME_WITHOUT_ID = (
+    "--resume needs the ID of a session {reason}; `treadle sessions list` lists the sessions"
 )
 OPTIONS_BY_LETTER = {option.short: option for option in OPTIONS if option.short}
 OPTIONS_BY_NAME = {option.name: option for option in OPTIONS}
@@ -152,6 +163,8 @@ def _take_value(option: CliOption, name: str, value: str | None, rest: list[str]
         raise UsageError(f"{name} takes no value")
     if not option.metavar or value is not None:
         return value or ""
+    if option.is_value_optional and (not rest or _is_option(rest[0]) or rest[0] == "--"):
+        return ""
     if not rest:
         raise UsageError(f"{name} needs a value: {option.metavar}")
     return rest.pop(0)

@@ -212,6 +212,9 @@ class Host(Protocol):
 
     def list_sessions(self) -> list[SessionLine]: ...
 
+    async def preview_session(self, session_id: str) -> list[str]:
+        """The last messages of a session of the list, a line each, to recognize it by."""
+
     def list_turns(self) -> list[TurnLine]: ...
 
     def list_permissions(self) -> list[tuple[str, str]]:

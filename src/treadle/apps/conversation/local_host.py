@@ -343,6 +343,12 @@ class LocalHost:
                 lines.append(SessionLine(one.id, title, one.updated, one.turns, state))
         return lines
 
+    async def preview_session(self, session_id: str) -> list[str]:
+        from treadle.apps.conversation.session_preview import read_preview
+
+        session_dir = self._library.find(session_id, folder=self.folder)
+        return await asyncio.to_thread(read_preview, session_dir)
+
     def list_turns(self) -> list[TurnLine]:
         lines: list[TurnLine] = []
         has_files = False

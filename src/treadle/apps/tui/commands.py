@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
@@ -26,8 +25,9 @@ from treadle.apps.conversation.modes import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
+from treadle.apps.tui.session_picker import list_session_options, pick_session
 from treadle.core.errors import SessionNotFound, TreadleError
-from treadle.core.text import format_age, format_dollars, plural
+from treadle.core.text import format_dollars
 from treadle.core.transcript.items import UserItem, to_user_item
 
 GOAL_OFF = "off"
@@ -111,17 +111,11 @@ async def _clear(ui: Frontend, arguments: str) -> None:
 async def _resume(ui: Frontend, arguments: str) -> None:
     session_id = arguments
     if not session_id:
-        now = time.time()
-        options = []
-        for one in ui.host.list_sessions():
-            if one.id != ui.host.driver.session_id:
-                age, turns = format_age(now - one.updated), plural(one.turns, "turn")
-                description = f"{age} · {turns} · {one.state} · {one.id}"
-                options.append(ChoiceOption(one.id, one.title or "(no messages)", description))
+        options = list_session_options(ui.host, without=ui.host.driver.session_id)
         if not options:
             ui.show_message("there is no other session in this folder")
             return
-        session_id = await ui.choose("Resume a session", options, filterable=True) or ""
+        session_id = await pick_session(ui, options, "Resume a session") or ""
     if session_id:
         await ui.switch_session(lambda: ui.host.open(ui.callbacks, resume=session_id))
 

@@ -30,6 +30,7 @@ def start(
     deny: tuple[str, ...] = (),
     until: str = "",
     plain: bool = False,
+    picks_session: bool = False,
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
@@ -39,7 +40,7 @@ def start(
     theme = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder)).theme
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
     history = treadle_home() / "history.jsonl"
-    return run(host, TerminalOptions(resume, prompt, theme, plain, history))
+    return run(host, TerminalOptions(resume, prompt, theme, plain, history, picks_session))
 
 
 def run(host: Host, options: TerminalOptions) -> int:

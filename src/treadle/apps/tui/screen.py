@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -326,6 +326,29 @@ class FullScreen(Frontend, App[int]):
             by_user=by_user,
         )
 
+    async def choose_with_preview(
+        self,
+        title: str,
+        options: Sequence[ChoiceOption],
+        preview: Callable[[str], Awaitable[Sequence[str]]],
+    ) -> str | None:
+        marked = ""
+
+        async def show_preview(widget: Choices, value: str) -> None:
+            nonlocal marked
+            marked = value
+            lines = await preview(value)
+            if widget.is_attached and marked == value:
+                widget.set_body(lambda width: _render_preview(lines, width, self.palette))
+
+        return await self.dialogs.choose(
+            title,
+            options,
+            filterable=True,
+            hint=MENU_HINT,
+            on_highlight=lambda widget, value: self._spawn(show_preview(widget, value)),
+        )
+
     async def _choose_turn(
         self, turns: Mapping[str, TurnLine], options: Sequence[ChoiceOption]
     ) -> str | None:
@@ -423,3 +446,10 @@ class FullScreen(Frontend, App[int]):
         self.bell()
         if not self.app_focus and self._driver is not None and not self.is_headless:
             self._driver.write(f"\x1b]9;treadle: {message}\x07")
+
+
+def _render_preview(lines: Sequence[str], width: int, palette: Palette) -> list[Text]:
+    rows = [Text(line, palette.faint) for line in lines]
+    for row in rows:
+        row.truncate(max(width, 1), overflow="ellipsis")
+    return [*rows, Text()]
