@@ -210,6 +210,7 @@ async def test_pickers(monkeypatch):
         await on.idle()
         await on.send("/sessions")
         await on.sees("Resume a session")
+        await on.sees("› and the words")  # the preview
         await check(on, "sessions")
         await on.press("escape")
         await on.send("/mode")

@@ -12,6 +12,7 @@ from textual import events, on
 from textual.binding import Binding
 from textual.widget import Widget
 
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
@@ -198,6 +199,29 @@ class TerminalApp(FullScreen):
     @on(TranscriptWidget.CopyRequested)
     def _on_copy_requested(self, event: TranscriptWidget.CopyRequested) -> None:
         self._copy(event.text)
+
+    @on(TranscriptWidget.PartsFound)
+    def _on_parts_found(self, event: TranscriptWidget.PartsFound) -> None:
+        self._spawn(self._use_part(event))
+
+    async def _use_part(self, event: TranscriptWidget.PartsFound) -> None:
+        """Copy or open the only part, or the one that the user chooses."""
+        part = event.parts[-1] if event.parts else ""
+        if len(event.parts) > 1 and not self.dialogs.is_open:
+            options = [ChoiceOption(str(n), one[:200]) for n, one in enumerate(event.parts)]
+            title = "Copy which code?" if event.action == "copy" else "Open which link?"
+            chosen = await self.choose(title, options)
+            self.transcript.focus()
+            if chosen is None:
+                return
+            part = event.parts[int(chosen)]
+        if event.action == "copy":
+            self._copy(part)
+            return
+        if part:
+            self.open_url(part)
+        self.status_area.hint = f"opened {part}" if part else "there is no link in this block"
+        self.schedule_frame()
 
     def _copy(self, text: str) -> None:
         text = self.screen.get_selected_text() or text

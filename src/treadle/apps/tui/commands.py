@@ -395,7 +395,7 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("up", "earlier messages; with a queued message: edit it"),
     ("ctrl+c", "interrupt or clear the prompt; twice: quit"),
     ("ctrl+o", "expand or fold the last call"),
-    ("tab", "select blocks above: arrows, enter expands, c copies, / searches"),
+    ("tab", "select blocks above: enter expands, c copies (code first), o opens a link"),
     ("pgup pgdn", "scroll; ctrl+end returns to the end"),
     ("ctrl+f", "search; then n and N for more matches"),
     ("ctrl+y", "copy the last reply"),
