@@ -104,6 +104,14 @@ class RunningApp:
         return "\n".join(strip.text.rstrip() for strip in strips)
 
 
+def _is_shown(app: TerminalApp) -> bool:
+    """Whether a session is shown, a new one with its first screen."""
+    conversation = app._conversation
+    return conversation is not None and (
+        app.first_screen is not None or len(conversation.driver.history) > 0
+    )
+
+
 def write_file(name: str, text: str = "") -> None:
     """Write a file into the current folder."""
     file = Path(name)
@@ -147,7 +155,7 @@ async def running_app(
     async with app.run_test(size=size) as pilot:
         running = RunningApp(app, pilot, folder)
         if trusted and not picks_session:
-            await running.until(lambda: app._conversation is not None, "the session")
+            await running.until(lambda: _is_shown(app), "the session")
             await pilot.pause(0.05)
         yield running
         if not app._exit:

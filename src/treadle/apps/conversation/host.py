@@ -210,7 +210,8 @@ class Host(Protocol):
 
     # --- lists
 
-    def list_sessions(self) -> list[SessionLine]: ...
+    def list_sessions(self, limit: int = 200) -> list[SessionLine]:
+        """The sessions of the folder, last used first."""
 
     async def preview_session(self, session_id: str) -> list[str]:
         """The last messages of a session of the list, a line each, to recognize it by."""

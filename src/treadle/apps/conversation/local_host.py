@@ -334,9 +334,9 @@ class LocalHost:
 
     # --- lists ---------------------------------------------------------------------------
 
-    def list_sessions(self) -> list[SessionLine]:
+    def list_sessions(self, limit: int = 200) -> list[SessionLine]:
         lines: list[SessionLine] = []
-        for one in self._library.list_summaries(folder=self.folder, limit=200):
+        for one in self._library.list_summaries(folder=self.folder, limit=limit):
             if one.turns:
                 state = self._library.describe_state(one)
                 title = self._library.get_title(one)

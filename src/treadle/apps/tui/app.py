@@ -41,6 +41,9 @@ class TerminalApp(FullScreen):
         Binding("ctrl+up", "line(-1)", "up", priority=True, show=False),
         Binding("ctrl+down", "line(1)", "down", priority=True, show=False),
         Binding("ctrl+end", "bottom", "end", priority=True, show=False),
+        Binding("alt+1", "resume_listed(1)", "continue", priority=True, show=False),
+        Binding("alt+2", "resume_listed(2)", "continue", priority=True, show=False),
+        Binding("alt+3", "resume_listed(3)", "continue", priority=True, show=False),
     ]
 
     _last_key = _previous_key = ""
@@ -181,6 +184,9 @@ class TerminalApp(FullScreen):
         else:
             self.transcript.scroll_pages(by)
         self.schedule_frame()
+
+    def action_resume_listed(self, number: int) -> None:
+        self.resume_listed(number)
 
     def action_line(self, by: int) -> None:
         self.transcript.scroll_lines(by)

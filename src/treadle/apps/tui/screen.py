@@ -22,6 +22,7 @@ from textual.widgets import Static
 from treadle.apps.conversation import completion
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen
 from treadle.apps.conversation.host import FileChange, Host, TurnLine
 from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
@@ -32,6 +33,7 @@ from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.render.first_screen import render_first_screen
 from treadle.apps.tui.render.markdown import wrap_text
 from treadle.apps.tui.render.palette import Palette, select_palette
 from treadle.apps.tui.render.status_area import StatusArea, render_completions
@@ -48,6 +50,7 @@ FRAME_SECONDS = 1 / 30
 RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
 SMALL_SCREEN_ROWS = 15
 MAX_PREVIEW_ROWS = 12
+FOOTER_ROWS = 5  # of an empty prompt, with the lines around it
 MENU_HINT = "↑ ↓ move, enter selects, esc closes"
 
 
@@ -83,6 +86,7 @@ class FullScreen(Frontend, App[int]):
         Frontend.__init__(self, host, options, self.dialogs, self.dialog_lock)
         self._is_frame_due = False
         self.status_area = StatusArea(host)
+        self.first_screen: FirstScreen | None = None
         self.resume_hint = ""  # printed after the screen is closed
         self.frame_count = 0
         for theme in build_themes():
@@ -94,6 +98,7 @@ class FullScreen(Frontend, App[int]):
     def compose(self) -> ComposeResult:
         history = PromptHistory(self.options.history_file)
         yield TranscriptWidget(self.palette, id="transcript")
+        yield LinesWidget(id="first-screen")
         with Vertical(id="footer"):
             yield LinesWidget(id="activity")
             yield LinesWidget(id="separator")
@@ -139,11 +144,40 @@ class FullScreen(Frontend, App[int]):
             self.prompt.project_files = await completion.list_project_files(self.host.folder)
 
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+        self.first_screen = None
         if not len(conversation.driver.history):
             self.status_area.hint = "/help lists commands and keys"
+            self._spawn(self._load_first_screen(conversation))
         if not is_shown:
             self.transcript.reset(conversation.view)
         self.schedule_frame()
+
+    async def _load_first_screen(self, conversation: Conversation) -> None:
+        session_id = conversation.driver.session_id
+        loaded = await asyncio.to_thread(build_first_screen, self.host, session_id)
+        if conversation is self._conversation:
+            self.first_screen = loaded
+            self.schedule_frame()
+
+    def _draw_first_screen(self, conversation: Conversation) -> None:
+        """Shown until the first message; below a dialog there is no room for it."""
+        lines: list[Text] = []
+        if conversation.view.is_busy or len(conversation.driver.history):
+            self.first_screen = None
+        elif self.first_screen is not None and not self.dialogs.is_open:
+            notes = range(len(conversation.view.blocks))  # few, as long as there is no message
+            note_rows = sum(len(self.transcript.block_strips(index)) for index in notes)
+            size = self.size.width, self.size.height - FOOTER_ROWS - note_rows
+            lines = render_first_screen(self.first_screen, self.host, size, self.palette)
+        self.query_one("#first-screen", LinesWidget).set_lines(lines)
+
+    def resume_listed(self, number: int) -> bool:
+        """Continue a session of the first screen; False if it does not list one of this number."""
+        listed = self.first_screen.sessions if self.first_screen is not None else ()
+        if not 1 <= number <= len(listed):
+            return False
+        self.run_command(f"/resume {listed[number - 1].id}")
+        return True
 
     def quit(self) -> None:
         self._spawn(self._close(0))
@@ -191,6 +225,7 @@ class FullScreen(Frontend, App[int]):
         if self.status_area.update_clock(view.is_busy):
             self._notify_user("done")
         self.transcript.update_view(view)
+        self._draw_first_screen(self._conversation)
         self._show_first_question()
         self._draw_status_area(self._conversation)
 
@@ -229,6 +264,7 @@ class FullScreen(Frontend, App[int]):
         await self.query_one("#footer").mount_all(widgets, before="#completions")
         self._dialog_widget = widgets[-1]
         self.key_guard.open_dialog(by_user=by_user, is_touched=is_touched)
+        self.schedule_frame()
         if by_user:
             self.screen.set_focus(widgets[-1])
         self.update_dialog_focus()
@@ -248,6 +284,7 @@ class FullScreen(Frontend, App[int]):
             self.query_one("#prompt-row").display = True
             self.query_one("#dialog-hint", LinesWidget).set_lines([])
             self.focus_input()
+            self.schedule_frame()
 
     def update_dialog_focus(self) -> None:
         """Give the keys to the dialog or to the prompt, and show which of them has them."""
@@ -383,6 +420,8 @@ class FullScreen(Frontend, App[int]):
             self.prompt.set_text(event.text)
 
     def _send(self, text: str) -> None:
+        if text.strip().isdecimal() and self.resume_listed(int(text)):
+            return
         self.status_area.hint = ""
         self.transcript.action_bottom()
         super()._send(text)
