@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from treadle.apps.conversation.child_views import ChildViews
 from treadle.apps.conversation.context_usage import estimate_change
 from treadle.apps.conversation.host import ModelQuestion
 from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
@@ -76,6 +77,7 @@ class Conversation:
         self._decision_made = asyncio.Event()
         self._is_idle = True
         self._thinking_clock = ThinkingClock()
+        self.children = ChildViews()
         self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         driver.watch(self)
@@ -245,6 +247,7 @@ class Conversation:
     # --- as an observer -------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
+        self.children.on_event(event)
         view = self._thinking_clock.update(apply_event(self.view, event), event)
         if isinstance(event, RunFailed):
             self._shown_error = event.result.error

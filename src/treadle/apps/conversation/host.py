@@ -226,6 +226,12 @@ class Host(Protocol):
 
     def list_agents(self) -> list[tuple[str, str]]: ...
 
+    def steer_child(self, session_id: str, text: str) -> bool:
+        """Send a message to a child agent at work; False if it is not."""
+
+    def stop_child(self, session_id: str) -> bool:
+        """Interrupt a child agent; its parent gets what it has done. False if it is not at work."""
+
     def list_skills(self) -> list[tuple[str, str]]: ...
 
     # --- MCP servers

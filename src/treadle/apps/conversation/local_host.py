@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
+from treadle.agents.child_stores import RUNNING_CHILDREN
 from treadle.apps import settings as settings_page
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
 from treadle.apps.assembly.command_files import CustomCommand
@@ -78,6 +79,7 @@ class LocalHost:
         self._removed_limits: set[str] = set()
         self._shown_warnings: set[str] = set()
         self._checkpoints: Checkpoints | None = None
+        self._running_children: dict[str, Driver] = {}
 
     def list_added_folders(self) -> tuple[Path, ...]:
         names = self._load_settings().add_dir
@@ -148,7 +150,7 @@ class LocalHost:
         session = await build_agent(
             settings, self.folder, options, approve=ask, notify=show, warn=self._warn_once
         )
-        self._session = self._add_ask_service(session, callbacks)
+        self._session = self._add_services(session, callbacks)
         if self._mode is not None:
             self.change_mode(self._mode)
         if self._session.store.session_id != self._rules_session:  # another session
@@ -173,8 +175,8 @@ class LocalHost:
             self._shown_warnings.add(text)
             self._callbacks.show_message(text)
 
-    def _add_ask_service(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
-        """The session with the service that the `ask` tool uses."""
+    def _add_services(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
+        """The session with what the `ask` tool and child agents use of this host."""
         from treadle.workspace.checkpoints import Checkpoints
 
         async def ask(question: UserQuestion) -> str | None:
@@ -183,7 +185,8 @@ class LocalHost:
             return await callbacks.ask_user(asked)
 
         self._checkpoints = Checkpoints(self.folder, self._library.checkpoint_dir(self.folder))
-        agent = session.agent.replace(services={**session.agent.config.services, "ask": ask})
+        own = {"ask": ask, RUNNING_CHILDREN: self._running_children}
+        agent = session.agent.replace(services={**session.agent.config.services, **own})
         return msgspec.structs.replace(session, agent=agent)
 
     @property
@@ -376,6 +379,18 @@ class LocalHost:
         own = {agent.name for agent in agents}
         agents += [agent for agent in BUILTIN_AGENTS if agent.name not in own]
         return [(agent.name, agent.description) for agent in agents]
+
+    def steer_child(self, session_id: str, text: str) -> bool:
+        driver = self._running_children.get(session_id)
+        if driver is not None:
+            driver.steer(text)
+        return driver is not None
+
+    def stop_child(self, session_id: str) -> bool:
+        driver = self._running_children.get(session_id)
+        if driver is not None:
+            driver.interrupt("stopped by the user")
+        return driver is not None
 
     def list_skills(self) -> list[tuple[str, str]]:
         from treadle.tools.skills import find_skills

@@ -32,6 +32,7 @@ class TerminalApp(FullScreen):
         Binding("ctrl+d", "end", "quit", priority=True, show=False),
         Binding("ctrl+o", "unfold", "open the last call", priority=True, show=False),
         Binding("ctrl+t", "todos", "todos", priority=True, show=False),
+        Binding("ctrl+b", "agents", "agents", priority=True, show=False),
         Binding("ctrl+f", "search", "search", priority=True, show=False),
         Binding("ctrl+y", "copy_reply", "copy", priority=True, show=False),
         Binding("ctrl+z", "suspend_process", "suspend", priority=True, show=False),
@@ -174,6 +175,10 @@ class TerminalApp(FullScreen):
 
     def action_unfold(self) -> None:
         self.transcript.toggle_last()
+
+    def action_agents(self) -> None:
+        if self._conversation is not None and not self.dialogs.is_open:
+            self.run_command("/agents")
 
     def action_todos(self) -> None:
         self.run_command("/todo")

@@ -358,8 +358,7 @@ async def _tasks(ui: Frontend, arguments: str) -> None:
 
 
 async def _agents(ui: Frontend, arguments: str) -> None:
-    rows = ui.host.list_agents()
-    ui.show_message(_format_table(rows) if rows else "no agents are defined in .treadle/agents")
+    await ui.show_agents()
 
 
 async def _skills(ui: Frontend, arguments: str) -> None:
@@ -400,6 +399,7 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("ctrl+f", "search; then n and N for more matches"),
     ("ctrl+y", "copy the last reply"),
     ("ctrl+t", "show the todo list"),
+    ("ctrl+b", "show the agents at work: watch one, send it a message, stop it"),
     ("ctrl+z", "suspend"),
 )
 
@@ -442,7 +442,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
     SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
-    SlashCommand("agents", "list the defined agents", _agents, "agents"),
+    SlashCommand("agents", "watch, steer or stop agents at work; list all", _agents, "agents"),
     SlashCommand("skills", "list the skills that the agent can load", _skills),
     SlashCommand("mcp", "show the MCP servers; /mcp NAME shows the log of one", _mcp),
     SlashCommand("export", "write the session to a file: .md, .html, .json", _export, "sessions"),

@@ -191,6 +191,14 @@ class Frontend:
         """A choice that shows lines about the marked option, where that is possible."""
         return await self.choose(title, options, filterable=True)
 
+    async def show_agents(self) -> None:
+        """Show the agents at work, then those that can be started."""
+        children = self.conversation.children
+        lines = [f"{one.title}  {one.describe(children.clock())}" for one in children.list()]
+        lines += [""] if lines else ["no agent is at work; these can be started:"]
+        lines += [f"{name:12}  {text}" for name, text in self.host.list_agents()]
+        self.show_message("\n".join(lines))
+
     async def _choose_turn(
         self, turns: Mapping[str, TurnLine], options: Sequence[ChoiceOption]
     ) -> str | None:

@@ -26,7 +26,9 @@ from treadle.apps.conversation.first_screen import FirstScreen, build_first_scre
 from treadle.apps.conversation.host import FileChange, Host, TurnLine
 from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
+from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui import commands
+from treadle.apps.tui.agents_view import AgentsView
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.key_guard import KeyGuard
@@ -87,6 +89,7 @@ class FullScreen(Frontend, App[int]):
         self._is_frame_due = False
         self.status_area = StatusArea(host)
         self.first_screen: FirstScreen | None = None
+        self._find_watched: Callable[[], ViewState] | None = None
         self.resume_hint = ""  # printed after the screen is closed
         self.frame_count = 0
         for theme in build_themes():
@@ -144,7 +147,7 @@ class FullScreen(Frontend, App[int]):
             self.prompt.project_files = await completion.list_project_files(self.host.folder)
 
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
-        self.first_screen = None
+        self.first_screen = self._find_watched = None
         if not len(conversation.driver.history):
             self.status_area.hint = "/help lists commands and keys"
             self._spawn(self._load_first_screen(conversation))
@@ -224,10 +227,26 @@ class FullScreen(Frontend, App[int]):
         view = self._conversation.view
         if self.status_area.update_clock(view.is_busy):
             self._notify_user("done")
-        self.transcript.update_view(view)
+        self.transcript.update_view(view if self._find_watched is None else self._find_watched())
         self._draw_first_screen(self._conversation)
         self._show_first_question()
         self._draw_status_area(self._conversation)
+
+    def watch_view(self, find_view: Callable[[], ViewState] | None) -> None:
+        """Show another view in place of the session's, such as a child agent's; None: no more."""
+        self._find_watched = find_view
+        self.transcript.reset(self.conversation.view if find_view is None else find_view())
+        self.schedule_frame()
+
+    def show_hint(self, text: str) -> None:
+        self.status_area.hint = text
+        self.schedule_frame()
+
+    async def show_agents(self) -> None:
+        if self.conversation.children.list():
+            await AgentsView(self).show()
+        else:
+            await super().show_agents()
 
     def _tick(self) -> None:
         self.status_area.tick += 1
