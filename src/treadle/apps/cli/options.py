@@ -70,6 +70,7 @@ OPTIONS: tuple[CliOption, ...] = (
     _option_for_setting("append_system_prompt", "TEXT"),
     _option_for_setting("add_dir", "PATH", repeatable=True),
     CliOption("plain", help="without -p: line by line, without full-screen UI"),
+    CliOption("inline", help="the conversation stays in the terminal's scrollback (screen=inline)"),
     _option_for_setting("theme", "NAME"),
     CliOption("quiet", help="print only the answer and errors", short="q"),
     CliOption("verbose", help="print progress even if stderr is not a terminal", short="v"),
@@ -79,7 +80,7 @@ RESUME_WITHOUT_ID = (
 )
 OPTIONS_BY_LETTER = {option.short: option for option in OPTIONS if option.short}
 OPTIONS_BY_NAME = {option.name: option for option in OPTIONS}
-EXCLUSIVE_OPTIONS = (("continue", "resume"), ("quiet", "verbose"))
+EXCLUSIVE_OPTIONS = (("continue", "resume"), ("quiet", "verbose"), ("plain", "inline"))
 OLD_NAMES = {"park": "suspend"}  # of version 0.1; still accepted, not in the help
 
 
@@ -90,7 +91,8 @@ class CommandLine(NamedTuple):
     options: dict[str, object]
 
     def settings(self) -> dict[str, object]:
-        return {name: value for name, value in self.options.items() if name in SETTINGS_BY_NAME}
+        given = {name: value for name, value in self.options.items() if name in SETTINGS_BY_NAME}
+        return {**given, "screen": "inline"} if self.has("inline") else given
 
     def text(self, key: str) -> str:
         value = self.options.get(key, "")
