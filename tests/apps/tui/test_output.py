@@ -9,7 +9,7 @@ from treadle.apps.conversation.state.code_parts import find_code
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.reducer import apply_event
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.conversation.thinking_clock import ThinkingClock
+from treadle.apps.conversation.thought_clock import ThoughtClock
 from treadle.apps.tui.render.links import find_links
 from treadle.apps.tui.render.palette import select_palette
 from treadle.apps.tui.render.render import render_block
@@ -63,7 +63,7 @@ def test_the_work_for_a_piece_of_output_does_not_grow_with_the_piece():
 
 def test_thinking_is_folded_with_its_time_and_its_length():
     now = [100.0]
-    clock, view = ThinkingClock(lambda: now[0]), ViewState()
+    clock, view = ThoughtClock(lambda: now[0]), ViewState()
 
     def on(event: object, seconds: float = 0.0) -> None:
         nonlocal view

@@ -23,7 +23,7 @@ from treadle.apps.conversation.state.view_state import (
     replace_block,
     set_queued_messages,
 )
-from treadle.apps.conversation.thinking_clock import ThinkingClock
+from treadle.apps.conversation.thought_clock import ThoughtClock
 from treadle.core.events import Event, InputAccepted, RunFailed, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import (
@@ -76,7 +76,7 @@ class Conversation:
         self._input_ready = asyncio.Event()
         self._decision_made = asyncio.Event()
         self._is_idle = True
-        self._thinking_clock = ThinkingClock()
+        self._thought_clock = ThoughtClock()
         self.children = ChildViews()
         self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
@@ -248,7 +248,7 @@ class Conversation:
 
     def on_event(self, event: Event) -> None:
         self.children.on_event(event)
-        view = self._thinking_clock.update(apply_event(self.view, event), event)
+        view = self._thought_clock.update(apply_event(self.view, event), event)
         if isinstance(event, RunFailed):
             self._shown_error = event.result.error
         if isinstance(event, InputAccepted | WarningRaised):  # accepted, or refused by a hook

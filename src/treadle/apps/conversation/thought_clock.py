@@ -15,7 +15,7 @@ from treadle.apps.conversation.state.view_state import ViewState, iterate_blocks
 from treadle.core.events import Event, ThinkingDelta
 
 
-class ThinkingClock:
+class ThoughtClock:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._started = 0.0
