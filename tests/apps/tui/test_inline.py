@@ -67,7 +67,7 @@ def _work_inline(terminal: Terminal, server: ProviderServer) -> None:
     terminal.run(*given, env=env)
     terminal.sees("Do you trust the files in this")
     terminal.answer("y")
-    terminal.sees("/help lists commands and keys")
+    terminal.sees("sandbox  off")  # the first screen
     terminal.type("write two lines")
     terminal.press("Enter")
     terminal.sees("Allow write a.txt?")
@@ -85,7 +85,12 @@ def _work_inline(terminal: Terminal, server: ProviderServer) -> None:
     for number in range(40):
         assert history.count(f"Paragraph {number} has") == 1
     assert history.count("› write two lines") == history.count("● write a.txt") == 1
-    assert history.count("Do you trust") == history.count("Allow write") == 0
+    assert (
+        history.count("sandbox  off")
+        == history.count("Do you trust")
+        == history.count("Allow write")
+        == 0
+    )
     terminal.type("/quit")
     terminal.press("Enter")
     terminal.sees("ended with 0")

@@ -85,6 +85,9 @@ class InlineApp(TerminalApp):
                 self._print_block(NoteBlock(f"{earlier} not shown; /export writes all of them"))
         super()._on_session_attached(conversation, is_shown=is_shown)
 
+    def _count_note_rows(self, conversation: Conversation) -> int:
+        return 0  # they are printed above the app
+
     def _draw_frame(self) -> None:
         super()._draw_frame()
         if self._conversation is None or not self.screen_stack:

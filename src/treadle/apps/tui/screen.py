@@ -46,6 +46,7 @@ from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import PromptWidget
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
+from treadle.core.errors import TreadleError
 from treadle.core.transcript.items import UserItem
 
 FRAME_SECONDS = 1 / 30
@@ -157,7 +158,10 @@ class FullScreen(Frontend, App[int]):
 
     async def _load_first_screen(self, conversation: Conversation) -> None:
         session_id = conversation.driver.session_id
-        loaded = await asyncio.to_thread(build_first_screen, self.host, session_id)
+        try:
+            loaded = await asyncio.to_thread(build_first_screen, self.host, session_id)
+        except (TreadleError, OSError):
+            return  # the work does not depend on it
         if conversation is self._conversation:
             self.first_screen = loaded
             self.schedule_frame()
@@ -168,16 +172,20 @@ class FullScreen(Frontend, App[int]):
         if conversation.view.is_busy or len(conversation.driver.history):
             self.first_screen = None
         elif self.first_screen is not None and not self.dialogs.is_open:
-            notes = range(len(conversation.view.blocks))  # few, as long as there is no message
-            note_rows = sum(len(self.transcript.block_strips(index)) for index in notes)
-            size = self.size.width, self.size.height - FOOTER_ROWS - note_rows
+            rows = self.size.height - FOOTER_ROWS - self._count_note_rows(conversation)
+            size = self.size.width, rows
             lines = render_first_screen(self.first_screen, self.host, size, self.palette)
         self.query_one("#first-screen", LinesWidget).set_lines(lines)
+
+    def _count_note_rows(self, conversation: Conversation) -> int:
+        """The rows of the transcript of a session without a message."""
+        notes = range(len(conversation.view.blocks))
+        return sum(len(self.transcript.block_strips(index)) for index in notes)
 
     def resume_listed(self, number: int) -> bool:
         """Continue a session of the first screen; False if it does not list one of this number."""
         listed = self.first_screen.sessions if self.first_screen is not None else ()
-        if not 1 <= number <= len(listed):
+        if not 1 <= number <= len(listed) or self.dialogs.is_open:
             return False
         self.run_command(f"/resume {listed[number - 1].id}")
         return True
@@ -235,6 +243,8 @@ class FullScreen(Frontend, App[int]):
     def watch_view(self, find_view: Callable[[], ViewState] | None) -> None:
         """Show another view in place of the session's, such as a child agent's; None: no more."""
         self._find_watched = find_view
+        if self._conversation is None:
+            return  # the session is being closed
         self.transcript.reset(self.conversation.view if find_view is None else find_view())
         self.schedule_frame()
 
@@ -439,7 +449,7 @@ class FullScreen(Frontend, App[int]):
             self.prompt.set_text(event.text)
 
     def _send(self, text: str) -> None:
-        if text.strip().isdecimal() and self.resume_listed(int(text)):
+        if text.strip() in ("1", "2", "3") and self.resume_listed(int(text)):
             return
         self.status_area.hint = ""
         self.transcript.action_bottom()
