@@ -9,13 +9,28 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from tests.apps.tui import harness
 from tests.apps.tui.harness import exists
 from tests.apps.tui.tmux import Terminal, needs_tmux
+from treadle.apps.tui.inline import InlineApp
 from treadle.apps.tui.render.inline_update import ScrollbackUpdate, count_rows_above, trim_strip
 from treadle.apps.tui.render.markdown import CONSOLE
+from treadle.core.events import (
+    Event,
+    ReplyDiscarded,
+    RequestStarted,
+    TextDelta,
+    ToolCallRequested,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+)
+from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.items import ToolResultItem
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
+IDS = ("s", "t", 0)
 WIDE = "A paragraph with wide characters, 漢字, and a few more words."
 TALK = "\n\n".join(f"Paragraph {number} has some words." for number in range(40))
 WRITE = FakeCall("write", {"file_path": "a.txt", "content": "one\ntwo\n"})
@@ -41,6 +56,39 @@ def test_rows_that_the_terminal_wraps_after_a_resize_are_counted():
     assert count_rows_above([80, 3, 80], (2, 1), 100) == 1
     assert count_rows_above([80, 30, 80], (25, 1), 20) == 5
     assert count_rows_above([], (0, 0), 20) == 0
+
+
+async def test_a_block_is_printed_once_when_it_is_complete_also_after_a_discarded_reply(
+    monkeypatch,
+):
+    monkeypatch.setattr(harness, "TerminalApp", InlineApp)
+    async with harness.running_app(monkeypatch) as on:
+        app, conversation = on.app, on.app.conversation
+        assert isinstance(app, InlineApp)
+
+        async def printed_after(*events: Event) -> list[str]:
+            for event in events:
+                conversation.on_event(event)
+            app._draw_frame()
+            lines = [strip.text.strip() for strip in app._scrollback]
+            app._scrollback.clear()
+            return [line for line in lines if line]
+
+        await printed_after()
+        start = (TurnStarted(*IDS), RequestStarted(*IDS, "m"))
+        assert await printed_after(*start, TextDelta(*IDS, "First.\n\nSecond")) == ["First."]
+        assert await printed_after(TextDelta(*IDS, " part")) == []
+        cut_off = "· the reply above was cut off; it is written again"
+        discarded = (ReplyDiscarded(*IDS, 18), RequestStarted(*IDS, "m"))
+        again = TextDelta(*IDS, "Other.\n\nSecond part")
+        assert await printed_after(*discarded, again) == [cut_off, "Other."]
+        call = ToolCallRequested(*IDS, ToolCall("c", "bash", '{"command":"ls"}'))
+        assert await printed_after(call, ToolStarted(*IDS, "c", "bash", "bash: ls")) == [
+            "Second part"
+        ]
+        conversation.on_event(ToolFinished(*IDS, "c", "bash", "a.txt"))
+        conversation.on_item(0, ToolResultItem("c", "bash", (Text("a.txt"),)))
+        assert await printed_after() == ["● bash ls  a.txt"]
 
 
 @pytest.fixture
