@@ -168,10 +168,28 @@ def test_after_two_dashes_all_is_prompt():
     assert parse_command_line(["-p", "--", "--model"]).prompt == "--model"
 
 
-@pytest.mark.parametrize("words", [["--model"], ["-r"], ["-rp"], ["--print=x"], ["-z"]])
+@pytest.mark.parametrize("words", [["--model"], ["-rp"], ["--print=x"], ["-z"]])
 def test_what_cannot_be_read_is_a_usage_error(words):
     with pytest.raises(UsageError):
         parse_command_line(words)
+
+
+def test_resume_takes_the_next_word_as_id_unless_it_is_an_option():
+    assert parse_command_line(["--resume", "abc", "go on"]).text("resume") == "abc"
+    assert parse_command_line(["go on", "-r"]).options == {"resume": ""}
+    assert parse_command_line(["-r", "--model=x"]).options == {"resume": "", "model": "x"}
+    assert parse_command_line(["--resume", "--", "go on"]).prompt == "go on"
+
+
+def test_one_word_is_a_prompt_unless_it_is_nearly_a_command(monkeypatch):
+    started: list[list[str]] = []
+    monkeypatch.setattr(main, "run_module", lambda module, words: started.append(words) or 0)
+    for words in (["fix"], ["fix", "--model=x"], ["Prüfe"], ["--", "modles"]):
+        assert main.run(words) == 0
+        assert started.pop() == words
+    for word in ("modles", "session", "cots", "Web", "undoo"):
+        assert main.run([word]) == exit_codes.USAGE_ERROR
+    assert started == []
 
 
 def test_paths_in_a_prompt_are_found_and_addresses_are_not():
@@ -189,7 +207,13 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
     ("words", "hint"),
     [
         (["fork"], "unknown command 'fork'; did you mean `treadle sessions fork`?"),
-        (["modles"], "unknown command 'modles'; did you mean `treadle models`?"),
+        (["modles"], "did you mean `treadle models`? As a prompt: treadle -- modles"),
+        (["Sessions"], "unknown command 'Sessions'; did you mean `treadle sessions`?"),
+        (["sesions", "--limit"], "did you mean `treadle sessions`?"),
+        (["fix"], "treadle: not a terminal; use -p PROMPT for one task, or --plain"),
+        (["--", "modles"], "treadle: not a terminal; use -p PROMPT for one task, or --plain"),
+        (["--resume"], "--resume needs the ID of a session without a terminal; `treadle sessions"),
+        (["-p", "x", "--resume"], "--resume needs the ID of a session with -p; `treadle sessions"),
         (["fix", "the", "bug"], 'a prompt needs quotes: treadle "fix the bug"'),
         (["help", "nonsense"], "unknown command 'nonsense'; see `treadle --help`"),
         (["completions", "tcsh"], "no completions for 'tcsh'. Name the shell: bash, zsh or fish"),

@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import PROGRAM, environment, run
-from treadle.testing.provider import FakeReply, ProviderServer
+from treadle.apps.cli.output import Stdout
+from treadle.apps.cli.text_stream import TextStream
+from treadle.core.events import ReplyDiscarded, TextDelta
+from treadle.core.transcript import AssistantItem, Text
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 EVIL = "\x1b]52;c;UFdORUQ=\x07\x1b]0;TITLE\x07\x1b[2JEVIL\x9b31m\u202eEVIL2\r"
 OBEYED = ("\x1b]", "\x1b[2J", "\x9b", "\u202e", "\x07")
@@ -63,6 +67,41 @@ async def test_an_answer_is_shown_on_a_terminal_and_byte_for_byte_in_a_pipe():
         check(await on_terminal(server, "-p", "go"))
         piped = await run(server, "-p", "go")
     assert piped.out == f"Hello {EVIL} end\n"
+
+
+async def test_text_appears_at_a_terminal_as_it_is_written_and_once():
+    script = [
+        FakeReply("I look first.", calls=(FakeCall("ls", {}),)),
+        FakeReply("All is **well**.\n\nThe end."),
+    ]
+    async with ProviderServer(script * 3) as server:
+        shown = (await on_terminal(server, "-p", "go")).replace("\r\n", "\n")
+        quiet = (await on_terminal(server, "-qp", "go")).replace("\r\n", "\n")
+        piped = await run(server, "-p", "go")
+    assert shown.index("I look first.\n") < shown.index("· ") < shown.index("All is **well**.")
+    assert shown.count("All is **well**.\n\nThe end.\n") == shown.count("The end.") == 1
+    assert quiet == piped.out == "All is **well**.\n\nThe end.\n"
+
+
+async def test_words_are_printed_while_the_model_writes_without_the_pieces_of_a_secret(monkeypatch):
+    monkeypatch.setenv("SERVICE_API_KEY", "first half-second half")
+    read_end, write_end = os.pipe()
+    stream = TextStream(Stdout(lambda error: None, fd=write_end))
+
+    def printed_after(*texts: str) -> str:
+        for text in texts:
+            stream.on_event(TextDelta("s", "t", 0, text))
+        return os.read(read_end, 65_536).decode()
+
+    assert printed_after("Hel", "lo wor") == "Hello "
+    assert printed_after("ld and \x1b]0;t\x07mo") == "world and "
+    assert printed_after("re, then first ha", "lf-sec", "ond half. ") == "more, then [redacted]. "
+    stream.on_event(ReplyDiscarded("s", "t", 0, 10))
+    assert printed_after("Again ") == "\nAgain "
+    stream.on_item(0, AssistantItem((Text("Again and done"),)))
+    assert not stream.has_printed("Something else")
+    os.close(read_end)
+    os.close(write_end)
 
 
 @pytest.mark.parametrize("kind", ["json", "stream-json"])

@@ -18,6 +18,10 @@ from treadle.core.contracts.store import Store
 if TYPE_CHECKING:
     from treadle.sessions.open_store import StoreLocation
 
+# The name of a service that a host may provide: a dict that holds the drivers of the children at
+# work, by the id of their session. With it the host can steer and interrupt them.
+RUNNING_CHILDREN = "running_children"
+
 _locations: dict[str, StoreLocation] = {}  # of the children, by the session of their parent
 _owners: dict[str, object] = {}
 

@@ -282,7 +282,12 @@ class SubagentRunner:
     ) -> ChildAnswer:
         driver.watch(EventRelay(context.relay_event))
         driver.stop_with(context.is_cancelled)
-        turn = await child.finish_turn(driver, context.ask_host)
+        running: dict[str, Driver] = context.services.get(child_stores.RUNNING_CHILDREN, {})
+        running[driver.session_id] = driver
+        try:
+            turn = await child.finish_turn(driver, context.ask_host)
+        finally:
+            running.pop(driver.session_id, None)
         if turn.error is not None:
             raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
         return _make_answer(turn.text, turn.reason, turn.detail, driver.session_id)

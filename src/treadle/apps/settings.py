@@ -144,6 +144,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("append_system_prompt", "text", "text added to the system prompt"),
     Setting("add_dir", "list", "more folders the agent may work in"),
     Setting("theme", "choice", "colours of the terminal UI", ("dark", "light", "none")),
+    Setting(
+        "screen",
+        "choice",
+        "full, or inline: the conversation stays in the terminal's scrollback",
+        ("full", "inline"),
+    ),
     Setting("aliases", "table", "your own names for models"),
     Setting("checkers", "table", "commands that check changed files, by file name"),
 )
@@ -185,6 +191,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
     theme: Literal["", "dark", "light", "none"] = ""  # empty: detect from the terminal
+    screen: Literal["full", "inline"] = "full"
     aliases: dict[str, Any] = {}
     checkers: dict[str, Any] = {}
     env: dict[str, str] = {}  # for commands; of ~/.claude/settings.json

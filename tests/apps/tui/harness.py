@@ -104,6 +104,14 @@ class RunningApp:
         return "\n".join(strip.text.rstrip() for strip in strips)
 
 
+def _is_shown(app: TerminalApp) -> bool:
+    """Whether a session is shown, a new one with its first screen."""
+    conversation = app._conversation
+    return conversation is not None and (
+        app.first_screen is not None or len(conversation.driver.history) > 0
+    )
+
+
 def write_file(name: str, text: str = "") -> None:
     """Write a file into the current folder."""
     file = Path(name)
@@ -131,6 +139,7 @@ async def running_app(
     theme: str = "dark",
     clock: Callable[[], float] | None = None,
     history_file: Path | None = None,
+    picks_session: bool = False,
 ) -> AsyncIterator[RunningApp]:
     """The app in the current folder, which is trusted unless a test says otherwise."""
     folder = Path.cwd()
@@ -139,12 +148,14 @@ async def running_app(
     host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()
-    options = TerminalOptions(resume=resume, theme=theme, history_file=history_file)
+    options = TerminalOptions(
+        resume=resume, theme=theme, history_file=history_file, picks_session=picks_session
+    )
     app = TerminalApp(host, options, clock or PatientClock())
     async with app.run_test(size=size) as pilot:
         running = RunningApp(app, pilot, folder)
-        if trusted:
-            await running.until(lambda: app._conversation is not None, "the session")
+        if trusted and not picks_session:
+            await running.until(lambda: _is_shown(app), "the session")
             await pilot.pause(0.05)
         yield running
         if not app._exit:

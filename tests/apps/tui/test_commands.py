@@ -111,7 +111,7 @@ async def test_a_session_is_left_found_again_and_forked(monkeypatch):
         await on.idle()
         first = on.app.host.driver.session_id
         await on.send("/clear")
-        await on.until(lambda: "count" not in on.screen(), "an empty screen")
+        await on.until(lambda: "› count" not in on.screen(), "an empty screen")
         await on.idle()
         assert on.app.host.driver.session_id != first
         await on.send("/sessions")

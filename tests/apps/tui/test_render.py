@@ -38,11 +38,9 @@ def shown(block: ViewBlock, width: int = 60, *, is_open: bool = False) -> list[s
 
 
 def test_a_call_is_one_line_and_opens_to_all_of_it():
-    call = ToolCallBlock(
-        "c", "bash", "done", "bash: ls -la", '{"command":"ls -la"}', result="a\nb\nc"
-    )
-    assert shown(call) == ["● bash ls -la  3 lines"]
-    assert shown(call, is_open=True) == ["● bash ls -la  3 lines", "  a", "  b", "  c"]
+    call = ToolCallBlock("c", "grep", "done", "grep: def", '{"pattern":"def"}', result="a\nb\nc")
+    assert shown(call) == ["● grep def  3 lines"]
+    assert shown(call, is_open=True) == ["● grep def  3 lines", "  a", "  b", "  c"]
 
 
 def test_a_call_that_was_resumed_has_no_summary_and_is_named_by_its_arguments():

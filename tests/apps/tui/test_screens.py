@@ -109,6 +109,7 @@ async def test_the_first_question(monkeypatch):
 
 async def test_an_empty_session(monkeypatch):
     async with running_app(monkeypatch) as on:
+        await on.sees("start a Python project with tests")  # a thing to try
         await check(on, "empty")
 
 
@@ -228,10 +229,11 @@ async def test_pickers(monkeypatch):
         await check(on, "rewind")
         await on.press("escape")
         await on.send("/clear")
-        await on.until(lambda: "count" not in on.screen(), "a new session")
+        await on.until(lambda: "› count" not in on.screen(), "a new session")
         await on.idle()
         await on.send("/sessions")
         await on.sees("Resume a session")
+        await on.sees("› and the words")  # the preview
         await check(on, "sessions")
         await on.press("escape")
         await on.send("/mode")

@@ -58,6 +58,13 @@ class Terminal:
         """The screen with its colours, as escape sequences."""
         return self._tmux("capture-pane", "-p", "-e").rstrip("\n")
 
+    def history(self) -> str:
+        """The screen with the scrollback above it."""
+        return self._tmux("capture-pane", "-p", "-S", "-500").rstrip("\n")
+
+    def resize(self, width: int, height: int) -> None:
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
     def sees(self, text: str, *, gone: bool = False) -> str:
         """Wait until a text appears, or with `gone` disappears; the screen then."""
         deadline = time.monotonic() + PATIENCE

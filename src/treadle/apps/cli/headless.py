@@ -24,7 +24,7 @@ from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.assembly.suspend import TurnSuspended
-from treadle.apps.cli.options import CommandLine, parse_command_line
+from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine, parse_command_line
 from treadle.apps.cli.output import (
     ProgressPrinter,
     RunReport,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from treadle.apps.cli.custom_command import NamedCommand
     from treadle.apps.cli.resume_answers import ResumeInput
     from treadle.apps.cli.stream_json import StreamJsonWriter
+    from treadle.apps.cli.text_stream import TextStream
 
 HEADLESS_DENIAL = (
     "This call needs the user's approval, and the user cannot be asked in this run ({reason}). "
@@ -88,6 +89,8 @@ def _run(
         from treadle.apps.cli.interactive import start_tui
 
         return start_tui(line)
+    if line.has("resume") and not line.text("resume"):
+        raise UsageError(RESUME_WITHOUT_ID.format(reason="with -p"))
     folder = get_current_folder()
     settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
     is_resumed = line.has("continue") or line.has("resume")
@@ -150,6 +153,7 @@ class HeadlessRun:
         self._started_at = time.monotonic()
         verbose = command_line.has("verbose")
         shows_progress = verbose or (sys.stderr.isatty() and not command_line.has("quiet"))
+        self._text_stream: TextStream | None = None
         self._progress = ProgressPrinter(verbose=verbose) if shows_progress else None
 
     async def run(self) -> int:
@@ -165,7 +169,7 @@ class HeadlessRun:
                 from treadle.observe.jsonlines import encode_line
 
                 self._stdout.write_json(encode_line(report).decode())
-            elif report.text:
+            elif report.text and not self._is_text_shown(report.text):
                 self._stdout.write_text(report.text)
             await self._stdout.drain()
         except asyncio.CancelledError:
@@ -175,6 +179,18 @@ class HeadlessRun:
         if self._stdout.error is None or self._signals.exit_code is not None:
             self._print_summary(report)
         return self._final_exit_code(report.exit_code)
+
+    def _is_text_shown(self, text: str) -> bool:
+        return self._text_stream is not None and self._text_stream.has_printed(text)
+
+    def _make_text_stream(self) -> TextStream | None:
+        """At a terminal the text appears as it is written; --quiet prints the answer alone."""
+        is_text = self._format == "text" and self._schema is None
+        if not is_text or not self._stdout.is_terminal or self._command_line.has("quiet"):
+            return None
+        from treadle.apps.cli.text_stream import TextStream
+
+        return TextStream(self._stdout)
 
     async def _run_session(self) -> RunReport:
         stream_json = self._make_stream_json()
@@ -236,8 +252,10 @@ class HeadlessRun:
     async def _build_session(self, stream_json: StreamJsonWriter | None) -> AgentSession:
         await self._prepare_embedded_model()
         line, observers = self._command_line, list[Observer]([self._totals])
-        if stream_json is not None:
-            observers.append(stream_json)
+        self._text_stream = self._make_text_stream()
+        for writer in (stream_json, self._text_stream):
+            if writer is not None:
+                observers.append(writer)
         observers.append(self._progress or WarningPrinter())
         resume = line.text("resume") if line.has("resume") else None
         options = SessionOptions(

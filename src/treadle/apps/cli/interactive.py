@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from treadle.apps.assembly.rules import is_trusted
-from treadle.apps.cli.options import CommandLine
+from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine
 from treadle.apps.services.console import UsageError, get_current_folder
 from treadle.apps.settings import load_settings
 
@@ -24,6 +24,9 @@ def start_tui(command_line: CommandLine) -> int:
     for name in HEADLESS_OPTIONS:
         if command_line.has(name):
             raise UsageError(f"--{name.replace('_', '-')} works only with -p")
+    picks_session = command_line.has("resume") and not command_line.text("resume")
+    if picks_session and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(RESUME_WITHOUT_ID.format(reason="without a terminal"))
     folder = get_current_folder()
     terminal = import_module(TUI_MODULE)
     terminal.check_screen(command_line.has("plain"))  # before anything is downloaded
@@ -37,6 +40,7 @@ def start_tui(command_line: CommandLine) -> int:
         deny=command_line.texts("deny"),
         until=command_line.text("until"),
         plain=command_line.has("plain"),
+        picks_session=picks_session,
     )
     return exit_code
 

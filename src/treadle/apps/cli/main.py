@@ -59,7 +59,7 @@ usage: treadle [PROMPT] [OPTIONS]       work interactively in the terminal
 
 options (all: treadle help options; defaults can be set in ~/.treadle/config.toml)
   --model NAME               --permission-mode plan|ask|accept-edits|auto|bypass
-  --continue, --resume ID    --allow RULE, --deny RULE, --sandbox auto|required|off
+  --continue, --resume [ID]  --allow RULE, --deny RULE, --sandbox auto|required|off
   --until CMD, --suspend     --max-turns N, --max-cost USD, --max-time 10m
   --file PATH, or @PATH      --output-format text|json|stream-json, --output-schema PATH"""
 
@@ -92,23 +92,37 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
             return run_module(AGENT_MODULE, [])
         case [first, *_] if first.startswith("-") or " " in first:
             return run_module(AGENT_MODULE, arguments)
+        case [word, *rest] if _is_prompt(word, rest, commands):
+            return run_module(AGENT_MODULE, arguments)
         case _:
             return _report_unknown_command(arguments, commands)
     sys.stdout.flush()
     return 0
 
 
-def _report_unknown_command(words: list[str], commands: dict[str, tuple[str, str]]) -> int:
-    """Name the nearest command; several words are more likely a prompt without quotes."""
+def _is_prompt(word: str, rest: list[str], commands: dict[str, tuple[str, str]]) -> bool:
+    """Whether a word is a prompt, as in `treadle fix`: it is nearly no command, and no word that
+    is not an option follows."""
+    return (not rest or rest[0].startswith("-")) and not _find_nearest(word, commands)
+
+
+def _find_nearest(word: str, commands: dict[str, tuple[str, str]]) -> str:
+    """The command that was probably meant; "" if none is near."""
     from treadle.core.text import suggest
 
     known = {name: name for name in commands} | {
         name: f"sessions {name}" for name in SESSION_COMMANDS if name not in commands
     }
-    nearest = suggest(words[0], known, cutoff=0.75)
+    nearest = suggest(word.lower(), known, cutoff=0.75)
+    return known[nearest] if nearest is not None else ""
+
+
+def _report_unknown_command(words: list[str], commands: dict[str, tuple[str, str]]) -> int:
+    """Name the nearest command; several words are more likely a prompt without quotes."""
+    nearest = _find_nearest(words[0], commands)
     hint = "see `treadle --help`"
-    if nearest is not None:
-        hint = f"did you mean `treadle {known[nearest]}`?"
+    if nearest:
+        hint = f"did you mean `treadle {nearest}`? As a prompt: treadle -- {words[0]}"
     elif len(words) > 1:
         hint = 'a prompt needs quotes: treadle "' + " ".join(words).replace('"', '\\"') + '"'
     print(f"treadle: unknown command {words[0]!r}; {hint}", file=sys.stderr)

@@ -14,7 +14,8 @@ from treadle.apps.settings import SETTINGS_BY_NAME, suggest_name
 
 
 class CliOption(NamedTuple):
-    """`--name VALUE`, or a switch if it has no metavar."""
+    """`--name VALUE`, or a switch if it has no metavar. With `is_value_optional` an option or the
+    end of the line may follow it, and the value is ""."""
 
     name: str
     metavar: str = ""
@@ -22,6 +23,7 @@ class CliOption(NamedTuple):
     short: str = ""
     repeatable: bool = False
     choices: tuple[str, ...] = ()
+    is_value_optional: bool = False
 
     @property
     def key(self) -> str:
@@ -40,7 +42,13 @@ OPTIONS: tuple[CliOption, ...] = (
     CliOption("output-format", "FORMAT", "output format", choices=OUTPUT_FORMATS),
     CliOption("output-schema", "PATH", "JSON schema that the answer must match"),
     CliOption("continue", help="continue the last session of this folder", short="c"),
-    CliOption("resume", "ID", "continue this session", short="r"),
+    CliOption(
+        "resume",
+        "ID",
+        "continue this session; without ID, choose one (at a terminal)",
+        short="r",
+        is_value_optional=True,
+    ),
     CliOption(
         "suspend",
         help="suspend the turn on disk instead of waiting: rate limit, approval, question, budget",
@@ -62,13 +70,17 @@ OPTIONS: tuple[CliOption, ...] = (
     _option_for_setting("append_system_prompt", "TEXT"),
     _option_for_setting("add_dir", "PATH", repeatable=True),
     CliOption("plain", help="without -p: line by line, without full-screen UI"),
+    CliOption("inline", help="the conversation stays in the terminal's scrollback (screen=inline)"),
     _option_for_setting("theme", "NAME"),
     CliOption("quiet", help="print only the answer and errors", short="q"),
     CliOption("verbose", help="print progress even if stderr is not a terminal", short="v"),
 )
+RESUME_WITHOUT_ID = (
+    "--resume needs the ID of a session {reason}; `treadle sessions list` lists the sessions"
+)
 OPTIONS_BY_LETTER = {option.short: option for option in OPTIONS if option.short}
 OPTIONS_BY_NAME = {option.name: option for option in OPTIONS}
-EXCLUSIVE_OPTIONS = (("continue", "resume"), ("quiet", "verbose"))
+EXCLUSIVE_OPTIONS = (("continue", "resume"), ("quiet", "verbose"), ("plain", "inline"))
 OLD_NAMES = {"park": "suspend"}  # of version 0.1; still accepted, not in the help
 
 
@@ -79,7 +91,8 @@ class CommandLine(NamedTuple):
     options: dict[str, object]
 
     def settings(self) -> dict[str, object]:
-        return {name: value for name, value in self.options.items() if name in SETTINGS_BY_NAME}
+        given = {name: value for name, value in self.options.items() if name in SETTINGS_BY_NAME}
+        return {**given, "screen": "inline"} if self.has("inline") else given
 
     def text(self, key: str) -> str:
         value = self.options.get(key, "")
@@ -152,6 +165,8 @@ def _take_value(option: CliOption, name: str, value: str | None, rest: list[str]
         raise UsageError(f"{name} takes no value")
     if not option.metavar or value is not None:
         return value or ""
+    if option.is_value_optional and (not rest or _is_option(rest[0]) or rest[0] == "--"):
+        return ""
     if not rest:
         raise UsageError(f"{name} needs a value: {option.metavar}")
     return rest.pop(0)

@@ -69,6 +69,11 @@ class Stdout:
         """Write a JSON line with all control characters escaped; its value does not change."""
         self.write(escape_json(line).encode())
 
+    def flush(self) -> None:
+        """Write now what the reader takes without blocking."""
+        if self._buffer:
+            self._flush()
+
     async def drain(self) -> None:
         """Return when everything is written, or writing failed."""
         if self._is_scheduled:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from treadle.apps.conversation.child_views import ChildViews
 from treadle.apps.conversation.context_usage import estimate_change
 from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
@@ -22,6 +23,7 @@ from treadle.apps.conversation.state.view_state import (
     replace_block,
     set_queued_messages,
 )
+from treadle.apps.conversation.thought_clock import ThoughtClock
 from treadle.core.events import Event, InputAccepted, RunFailed, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import (
@@ -74,6 +76,8 @@ class Conversation:
         self._input_ready = asyncio.Event()
         self._decision_made = asyncio.Event()
         self._is_idle = True
+        self._thought_clock = ThoughtClock()
+        self.children = ChildViews()
         self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         driver.watch(self)
@@ -253,7 +257,8 @@ class Conversation:
     # --- as an observer -------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        view = apply_event(self.view, event)
+        self.children.on_event(event)
+        view = self._thought_clock.update(apply_event(self.view, event), event)
         if isinstance(event, RunFailed):
             self._shown_error = event.result.error
         if isinstance(event, InputAccepted | WarningRaised):  # accepted, or refused by a hook

@@ -228,7 +228,11 @@ class Host(Protocol):
 
     # --- lists
 
-    def list_sessions(self) -> list[SessionLine]: ...
+    def list_sessions(self, limit: int = 200) -> list[SessionLine]:
+        """The sessions of the folder, last used first."""
+
+    async def preview_session(self, session_id: str) -> list[str]:
+        """The last messages of a session of the list, a line each, to recognize it by."""
 
     def list_turns(self) -> list[TurnLine]: ...
 
@@ -239,6 +243,12 @@ class Host(Protocol):
         """Name, value, origin."""
 
     def list_agents(self) -> list[tuple[str, str]]: ...
+
+    def steer_child(self, session_id: str, text: str) -> bool:
+        """Send a message to a child agent at work; False if it is not."""
+
+    def stop_child(self, session_id: str) -> bool:
+        """Interrupt a child agent; its parent gets what it has done. False if it is not at work."""
 
     def list_skills(self) -> list[tuple[str, str]]: ...
 

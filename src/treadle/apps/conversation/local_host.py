@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
+from treadle.agents.child_stores import RUNNING_CHILDREN
 from treadle.apps import settings as settings_page
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
 from treadle.apps.assembly.command_files import CustomCommand
@@ -81,6 +82,7 @@ class LocalHost:
         self._removed_limits: set[str] = set()
         self._shown_warnings: set[str] = set()
         self._checkpoints: Checkpoints | None = None
+        self._running_children: dict[str, Driver] = {}
 
     def list_added_folders(self) -> tuple[Path, ...]:
         names = self._load_settings().add_dir
@@ -151,7 +153,7 @@ class LocalHost:
         session = await build_agent(
             settings, self.folder, options, approve=ask, notify=show, warn=self._warn_once
         )
-        self._session = self._add_ask_service(session, callbacks)
+        self._session = self._add_services(session, callbacks)
         if self._mode is not None:
             self.change_mode(self._mode)
         if self._session.store.session_id != self._rules_session:  # another session
@@ -176,8 +178,8 @@ class LocalHost:
             self._shown_warnings.add(text)
             self._callbacks.show_message(text)
 
-    def _add_ask_service(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
-        """The session with the services that the tools `ask` and `present_plan` use."""
+    def _add_services(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
+        """The session with what `ask`, `present_plan` and child agents use of this host."""
         from treadle.workspace.checkpoints import Checkpoints
 
         async def ask(question: UserQuestion) -> str | None:
@@ -196,7 +198,11 @@ class LocalHost:
             return answer
 
         self._checkpoints = Checkpoints(self.folder, self._library.checkpoint_dir(self.folder))
-        services = {"ask": ask, "present_plan": present_plan}
+        services = {
+            "ask": ask,
+            "present_plan": present_plan,
+            RUNNING_CHILDREN: self._running_children,
+        }
         agent = session.agent.replace(services={**session.agent.config.services, **services})
         return msgspec.structs.replace(session, agent=agent)
 
@@ -356,14 +362,20 @@ class LocalHost:
 
     # --- lists ---------------------------------------------------------------------------
 
-    def list_sessions(self) -> list[SessionLine]:
+    def list_sessions(self, limit: int = 200) -> list[SessionLine]:
         lines: list[SessionLine] = []
-        for one in self._library.list_summaries(folder=self.folder, limit=200):
+        for one in self._library.list_summaries(folder=self.folder, limit=limit):
             if one.turns:
                 state = self._library.describe_state(one)
                 title = self._library.get_title(one)
                 lines.append(SessionLine(one.id, title, one.updated, one.turns, state))
         return lines
+
+    async def preview_session(self, session_id: str) -> list[str]:
+        from treadle.apps.conversation.session_preview import read_preview
+
+        session_dir = self._library.find(session_id, folder=self.folder)
+        return await asyncio.to_thread(read_preview, session_dir)
 
     def list_turns(self) -> list[TurnLine]:
         lines: list[TurnLine] = []
@@ -392,6 +404,18 @@ class LocalHost:
         own = {agent.name for agent in agents}
         agents += [agent for agent in BUILTIN_AGENTS if agent.name not in own]
         return [(agent.name, agent.description) for agent in agents]
+
+    def steer_child(self, session_id: str, text: str) -> bool:
+        driver = self._running_children.get(session_id)
+        if driver is not None:
+            driver.steer(text)
+        return driver is not None
+
+    def stop_child(self, session_id: str) -> bool:
+        driver = self._running_children.get(session_id)
+        if driver is not None:
+            driver.interrupt("stopped by the user")
+        return driver is not None
 
     def list_skills(self) -> list[tuple[str, str]]:
         from treadle.tools.skills import find_skills

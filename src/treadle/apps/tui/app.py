@@ -12,6 +12,7 @@ from textual import events, on
 from textual.binding import Binding
 from textual.widget import Widget
 
+from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
@@ -31,6 +32,7 @@ class TerminalApp(FullScreen):
         Binding("ctrl+d", "end", "quit", priority=True, show=False),
         Binding("ctrl+o", "unfold", "open the last call", priority=True, show=False),
         Binding("ctrl+t", "todos", "todos", priority=True, show=False),
+        Binding("ctrl+b", "agents", "agents", priority=True, show=False),
         Binding("ctrl+f", "search", "search", priority=True, show=False),
         Binding("ctrl+y", "copy_reply", "copy", priority=True, show=False),
         Binding("ctrl+z", "suspend_process", "suspend", priority=True, show=False),
@@ -40,6 +42,9 @@ class TerminalApp(FullScreen):
         Binding("ctrl+up", "line(-1)", "up", priority=True, show=False),
         Binding("ctrl+down", "line(1)", "down", priority=True, show=False),
         Binding("ctrl+end", "bottom", "end", priority=True, show=False),
+        Binding("alt+1", "resume_listed(1)", "continue", priority=True, show=False),
+        Binding("alt+2", "resume_listed(2)", "continue", priority=True, show=False),
+        Binding("alt+3", "resume_listed(3)", "continue", priority=True, show=False),
     ]
 
     _last_key = _previous_key = ""
@@ -171,6 +176,10 @@ class TerminalApp(FullScreen):
     def action_unfold(self) -> None:
         self.transcript.toggle_last()
 
+    def action_agents(self) -> None:
+        if self._conversation is not None and not self.dialogs.is_open:
+            self.run_command("/agents")
+
     def action_todos(self) -> None:
         self.run_command("/todo")
 
@@ -180,6 +189,9 @@ class TerminalApp(FullScreen):
         else:
             self.transcript.scroll_pages(by)
         self.schedule_frame()
+
+    def action_resume_listed(self, number: int) -> None:
+        self.resume_listed(number)
 
     def action_line(self, by: int) -> None:
         self.transcript.scroll_lines(by)
@@ -198,6 +210,29 @@ class TerminalApp(FullScreen):
     @on(TranscriptWidget.CopyRequested)
     def _on_copy_requested(self, event: TranscriptWidget.CopyRequested) -> None:
         self._copy(event.text)
+
+    @on(TranscriptWidget.PartsFound)
+    def _on_parts_found(self, event: TranscriptWidget.PartsFound) -> None:
+        self._spawn(self._use_part(event))
+
+    async def _use_part(self, event: TranscriptWidget.PartsFound) -> None:
+        """Copy or open the only part, or the one that the user chooses."""
+        part = event.parts[-1] if event.parts else ""
+        if len(event.parts) > 1 and not self.dialogs.is_open:
+            options = [ChoiceOption(str(n), one[:200]) for n, one in enumerate(event.parts)]
+            title = "Copy which code?" if event.action == "copy" else "Open which link?"
+            chosen = await self.choose(title, options)
+            self.transcript.focus()
+            if chosen is None:
+                return
+            part = event.parts[int(chosen)]
+        if event.action == "copy":
+            self._copy(part)
+            return
+        if part:
+            self.open_url(part)
+        self.status_area.hint = f"opened {part}" if part else "there is no link in this block"
+        self.schedule_frame()
 
     def _copy(self, text: str) -> None:
         text = self.screen.get_selected_text() or text

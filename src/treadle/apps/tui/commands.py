@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
@@ -27,8 +26,9 @@ from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
+from treadle.apps.tui.session_picker import list_session_options, pick_session
 from treadle.core.errors import SessionNotFound, TreadleError
-from treadle.core.text import format_age, format_dollars, plural
+from treadle.core.text import format_dollars
 from treadle.core.transcript.items import UserItem, to_user_item
 
 GOAL_OFF = "off"
@@ -112,17 +112,11 @@ async def _clear(ui: Frontend, arguments: str) -> None:
 async def _resume(ui: Frontend, arguments: str) -> None:
     session_id = arguments
     if not session_id:
-        now = time.time()
-        options = []
-        for one in ui.host.list_sessions():
-            if one.id != ui.host.driver.session_id:
-                age, turns = format_age(now - one.updated), plural(one.turns, "turn")
-                description = f"{age} · {turns} · {one.state} · {one.id}"
-                options.append(ChoiceOption(one.id, one.title or "(no messages)", description))
+        options = list_session_options(ui.host, without=ui.host.driver.session_id)
         if not options:
             ui.show_message("there is no other session in this folder")
             return
-        session_id = await ui.choose("Resume a session", options, filterable=True) or ""
+        session_id = await pick_session(ui, options, "Resume a session") or ""
     if session_id:
         await ui.switch_session(lambda: ui.host.open(ui.callbacks, resume=session_id))
 
@@ -370,8 +364,7 @@ async def _tasks(ui: Frontend, arguments: str) -> None:
 
 
 async def _agents(ui: Frontend, arguments: str) -> None:
-    rows = ui.host.list_agents()
-    ui.show_message(_format_table(rows) if rows else "no agents are defined in .treadle/agents")
+    await ui.show_agents()
 
 
 async def _skills(ui: Frontend, arguments: str) -> None:
@@ -407,11 +400,12 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("up", "earlier messages; with a queued message: edit it"),
     ("ctrl+c", "interrupt or clear the prompt; twice: quit"),
     ("ctrl+o", "expand or fold the last call"),
-    ("tab", "select blocks above: arrows, enter expands, c copies, / searches"),
+    ("tab", "select blocks above: enter expands, c copies (code first), o opens a link"),
     ("pgup pgdn", "scroll; ctrl+end returns to the end"),
     ("ctrl+f", "search; then n and N for more matches"),
     ("ctrl+y", "copy the last reply"),
     ("ctrl+t", "show the todo list"),
+    ("ctrl+b", "show the agents at work: watch one, send it a message, stop it"),
     ("ctrl+z", "suspend"),
 )
 
@@ -455,7 +449,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
     SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
-    SlashCommand("agents", "list the defined agents", _agents, "agents"),
+    SlashCommand("agents", "watch, steer or stop agents at work; list all", _agents, "agents"),
     SlashCommand("skills", "list the skills that the agent can load", _skills),
     SlashCommand("mcp", "show the MCP servers; /mcp NAME shows the log of one", _mcp),
     SlashCommand("export", "write the session to a file: .md, .html, .json", _export, "sessions"),

@@ -189,6 +189,23 @@ class Frontend:
     def _notify_user(self, message: str) -> None:
         """Something needs attention; the user may be looking at another window."""
 
+    async def choose_with_preview(
+        self,
+        title: str,
+        options: Sequence[ChoiceOption],
+        preview: Callable[[str], Awaitable[Sequence[str]]],
+    ) -> str | None:
+        """A choice that shows lines about the marked option, where that is possible."""
+        return await self.choose(title, options, filterable=True)
+
+    async def show_agents(self) -> None:
+        """Show the agents at work, then those that can be started."""
+        children = self.conversation.children
+        lines = [f"{one.title}  {one.describe(children.clock())}" for one in children.list()]
+        lines += [""] if lines else ["no agent is at work; these can be started:"]
+        lines += [f"{name:12}  {text}" for name, text in self.host.list_agents()]
+        self.show_message("\n".join(lines))
+
     async def _choose_turn(
         self, turns: Mapping[str, TurnLine], options: Sequence[ChoiceOption]
     ) -> str | None:
@@ -212,11 +229,24 @@ class Frontend:
         except (TreadleError, OSError) as error:
             self._exit_with(EXIT_USAGE, f"treadle: {error}")
             return False
-        if not await self._open_session(self.options.resume):
+        resume = self.options.resume
+        if self.options.picks_session:
+            resume = await self._pick_first_session()
+        if not await self._open_session(resume):
             return False
         if self.options.prompt:
             self._send(self.options.prompt)
         return True
+
+    async def _pick_first_session(self) -> str | None:
+        from treadle.apps.tui.session_picker import NO_SESSION, list_session_options, pick_session
+
+        options = list_session_options(self.host)
+        if not options:
+            self.unshown_messages.append(NO_SESSION)
+            return None
+        title = "Resume a session (esc starts a new one)"
+        return await pick_session(self, options, title)
 
     async def _open_session(self, resume: str | None) -> bool:
         try:

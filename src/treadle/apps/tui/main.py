@@ -10,12 +10,16 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.host import Host
 from treadle.apps.settings import load_settings, treadle_home
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.extras import require_extra
+
+if TYPE_CHECKING:
+    from treadle.apps.tui.app import TerminalApp
 
 EXIT_USAGE = 2
 
@@ -30,16 +34,21 @@ def start(
     deny: tuple[str, ...] = (),
     until: str = "",
     plain: bool = False,
+    picks_session: bool = False,
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
     from treadle.apps.assembly.rules import is_trusted
     from treadle.apps.conversation.local_host import LocalHost
 
-    theme = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder)).theme
+    settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
+    is_inline = settings.screen == "inline"
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
     history = treadle_home() / "history.jsonl"
-    return run(host, TerminalOptions(resume, prompt, theme, plain, history))
+    options = TerminalOptions(
+        resume, prompt, settings.theme, plain, history, picks_session, is_inline
+    )
+    return run(host, options)
 
 
 def run(host: Host, options: TerminalOptions) -> int:
@@ -54,10 +63,16 @@ def run(host: Host, options: TerminalOptions) -> int:
     check_screen(options.is_plain)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # exported by some shells; not updated on resize
-    from treadle.apps.tui.app import TerminalApp
+    app: TerminalApp
+    if options.is_inline:
+        from treadle.apps.tui.inline import InlineApp
 
-    app = TerminalApp(host, options)
-    app.run()
+        app = InlineApp(host, options)
+    else:
+        from treadle.apps.tui.app import TerminalApp
+
+        app = TerminalApp(host, options)
+    app.run(inline=options.is_inline, mouse=not options.is_inline)
     for text in app.unshown_messages:
         print(redact_for_display(text))
     if app.resume_hint:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -22,16 +22,20 @@ from textual.widgets import Static
 from treadle.apps.conversation import completion
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen
 from treadle.apps.conversation.host import FileChange, Host, TurnLine
 from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
+from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui import commands
+from treadle.apps.tui.agents_view import AgentsView
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.render.first_screen import render_first_screen
 from treadle.apps.tui.render.markdown import wrap_text
 from treadle.apps.tui.render.palette import Palette, select_palette
 from treadle.apps.tui.render.status_area import StatusArea, render_completions
@@ -42,12 +46,14 @@ from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import PromptWidget
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
+from treadle.core.errors import TreadleError
 from treadle.core.transcript.items import UserItem
 
 FRAME_SECONDS = 1 / 30
 RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
 SMALL_SCREEN_ROWS = 15
 MAX_PREVIEW_ROWS = 12
+FOOTER_ROWS = 5  # of an empty prompt, with the lines around it
 MENU_HINT = "↑ ↓ move, enter selects, esc closes"
 
 
@@ -83,6 +89,8 @@ class FullScreen(Frontend, App[int]):
         Frontend.__init__(self, host, options, self.dialogs, self.dialog_lock)
         self._is_frame_due = False
         self.status_area = StatusArea(host)
+        self.first_screen: FirstScreen | None = None
+        self._find_watched: Callable[[], ViewState] | None = None
         self.resume_hint = ""  # printed after the screen is closed
         self.frame_count = 0
         for theme in build_themes():
@@ -94,6 +102,7 @@ class FullScreen(Frontend, App[int]):
     def compose(self) -> ComposeResult:
         history = PromptHistory(self.options.history_file)
         yield TranscriptWidget(self.palette, id="transcript")
+        yield LinesWidget(id="first-screen")
         with Vertical(id="footer"):
             yield LinesWidget(id="activity")
             yield LinesWidget(id="separator")
@@ -139,11 +148,47 @@ class FullScreen(Frontend, App[int]):
             self.prompt.project_files = await completion.list_project_files(self.host.folder)
 
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+        self.first_screen = self._find_watched = None
         if not len(conversation.driver.history):
             self.status_area.hint = "/help lists commands and keys"
+            self._spawn(self._load_first_screen(conversation))
         if not is_shown:
             self.transcript.reset(conversation.view)
         self.schedule_frame()
+
+    async def _load_first_screen(self, conversation: Conversation) -> None:
+        session_id = conversation.driver.session_id
+        try:
+            loaded = await asyncio.to_thread(build_first_screen, self.host, session_id)
+        except (TreadleError, OSError):
+            return  # the work does not depend on it
+        if conversation is self._conversation:
+            self.first_screen = loaded
+            self.schedule_frame()
+
+    def _draw_first_screen(self, conversation: Conversation) -> None:
+        """Shown until the first message; below a dialog there is no room for it."""
+        lines: list[Text] = []
+        if conversation.view.is_busy or len(conversation.driver.history):
+            self.first_screen = None
+        elif self.first_screen is not None and not self.dialogs.is_open:
+            rows = self.size.height - FOOTER_ROWS - self._count_note_rows(conversation)
+            size = self.size.width, rows
+            lines = render_first_screen(self.first_screen, self.host, size, self.palette)
+        self.query_one("#first-screen", LinesWidget).set_lines(lines)
+
+    def _count_note_rows(self, conversation: Conversation) -> int:
+        """The rows of the transcript of a session without a message."""
+        notes = range(len(conversation.view.blocks))
+        return sum(len(self.transcript.block_strips(index)) for index in notes)
+
+    def resume_listed(self, number: int) -> bool:
+        """Continue a session of the first screen; False if it does not list one of this number."""
+        listed = self.first_screen.sessions if self.first_screen is not None else ()
+        if not 1 <= number <= len(listed) or self.dialogs.is_open:
+            return False
+        self.run_command(f"/resume {listed[number - 1].id}")
+        return True
 
     def quit(self) -> None:
         self._spawn(self._close(0))
@@ -190,9 +235,28 @@ class FullScreen(Frontend, App[int]):
         view = self._conversation.view
         if self.status_area.update_clock(view.is_busy):
             self._notify_user("done")
-        self.transcript.update_view(view)
+        self.transcript.update_view(view if self._find_watched is None else self._find_watched())
+        self._draw_first_screen(self._conversation)
         self._show_first_question()
         self._draw_status_area(self._conversation)
+
+    def watch_view(self, find_view: Callable[[], ViewState] | None) -> None:
+        """Show another view in place of the session's, such as a child agent's; None: no more."""
+        self._find_watched = find_view
+        if self._conversation is None:
+            return  # the session is being closed
+        self.transcript.reset(self.conversation.view if find_view is None else find_view())
+        self.schedule_frame()
+
+    def show_hint(self, text: str) -> None:
+        self.status_area.hint = text
+        self.schedule_frame()
+
+    async def show_agents(self) -> None:
+        if self.conversation.children.list():
+            await AgentsView(self).show()
+        else:
+            await super().show_agents()
 
     def _tick(self) -> None:
         self.status_area.tick += 1
@@ -229,6 +293,7 @@ class FullScreen(Frontend, App[int]):
         await self.query_one("#footer").mount_all(widgets, before="#completions")
         self._dialog_widget = widgets[-1]
         self.key_guard.open_dialog(by_user=by_user, is_touched=is_touched)
+        self.schedule_frame()
         if by_user:
             self.screen.set_focus(widgets[-1])
         self.update_dialog_focus()
@@ -248,6 +313,7 @@ class FullScreen(Frontend, App[int]):
             self.query_one("#prompt-row").display = True
             self.query_one("#dialog-hint", LinesWidget).set_lines([])
             self.focus_input()
+            self.schedule_frame()
 
     def update_dialog_focus(self) -> None:
         """Give the keys to the dialog or to the prompt, and show which of them has them."""
@@ -326,6 +392,29 @@ class FullScreen(Frontend, App[int]):
             by_user=by_user,
         )
 
+    async def choose_with_preview(
+        self,
+        title: str,
+        options: Sequence[ChoiceOption],
+        preview: Callable[[str], Awaitable[Sequence[str]]],
+    ) -> str | None:
+        marked = ""
+
+        async def show_preview(widget: Choices, value: str) -> None:
+            nonlocal marked
+            marked = value
+            lines = await preview(value)
+            if widget.is_attached and marked == value:
+                widget.set_body(lambda width: _render_preview(lines, width, self.palette))
+
+        return await self.dialogs.choose(
+            title,
+            options,
+            filterable=True,
+            hint=MENU_HINT,
+            on_highlight=lambda widget, value: self._spawn(show_preview(widget, value)),
+        )
+
     async def _choose_turn(
         self, turns: Mapping[str, TurnLine], options: Sequence[ChoiceOption]
     ) -> str | None:
@@ -360,6 +449,8 @@ class FullScreen(Frontend, App[int]):
             self.prompt.set_text(event.text)
 
     def _send(self, text: str) -> None:
+        if text.strip() in ("1", "2", "3") and self.resume_listed(int(text)):
+            return
         self.status_area.hint = ""
         self.transcript.action_bottom()
         super()._send(text)
@@ -423,3 +514,10 @@ class FullScreen(Frontend, App[int]):
         self.bell()
         if not self.app_focus and self._driver is not None and not self.is_headless:
             self._driver.write(f"\x1b]9;treadle: {message}\x07")
+
+
+def _render_preview(lines: Sequence[str], width: int, palette: Palette) -> list[Text]:
+    rows = [Text(line, palette.faint) for line in lines]
+    for row in rows:
+        row.truncate(max(width, 1), overflow="ellipsis")
+    return [*rows, Text()]

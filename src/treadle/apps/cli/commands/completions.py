@@ -129,6 +129,7 @@ def render_options_help() -> str:
     for option in OPTIONS:
         short = f"-{option.short}, " if option.short else "    "
         value = f" {option.metavar}" if option.metavar else ""
+        value = f" [{option.metavar}]" if option.is_value_optional else value
         choices = f" ({', '.join(option.choices)})" if option.choices else ""
         rows.append((f"{short}--{option.name}{value}", option.help + choices))
     width = max(len(left) for left, _ in rows)

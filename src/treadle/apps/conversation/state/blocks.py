@@ -83,10 +83,13 @@ class CodeBlock(msgspec.Struct, frozen=True):
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True):
-    """The model's thinking, folded to one line unless expanded. A long one is several of these."""
+    """The model's thinking, folded to one line unless expanded. A long one is several of these.
+    When it is complete, the first has the number of words, and the time if it is known."""
 
     text: str
     is_continuation: bool = False
+    words: int = 0
+    seconds: float = 0.0
 
 
 class ChildProgress(msgspec.Struct, frozen=True):

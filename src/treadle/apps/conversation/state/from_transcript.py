@@ -69,7 +69,7 @@ def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
                 for piece in markdown_stream.split_markdown(view_state.redact_own_secrets(text)):
                     view = add_block(view, piece)
             case Thinking(text=text) if text.strip():
-                view = add_block(view, ThinkingBlock(text))
+                view = add_block(view, ThinkingBlock(text, words=len(text.split())))
             case ToolCall():
                 raw, chars = redact_for_display(part.raw), len(part.raw)
                 call = ToolCallBlock(part.id, part.name, raw=raw, argument_chars=chars)

@@ -139,7 +139,7 @@ def _thinking_delta(view: ViewState, event: events.ThinkingDelta) -> ViewState:
     if len(last.text) > markdown_stream.MAX_CHARS:
         blocks = view.blocks.append(ThinkingBlock(event.text, is_continuation=True))
         return _replace(view, blocks=blocks, stream_index=index + 1)
-    return replace_block(view, index, ThinkingBlock(last.text + event.text, last.is_continuation))
+    return replace_block(view, index, _replace(last, text=last.text + event.text))
 
 
 def _tool_call_began(view: ViewState, event: events.ToolCallBegan) -> ViewState:
@@ -197,8 +197,9 @@ def _tool_started(view: ViewState, event: events.ToolStarted) -> ViewState:
 
 def _tool_progress(view: ViewState, event: events.ToolProgress) -> ViewState:
     def grow(call: ToolCallBlock) -> ToolCallBlock:
-        text = redact_for_display(call.progress + event.text)
-        return _replace(call, progress=text[-MAX_PROGRESS_CHARS:])
+        # Of a command that floods only the end is looked at.
+        text = (call.progress + event.text)[-2 * MAX_PROGRESS_CHARS :]
+        return _replace(call, progress=redact_for_display(text)[-MAX_PROGRESS_CHARS:])
 
     return update_call(view, event.call_id, grow)
 

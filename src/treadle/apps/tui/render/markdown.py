@@ -16,6 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from treadle.apps.conversation.block_text import replace_controls
+from treadle.apps.tui.render.links import is_safe_link, mark_links
 from treadle.apps.tui.render.palette import Palette
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _render_inline(node: SyntaxTreeNode, palette: Palette) -> Text:
     text = Text()
     for child in node.children:
         _append_inline(child, text, palette, Style.null())
-    return text
+    return mark_links(text)
 
 
 def _append_inline(node: SyntaxTreeNode, text: Text, palette: Palette, style: Style) -> None:
@@ -188,6 +189,8 @@ def _append_children(node: SyntaxTreeNode, text: Text, palette: Palette, style: 
         target = str(node.attrs.get("href", ""))
         label = text.plain[before:]
         text.stylize(palette.accent, before)
+        if is_safe_link(target):
+            text.stylize(Style(link=target), before)
         if target and target.removeprefix("mailto:") != label:
             text.append(f" ({target})", palette.faint)
 

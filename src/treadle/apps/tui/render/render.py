@@ -29,12 +29,15 @@ from treadle.apps.conversation.state.blocks import (
 from treadle.apps.tui.render import diffs, markdown
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
-from treadle.core.text import format_count, plural
+from treadle.core.sanitize import strip_escapes
+from treadle.core.text import format_count, format_duration, plural
 from treadle.core.transcript.content import parse_arguments
 
 GUTTER_WIDTH = 2
 MAX_DIFF_LINES = 24
 MAX_PROGRESS_LINES = 3
+MAX_PREVIEW_CHARS = 4_000
+COMMAND_TOOLS = frozenset({"bash", "shell", "exec_command", "task_output"})  # previewed when done
 MAX_EXPANDED_CHARS = 200_000
 MAX_FOLDED_LINES = 12
 
@@ -138,8 +141,16 @@ def _render_thinking(
         return _add_gutter(lines, sign, palette.faint)
     if block.is_continuation:
         return []
-    beginning = " ".join(block.text.split())[: room * 2] or "thinking"
+    beginning = " ".join(block.text[: room * 4].split()) or "thinking"
+    if block.words:
+        beginning = f"{_format_thinking(block)} · {beginning}"
     return _add_gutter([_truncate_line(beginning, room, style)], "✻ ", palette.faint)
+
+
+def _format_thinking(block: ThinkingBlock) -> str:
+    """`thought for 12s, 340 words`."""
+    time = f" for {format_duration(block.seconds)}" if block.seconds >= 1 else ""
+    return f"thought{time}, {plural(block.words, 'word')}"
 
 
 def _render_call(call: ToolCallBlock, room: int, palette: Palette, is_expanded: bool) -> list[Text]:
@@ -190,13 +201,23 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
 
 
 def _render_folded(block: ToolCallBlock, room: int, palette: Palette) -> list[Text]:
-    """What a folded call shows below its line: its diff, or the last lines of its progress."""
+    """What a folded call shows below its line: its diff, or the last lines of its output."""
     if block.state == "done" and is_diff(block.display):
         return diffs.render_diff(block.display, room, palette, MAX_DIFF_LINES)
-    if block.state in ("running", "background") and block.progress.strip():
-        rows = block.progress.rstrip().split("\n")[-MAX_PROGRESS_LINES:]
-        return [_truncate_line(row, room, palette.faint) for row in rows]
+    if block.state in ("running", "background"):
+        return _render_last_lines(block.progress, room, palette)
+    is_command = block.name.lower() in COMMAND_TOOLS and block.state in ("done", "failed")
+    if is_command and "\n" in block.result.strip():
+        return _render_last_lines(block.result, room, palette)
     return []
+
+
+def _render_last_lines(text: str, room: int, palette: Palette) -> list[Text]:
+    """The preview of an output. Looks at the end only: the text may be long."""
+    rows = text[-MAX_PREVIEW_CHARS:].rstrip().split("\n")[-MAX_PROGRESS_LINES:]
+    # After a carriage return a line is written again, as progress bars do.
+    shown = [strip_escapes(row.rstrip("\r").rsplit("\r", 1)[-1]) for row in rows]
+    return [_truncate_line(row, room, palette.faint) for row in shown if row.strip()]
 
 
 def _render_expanded(block: ToolCallBlock, room: int, palette: Palette) -> list[Text]:

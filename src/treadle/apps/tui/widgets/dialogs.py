@@ -115,6 +115,11 @@ class Dialogs:
                 entry.select_all()
             return await answer
 
+    async def show_widget(self, widget: Widget) -> str | None:
+        """The answer of a widget that posts Choices.Selected, and that the user has opened."""
+        async with self._open_dialog(widget, by_user=True) as answer:
+            return await answer
+
     @asynccontextmanager
     async def _open_dialog(
         self, *widgets: Widget, by_user: bool, is_touched: bool = False

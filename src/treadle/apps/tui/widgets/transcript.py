@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Literal
 
 from rich.segment import Segment
 from rich.style import Style
@@ -30,7 +31,9 @@ from treadle.apps.conversation.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
+from treadle.apps.conversation.state.code_parts import find_code, markdown_source
 from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.tui.render.links import find_links
 from treadle.apps.tui.render.markdown import CONSOLE, make_printable
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.render.render import is_foldable, is_tight, render_block
@@ -46,7 +49,9 @@ class TranscriptWidget(Widget, can_focus=True):
         Binding("up,k", "choose(-1)", "block above", show=False),
         Binding("down,j", "choose(1)", "block below", show=False),
         Binding("enter,space", "unfold", "expand or fold", show=False),
-        Binding("c,y", "copy", "copy", show=False),
+        Binding("c", "copy_code", "copy the code", show=False),
+        Binding("y", "copy", "copy", show=False),
+        Binding("o", "open_link", "open a link", show=False),
         Binding("home,g", "top", "top", show=False),
         Binding("end,G", "bottom", "bottom", show=False),
         Binding("slash", "search", "search", show=False),
@@ -62,6 +67,14 @@ class TranscriptWidget(Widget, can_focus=True):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
+
+    class PartsFound(Message):
+        """Several parts to copy or to open: the user chooses one."""
+
+        def __init__(self, action: Literal["copy", "open"], parts: Sequence[str]) -> None:
+            super().__init__()
+            self.action = action
+            self.parts = parts
 
     class SearchRequested(Message):
         """The user wants to search."""
@@ -327,7 +340,9 @@ class TranscriptWidget(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         rows = self._layout()
-        if event.y < len(rows) and event.chain == 1:
+        if event.ctrl and event.style.link:
+            self.app.open_url(event.style.link)
+        elif event.y < len(rows) and event.chain == 1:
             index, line = rows[event.y]
             has_blank_line = not self.block_strips(index)[0].text
             if line <= has_blank_line + 1:
@@ -336,6 +351,21 @@ class TranscriptWidget(Widget, can_focus=True):
     def action_copy(self) -> None:
         if self.selected_index is not None:
             self.post_message(self.CopyRequested(plain_text(self.view.blocks[self.selected_index])))
+
+    def action_copy_code(self) -> None:
+        """Copy the code of the selected block, or of the reply around it; else the block's text."""
+        if self.selected_index is None:
+            return
+        parts = find_code(self.view, self.selected_index)
+        if parts:
+            self.post_message(self.PartsFound("copy", parts))
+        else:
+            self.action_copy()
+
+    def action_open_link(self) -> None:
+        if self.selected_index is not None:
+            links = find_links(plain_text(self.view.blocks[self.selected_index]))
+            self.post_message(self.PartsFound("open", links))
 
     def last_reply(self) -> str:
         """The Markdown of the newest reply, for copying."""
@@ -346,7 +376,7 @@ class TranscriptWidget(Widget, can_focus=True):
                 parts.append(block)
             elif parts or isinstance(block, UserMessageBlock):
                 break
-        return "\n\n".join(_markdown_source(parts[::-1]))
+        return "\n\n".join(markdown_source(parts[::-1]))
 
     def action_leave(self) -> None:
         self.selected_index = None
@@ -406,17 +436,3 @@ def _highlight_selection(strip: Strip, selection: Selection, y: int, style: Styl
     end = strip.cell_length if end == -1 else end
     before, middle, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end)
     return Strip.join([before, middle.apply_style(style), after])
-
-
-def _markdown_source(parts: Sequence[ViewBlock]) -> Iterator[str]:
-    """The Markdown source of the blocks."""
-    for number, block in enumerate(parts):
-        if not isinstance(block, CodeBlock):
-            yield plain_text(block)
-        elif not block.is_continuation:
-            text = block.text
-            for more in parts[number + 1 :]:
-                if not isinstance(more, CodeBlock) or not more.is_continuation:
-                    break
-                text += more.text
-            yield f"{block.fence}{block.language}\n{text}{block.fence}"

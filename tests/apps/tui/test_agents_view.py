@@ -1,0 +1,115 @@
+"""The agents at work: watched live, sent a message, stopped after a question."""
+
+from tests.apps.tui.harness import make_usage, running_app, scripted
+from treadle.apps.conversation.child_views import ChildViews
+from treadle.core import events
+from treadle.core.transcript import UserItem
+from treadle.models import Pause, Say
+
+IDS = ("s", "t", 0)
+BYPASS: dict[str, object] = {"permission_mode": "bypass"}
+
+
+def in_child(call_id: str, event: events.Event) -> events.ChildEvent:
+    return events.ChildEvent(*IDS, call_id, event)
+
+
+def test_each_child_has_a_view_with_its_activity_time_and_cost():
+    now = [10.0]
+    children = ChildViews(lambda: now[0])
+    children.on_event(events.ToolStarted(*IDS, "c1", "task", "[task: look around]"))
+    children.on_event(in_child("c1", events.TurnStarted("child", "t", 0)))
+    children.on_event(
+        in_child("c1", events.ToolStarted("child", "t", 1, "k1", "grep", "[grep: x]"))
+    )
+    usage = make_usage(10_000)
+    children.on_event(in_child("c1", events.UsageUpdated("child", "t", 2, "m", usage, usage)))
+    now[0] += 12
+    (work,) = children.list()
+    assert (work.title, work.session_id) == ("task: look around", "child")
+    assert work.describe(now[0]) == "running grep, 12s, $0.03"
+    children.on_event(events.ToolFinished(*IDS, "c1", "task", "done"))
+    now[0] += 60
+    assert children.list()[0].describe(now[0]) == "ended, 12s, $0.03"
+
+
+def test_a_child_of_a_child_is_listed_below_it_and_a_command_in_the_background_too():
+    children = ChildViews(lambda: 0.0)
+    children.on_event(events.ToolStarted(*IDS, "c1", "task", "[task: outer]"))
+    children.on_event(
+        in_child("c1", events.ToolStarted("child", "t", 0, "k1", "task", "[task: inner]"))
+    )
+    inner = events.ChildEvent(
+        "child", "t", 1, "k1", events.TextDelta("grandchild", "t", 0, "I look.")
+    )
+    children.on_event(in_child("c1", inner))
+    children.on_event(events.ToolStarted(*IDS, "c2", "bash", "[bash: make]"))
+    children.on_event(events.ToolDetached(*IDS, "c2", "t1"))
+    children.on_event(events.ToolProgress(*IDS, "c2", "compiling\n"))
+    titles = {work.key: work.title for work in children.list()}
+    assert titles == {"c1": "task: outer", "c1/k1": "task: inner", "c2": "bash: make"}
+    command = children.get("c2")
+    assert command is not None
+    assert not command.is_agent
+    children.on_event(events.TurnFinished(*IDS, events.TurnResult("t", "end_turn")))
+    assert [work.key for work in children.list() if work.is_running] == ["c2"]
+    children.on_event(events.TaskFinished(*IDS, "t1", "bash", "done"))
+    assert not [work for work in children.list() if work.is_running]
+
+
+def test_only_the_last_ones_that_ended_are_kept():
+    children = ChildViews(lambda: 0.0)
+    for number in range(40):
+        children.on_event(events.ToolStarted(*IDS, f"c{number}", "task", f"[task: {number}]"))
+        children.on_event(in_child(f"c{number}", events.TextDelta("child", "t", 0, "x")))
+        children.on_event(events.ToolFinished(*IDS, f"c{number}", "task", "done"))
+    assert len(children.list()) == 8
+    assert children.get("c39") is not None
+
+
+async def test_an_agent_is_watched_steered_and_stopped(monkeypatch):
+    pause, second = Pause(), Pause()
+    task = {"description": "look around", "prompt": "look", "name": "scout"}
+    model = scripted(
+        [
+            Say(calls=[("task", task)]),
+            ["I look into it. ", pause, "More words."],
+            [second, "never"],
+            "The agent was stopped.",
+        ]
+    )
+    async with running_app(monkeypatch, model, flags=BYPASS) as on:
+        await on.send("go")
+        await pause.reached.wait()
+        await on.press("ctrl+b")
+        await on.sees("Agents and tasks at work")
+        assert "▸ 1 task" in on.screen()
+        assert "agents that can be started" in on.screen()
+        await on.press("enter")
+        await on.sees("watching task")
+        await on.sees("I look into it.")  # the transcript of the child
+        assert "› go" not in on.screen()
+        await on.press("s")
+        await on.sees("Message to task")
+        await on.press(*"hurry", "enter")
+        await on.sees("watching task")
+        pause.release()
+        await second.reached.wait()
+        messages = [
+            item.text for item in model.requests[-1].transcript if isinstance(item, UserItem)
+        ]
+        assert messages[-1] == "hurry"
+        await on.press("x")
+        await on.sees("Stop task")
+        await on.press("y")
+        await on.sees("ended")
+        await on.press("escape", "escape")
+        await on.sees("The agent was stopped.")
+        assert "› go" in on.screen()
+
+
+async def test_without_an_agent_at_work_the_kinds_are_listed(monkeypatch):
+    async with running_app(monkeypatch) as on:
+        await on.send("/agents")
+        await on.sees("no agent is at work; these can be started:")
+        assert "explore " in on.screen()
