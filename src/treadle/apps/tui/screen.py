@@ -32,7 +32,7 @@ from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.options import TerminalOptions
-from treadle.apps.tui.render.markdown import wrap_text
+from treadle.apps.tui.render.markdown import render_markdown, wrap_text
 from treadle.apps.tui.render.palette import Palette, select_palette
 from treadle.apps.tui.render.status_area import StatusArea, render_completions
 from treadle.apps.tui.render.themes import build_themes
@@ -413,6 +413,20 @@ class FullScreen(Frontend, App[int]):
         if self.palette.name != name:
             self.show_message("NO_COLOR is set: themes have no effect", "warning")
         self.schedule_frame()
+
+    def show_hint(self, text: str) -> None:
+        self.status_area.hint = text
+        self.schedule_frame()
+
+    async def show_panel(self, title: str, text: str, note: str) -> None:
+        def body(width: int) -> list[Text]:
+            lines = render_markdown(text, width, self.palette)
+            return [*lines, Text(), *wrap_text(Text(note, self.palette.faint), width), Text()]
+
+        options = [ChoiceOption("", "Close", key="q"), ChoiceOption("copy", "Copy", key="c")]
+        hint = "pgup pgdn scroll, esc closes"
+        if await self.dialogs.choose(title, options, body=body, hint=hint, by_user=False):
+            self.copy_to_clipboard(text)
 
     def show_mode(self) -> None:
         self.status_area.hint = describe_mode(self.host.mode)
