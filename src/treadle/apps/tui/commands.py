@@ -459,7 +459,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
         session_commands.run_config,
     ),
     SlashCommand("doctor", "check the installation", _doctor),
-    SlashCommand("theme", "change the theme: dark, light or none", _theme),
+    SlashCommand("theme", "change the colours: dark, light, with high contrast, or none", _theme),
     SlashCommand("clear", "start a new session", _clear, while_busy=False),
     SlashCommand("quit", "quit", _quit),
 )

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import msgspec
 
-THEME_NAMES = ("dark", "light", "none")
+THEME_NAMES = ("dark", "light", "dark-contrast", "light-contrast", "none")
 
 
 class TerminalOptions(msgspec.Struct, frozen=True):
     """`resume`: a session id, "" for the newest session here, None for a new one. `prompt` is the
-    first message. `history_file` keeps the typed messages across sessions."""
+    first message. `history_file` keeps the typed messages across sessions. `notify` and
+    `reduced_motion` are the settings."""
 
     resume: str | None = None
     prompt: str = ""
     theme: str = ""
     is_plain: bool = False
     history_file: Path | None = None
+    notify: str = "auto"
+    reduced_motion: str = "off"
