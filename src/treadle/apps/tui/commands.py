@@ -460,6 +460,9 @@ COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("doctor", "check the installation", _doctor),
     SlashCommand("theme", "change the colours: dark, light, with high contrast, or none", _theme),
+    SlashCommand(
+        "tour", "learn the terminal in two minutes", session_commands.run_tour, None, False
+    ),
     SlashCommand("clear", "start a new session", _clear, while_busy=False),
     SlashCommand("quit", "quit", _quit),
 )

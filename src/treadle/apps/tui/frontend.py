@@ -169,6 +169,10 @@ class Frontend:
         """Show Markdown until the user closes it; it is not part of the session."""
         self.show_message(f"{title}\n{text}\n{note}")
 
+    async def run_in_terminal(self, *argv: str) -> bool:
+        """Run a program in the terminal, in place of this one; False if that is not possible."""
+        return False
+
     def apply_settings(self) -> None:
         """The settings of the user have changed."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
@@ -469,6 +470,14 @@ class FullScreen(Frontend, App[int]):
         self.query_one("#prompt-sign", Static).update(Text("› ", self.palette.accent))
         self.transcript.restyle(self.palette)
         self.schedule_frame()
+
+    async def run_in_terminal(self, *argv: str) -> bool:
+        if self.is_headless:
+            return False
+        with self.suspend():  # nothing else may use the terminal meanwhile
+            subprocess.run(argv, check=False)  # noqa: ASYNC221
+        self.redraw()
+        return True
 
     def show_hint(self, text: str) -> None:
         self.status_area.hint = text

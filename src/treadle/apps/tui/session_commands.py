@@ -4,6 +4,7 @@ init. What they do is in apps/conversation; commands.py lists them.
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 
 from treadle.apps.conversation import change_commands
@@ -58,6 +59,11 @@ async def run_btw(ui: Frontend, arguments: str) -> None:
 
 async def run_review(ui: Frontend, arguments: str) -> None:
     ui.conversation.submit(await build_review(ui.host, arguments))
+
+
+async def run_tour(ui: Frontend, arguments: str) -> None:
+    if not await ui.run_in_terminal(sys.executable, "-I", "-m", "treadle", "tour"):
+        ui.show_message("run `treadle tour` in a terminal: it needs the full screen")
 
 
 async def run_init(ui: Frontend, arguments: str) -> None:
