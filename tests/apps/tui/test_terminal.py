@@ -176,7 +176,7 @@ async def test_settings_of_the_terminal_are_changed_from_inside(monkeypatch: pyt
         await on.send("/config reduced_motion on")
         await on.sees("reduced_motion = on is written")
         assert on.app.is_motion_reduced
-        assert not on.app.prompt.cursor_blink
+        assert on.app.animation_level == "none"
         tick = on.app.status_area.tick
         on.app._tick()
         assert on.app.status_area.tick == tick

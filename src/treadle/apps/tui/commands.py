@@ -395,7 +395,18 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("ctrl+z", "suspend"),
 )
 
-ALIASES = {"exit": "quit"}  # names of other programs, which the help does not list
+# Names of other programs, which the help does not list.
+ALIASES = {
+    "exit": "quit",
+    "new": "clear",
+    "settings": "config",
+    "usage": "cost",
+    "todos": "todo",
+    "bashes": "tasks",
+    "ps": "tasks",
+    "approvals": "mode",
+    "side": "btw",
+}
 COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("help", "list commands and keys", _help),
     SlashCommand("model", "show or change the model", _model, "models", while_busy=False),

@@ -159,7 +159,6 @@ class FullScreen(Frontend, App[int]):
     def _apply_motion(self) -> None:
         if self.is_motion_reduced:
             self.animation_level = "none"
-        self.prompt.cursor_blink = not self.is_motion_reduced
 
     def _write_terminal(self, sequence: str) -> None:
         if self._driver is not None and not self.is_headless:
