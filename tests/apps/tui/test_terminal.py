@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 
 from tests.apps.tui.harness import running_app, scripted
 from tests.apps.tui.tmux import PROGRAM
@@ -19,6 +20,7 @@ from treadle.apps.tui.terminal.background import BackgroundReported
 from treadle.apps.tui.terminal.motion import wants_reduced_motion
 from treadle.apps.tui.terminal.sequences import detect_terminal, format_notification, format_title
 from treadle.apps.tui.terminal.status import TerminalStatus
+from treadle.core.transcript.items import to_user_item
 from treadle.models.scripted import Say
 
 GHOSTTY = {"TERM_PROGRAM": "ghostty"}
@@ -162,10 +164,17 @@ async def test_the_terminal_hears_of_a_turn_and_of_a_question(monkeypatch: pytes
     async with running_app(monkeypatch, scripted([write, "done"])) as on:
         written: list[str] = []
         monkeypatch.setattr(on.app.terminal_status, "_write", written.append)
-        await on.send("go")
+        on.app.post_message(events.AppFocus())
+        await on.pilot.pause()
+        on.app.terminal_status.notify("not seen: the window has focus")
+        on.app.post_message(events.AppBlur())
+        await on.pilot.pause()
+        assert not written
+        on.app.conversation.submit(to_user_item("go"))
         await on.sees("Allow write")
         await on.until(lambda: any("needs your answer" in text for text in written), "the title")
         assert "\x07" in written
+        on.app.post_message(events.AppFocus())
         await on.press("y")
         await on.sees("done")
         await on.until(lambda: written[-1] == f"\x1b]2;{on.folder.name}\x07", "the last title")

@@ -32,14 +32,12 @@ from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
-from treadle.apps.tui.options import THEME_NAMES, TerminalOptions
+from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.markdown import render_markdown, wrap_text
-from treadle.apps.tui.render.palette import NONE, Palette, select_palette
+from treadle.apps.tui.render.palette import Palette, select_palette
 from treadle.apps.tui.render.status_area import StatusArea, render_completions
 from treadle.apps.tui.render.themes import build_themes
-from treadle.apps.tui.terminal import background
-from treadle.apps.tui.terminal.motion import wants_reduced_motion
-from treadle.apps.tui.terminal.status import TerminalStatus
+from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.dialogs import Dialogs, render_file_changes
 from treadle.apps.tui.widgets.lines import LinesWidget
@@ -55,7 +53,7 @@ MAX_PREVIEW_ROWS = 12
 MENU_HINT = "↑ ↓ move, enter selects, esc closes"
 
 
-class FullScreen(Frontend, App[int]):
+class FullScreen(TerminalScreen):
     """The frontend as a Textual app; also a dialogs.DialogHost."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -86,10 +84,8 @@ class FullScreen(Frontend, App[int]):
         self._dialog_widget: Widget | None = None  # the part of the open dialog that takes keys
         Frontend.__init__(self, host, options, self.dialogs, self.dialog_lock)
         self._is_frame_due = False
-        self._is_theme_chosen = False  # by the user, in this session
         self.status_area = StatusArea(host)
-        self.terminal_status = TerminalStatus(host.folder, self._write_terminal, options.notify)
-        self.is_motion_reduced = options.reduced_motion == "on"
+        self.init_terminal(host, options)
         self.resume_hint = ""  # printed after the screen is closed
         self.frame_count = 0
         for theme in build_themes():
@@ -135,7 +131,7 @@ class FullScreen(Frontend, App[int]):
                 loop.add_signal_handler(number, self._terminate)
             except (ValueError, RuntimeError):
                 pass  # not in the main thread: the caller handles signals
-        self._spawn(self._set_up_terminal())
+        self._spawn(self.set_up_terminal())
         self.app_resume_signal.subscribe(self, lambda _: self.redraw())
         self.set_interval(0.25, self._tick)
         self._spawn(self._start())
@@ -145,48 +141,6 @@ class FullScreen(Frontend, App[int]):
         if await self._start_up():
             self.prompt.list_resources = self.host.list_resources
             self.prompt.project_files = await completion.list_project_files(self.host.folder)
-
-    # --- the terminal around the screen ----------------------------------------------------
-
-    async def _set_up_terminal(self) -> None:
-        """Fit the theme to the terminal's background, and the motion to the desktop."""
-        if self.options.theme not in THEME_NAMES and self.palette is not NONE:
-            self._write_terminal(background.QUERY)
-        if self.options.reduced_motion == "auto" and not self.is_headless:
-            self.is_motion_reduced = await wants_reduced_motion(self.host.folder)
-        self._apply_motion()
-
-    def _apply_motion(self) -> None:
-        if self.is_motion_reduced:
-            self.animation_level = "none"
-
-    def _write_terminal(self, sequence: str) -> None:
-        if self._driver is not None and not self.is_headless:
-            self._driver.write(sequence)
-
-    @on(background.BackgroundReported)
-    def _on_background_reported(self, event: background.BackgroundReported) -> None:
-        if not self._is_theme_chosen:
-            self._use_theme("light" if event.is_light else "dark")
-
-    def on_app_focus(self) -> None:
-        self.terminal_status.set_focus(True)
-
-    def on_app_blur(self) -> None:
-        self.terminal_status.set_focus(False)
-
-    def copy_to_clipboard(self, text: str) -> None:
-        self._clipboard = text
-        self.terminal_status.copy(text)
-
-    def apply_settings(self) -> None:
-        values = {name: value for name, value, _ in self.host.list_settings()}
-        self.terminal_status.notify_setting = values["notify"]
-        if values["reduced_motion"] != "auto":
-            self.is_motion_reduced = values["reduced_motion"] == "on"
-            self._apply_motion()
-        if values["theme"] in THEME_NAMES and values["theme"] != self.palette.name:
-            self.change_theme(values["theme"])
 
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not len(conversation.driver.history):
@@ -457,15 +411,7 @@ class FullScreen(Frontend, App[int]):
         if queued and self._conversation.withdraw(queued[-1]):
             self.edit_messages(queued[-1:])
 
-    def change_theme(self, name: str) -> None:
-        self._is_theme_chosen = True
-        self._use_theme(name)
-        if self.palette.name != name:
-            self.show_message("NO_COLOR is set: themes have no effect", "warning")
-
-    def _use_theme(self, name: str) -> None:
-        self.palette = select_palette(name)
-        self.theme = f"treadle-{self.palette.name}"
+    def show_palette(self) -> None:
         self.query_one("#prompt-sign", Static).update(Text("› ", self.palette.accent))
         self.transcript.restyle(self.palette)
         self.schedule_frame()
@@ -495,6 +441,3 @@ class FullScreen(Frontend, App[int]):
     def show_mode(self) -> None:
         self.status_area.hint = describe_mode(self.host.mode)
         self.schedule_frame()
-
-    def _notify_user(self, message: str) -> None:
-        self.terminal_status.notify(message)
