@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from treadle import Agent, Usage
-from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.contracts.model import ModelCard, ModelRequest, ModelUsageUpdated
 from treadle.core.errors import LoopError, Overloaded
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.entries import fold_entries
@@ -95,3 +95,18 @@ async def test_a_failed_attempt_is_retried_and_a_limit_forbids_the_question():
     with pytest.raises(LoopError, match="the side question is not asked"):
         await driver.ask_aside("more?")
     assert len(spent.requests) == count
+
+
+async def test_a_session_that_is_closed_does_not_wait_for_the_answer():
+    pause = Pause()
+    model = Scripted(["Hi.", [ModelUsageUpdated(USED), pause, "Never."]], card=CARD)
+    agent, store = Agent(model), MemoryStore()
+    driver = agent.start("hello", store=store)
+    await agent.finish_turn(driver)
+    asking = asyncio.ensure_future(driver.ask_aside("why?"))
+    await pause.reached.wait()
+    await driver.aclose()
+    with pytest.raises(LoopError, match="the session was closed"):
+        await asking
+    assert model.open_streams == 0
+    assert fold_entries(await store.load()).usage.output == 100  # what is known to be paid

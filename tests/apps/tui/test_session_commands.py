@@ -39,6 +39,8 @@ async def test_a_setting_is_shown_changed_and_removed_and_a_wrong_one_changes_no
         assert read_file(str(config_file())) == "# mine\nmax_turns = 12\n"
         await ask(on, "/config max_turns --unset", "max_turns is removed from ~/.treadle")
         assert read_file(str(config_file())) == "# mine\n"
+        await ask(on, '/config append_system_prompt "be brief"', "= be brief is written")
+        assert 'append_system_prompt = "be brief"' in read_file(str(config_file()))
         monkeypatch.setenv("TREADLE_MAX_TURNS", "7")
         await ask(on, "/config max_turns 30", "here it is 7: TREADLE_MAX_TURNS decides")
 
@@ -71,7 +73,7 @@ async def test_rules_are_added_and_removed_and_hold_at_once(monkeypatch):
     touch = Say(calls=[("bash", {"command": "touch made.txt"})])
     async with running_app(monkeypatch, scripted([touch, "done"]), size=(120, 40)) as on:
         await ask(on, "/permissions add Bash(touch", "'Bash(touch' is not a rule")
-        await ask(on, "/permissions add", "usage: /permissions add")
+        await ask(on, "/permissions add deny", "usage: /permissions add")
         added = "+ allow Bash(touch:*)   added to"
         await ask(on, "/permissions add Bash(touch:*)", added)
         assert "Bash(touch:*)" in read_file(LOCAL)

@@ -51,7 +51,7 @@ def parse_rule_change(arguments: str) -> RuleChange:
     name: RuleList = "allow"
     if first in RULE_LIST_NAMES and after:
         name, rest = first, after.strip()
-    if not rest or action not in ("add", "remove"):
+    if not rest or rest in RULE_LIST_NAMES or action not in ("add", "remove"):
         raise ConfigError(USAGE)
     return RuleChange("add" if action == "add" else "remove", rest, name, scope)
 

@@ -33,10 +33,15 @@ def plan_setting_change(settings: Settings, arguments: str) -> SettingChange:
     name, *words = arguments.split()
     name = find_setting(name)
     is_list = SETTINGS_BY_NAME[name].kind == "list"
-    values = words if is_list else [arguments.split(None, 1)[1].strip()]
+    values = words if is_list else [_strip_quotes(arguments.split(None, 1)[1].strip())]
     value = None if words == [UNSET] else settings_page.parse_setting(name, values)
     written = read_written_value(name)
     return SettingChange(name, value, written, settings.format(name), settings.origin(name))
+
+
+def _strip_quotes(text: str) -> str:
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    return text[1:-1] if is_quoted else text
 
 
 def find_setting(name: str) -> str:

@@ -347,6 +347,7 @@ class Driver(HostControls):
         self._is_closed = True
         try:
             await self._cancel_round()
+            await self._side_questions.aclose()
             await self._task_reports.close(self.tasks)
             await self._tool_round.aclose()
             if self._has_started and not self._has_ended:

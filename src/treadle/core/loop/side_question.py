@@ -7,12 +7,14 @@ gates count it. It may be asked while a turn runs. Used by driver.py.
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelRequest
 from treadle.core.errors import LoopError
+from treadle.core.loop.background import cancel_all
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import Gates
@@ -48,9 +50,29 @@ class SideQuestions:
         self._session = session
         self._toolbox = toolbox
         self._instructions = instructions
+        self._asking: set[asyncio.Task[AssistantItem]] = set()
+        self._is_closed = False
 
     async def ask(self, question: str, model: Model) -> AssistantItem:
-        """The reply of the model. Raises ModelError, and LoopError if a gate forbids the call."""
+        """The reply of the model. Raises ModelError, and LoopError if a gate forbids the call, or
+        the session is closed meanwhile."""
+        asking = asyncio.get_running_loop().create_task(self._ask(question, model))
+        self._asking.add(asking)
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise LoopError("the session was closed before the answer came") from None
+            raise
+        finally:
+            self._asking.discard(asking)
+
+    async def aclose(self) -> None:
+        """Cancel what is being asked; its usage is recorded while the log is open."""
+        self._is_closed = True
+        await cancel_all(list(self._asking))
+
+    async def _ask(self, question: str, model: Model) -> AssistantItem:
         silent = Emitter((), self._session.id, self._config.name)
         caller = ModelCaller(
             model,
