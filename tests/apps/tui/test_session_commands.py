@@ -103,6 +103,7 @@ async def test_a_side_question_is_answered_in_a_panel_and_is_not_in_the_next_req
     async with running_app(monkeypatch, model) as on:
         await ask(on, "/btw where?", "this session is empty")
         await ask(on, "/btw", "usage: /btw QUESTION")
+        assert "asking the side question" not in on.screen()
         await ask(on, "capital of France?", "Paris.")
         await on.idle()
         await ask(on, "/btw where is that?", "In Europe.")

@@ -61,9 +61,10 @@ async def test_the_tour_goes_through_prompt_approval_undo_modes_and_rewind(monke
 
 
 async def test_a_call_that_was_denied_can_be_tried_again(monkeypatch):
-    async with running_tour(monkeypatch, size=(40, 20)) as on:
+    async with running_tour(monkeypatch, size=(40, 15)) as on:
         await on.send("fix it")
         await on.sees("Allow edit greet.py?")
+        await on.until(lambda: "Look at the diff" not in on.screen(), "room for the question")
         await on.press("n")
         await on.press("enter")
         await on.sees("I did not change the file")

@@ -51,9 +51,11 @@ def _require_idle(ui: Frontend, command: str) -> None:
 
 
 async def run_btw(ui: Frontend, arguments: str) -> None:
-    ui.show_hint("asking the side question" if arguments else "")
-    answer = await ask_aside(ui.conversation, arguments)
-    ui.show_hint("")
+    ui.show_hint("asking the side question")
+    try:
+        answer = await ask_aside(ui.conversation, arguments)
+    finally:
+        ui.show_hint("")
     await ui.show_panel(f"btw: {arguments}", answer.text, answer.note)
 
 

@@ -15,6 +15,7 @@ from treadle.apps.tui.tour.steps import BROKEN, FILE, STEPS, Tour, TourFacts
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.core.transcript.items import UserItem
 
+SMALL_SCREEN_ROWS = 20  # below it a dialog needs the rows of the step
 FLAGS = {"sandbox": "off", "permission_mode": "ask"}
 
 
@@ -38,7 +39,8 @@ class TourApp(TerminalApp):
         self.set_interval(0.25, self._update_tour)
 
     def _update_tour(self) -> None:
-        if self._conversation is not None and self.tour.update(self._gather_facts()):
+        if self._conversation is not None:
+            self.tour.update(self._gather_facts())
             self._show_step()
 
     def _gather_facts(self) -> TourFacts:
@@ -56,8 +58,12 @@ class TourApp(TerminalApp):
         width, palette, step = max(self.size.width, 20), self.palette, self.tour.step
         head = f"tour {self.tour.position + 1}/{len(STEPS)} · {step.title}: "
         line = styled_prefix(head, palette.accent + palette.bold).append(step.text)
-        lines = [Text("─" * width, palette.faint), *wrap_text(line, width)]
-        self.query_one("#tour", LinesWidget).set_lines(lines)
+        is_crowded = self.dialogs.is_open and self.size.height < SMALL_SCREEN_ROWS
+        rows = wrap_text(line, width)[: 1 if is_crowded else None]
+        lines = [Text("─" * width, palette.faint), *rows]
+        widget = self.query_one("#tour", LinesWidget)
+        if [line.plain for line in lines] != [line.plain for line in widget.lines]:
+            widget.set_lines(lines)
 
     def on_resize(self) -> None:  # Textual calls that of the base class, too
         self.call_later(self._show_step)
