@@ -16,7 +16,7 @@ from tests.apps.tui.tmux import PROGRAM
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.tui.input.keyboard import PasteParser
 from treadle.apps.tui.render.palette import THEMES
-from treadle.apps.tui.terminal.background import BackgroundReported
+from treadle.apps.tui.terminal.background import BackgroundReport, BackgroundReported
 from treadle.apps.tui.terminal.motion import wants_reduced_motion
 from treadle.apps.tui.terminal.sequences import detect_terminal, format_notification, format_title
 from treadle.apps.tui.terminal.status import TerminalStatus
@@ -82,9 +82,9 @@ def test_inside_tmux_what_is_for_the_terminal_around_it_is_passed_through():
     status, written = make_status({**GHOSTTY, "TMUX": "/tmp/tmux"})
     status.set_focus(False)
     status.notify("done")
-    assert written == ["\x1bPtmux;\x1b\x1b]9;treadle: project: done\x07\x1b\\"]
+    assert written == ["\x07", "\x1bPtmux;\x1b\x1b]9;treadle: project: done\x07\x1b\\"]
     status.copy("text")
-    assert written[1:] == [
+    assert written[2:] == [
         "\x1b]52;c;dGV4dA==\x07",
         "\x1bPtmux;\x1b\x1b]52;c;dGV4dA==\x07\x1b\\",
     ]
@@ -124,6 +124,20 @@ def test_the_colour_that_the_terminal_reports_is_no_typed_text(parts: int, end: 
     assert not typed
     keys = [message for message in parser.feed("a") if not isinstance(message, BackgroundReported)]
     assert len(keys) == 1
+
+
+@pytest.mark.parametrize("text", ["\x1b]11;rgb", "\x1b]11;rgb:00/00/00\x07", "a\x1b]11;"])
+def test_a_pasted_text_that_looks_like_a_report_is_a_paste(text: str):
+    parser = PasteParser()
+    (paste,) = parser.feed(f"\x1b[200~{text}\x1b[201~")
+    assert isinstance(paste, events.Paste)
+    assert paste.text == text
+    assert len(list(parser.feed("a"))) == 1
+
+
+def test_what_is_no_report_is_not_held_back():
+    text = "\x1b]11;hello"
+    assert BackgroundReport().take(text) == (text, None)
 
 
 @pytest.mark.parametrize(("colour", "theme"), [("ffff/ffff/ffff", "light"), ("00/2b/36", "dark")])

@@ -43,7 +43,7 @@ class PasteParser(XTermParser):
         self._background = BackgroundReport()
 
     def feed(self, data: str) -> Iterable[Message]:
-        if self._paste_parts is None:
+        if self._paste_parts is None and BRACKETED_PASTE_START not in data:
             data, report = self._background.take(data)
             if report is not None:
                 yield report

@@ -18,7 +18,7 @@ _ANSWER = re.compile(
     r"(?:\x07|\x1b\\)",
     re.IGNORECASE,
 )
-MAX_ANSWER_CHARS = 64
+_BEGINNING = re.compile(r"(?:r?|rg|rgba?|rgba?:[0-9a-f/]{0,19})\x1b?", re.IGNORECASE)
 
 
 class BackgroundReported(Message):
@@ -45,7 +45,7 @@ class BackgroundReport:
             rest = data[: match.start()] + data[match.end() :]
             return rest, BackgroundReported(is_light(*match.group(1, 2, 3)))
         before, start, after = data.partition(_START)
-        if len(after) < MAX_ANSWER_CHARS:
+        if _BEGINNING.fullmatch(after):
             self._held = start + after
             return before, None
         return data, None

@@ -71,7 +71,8 @@ class TerminalStatus:
         if self.notify_setting == "off" or self._has_focus:
             return
         kind = "bell" if self.notify_setting == "bell" else self.terminal.notification
-        if self._has_focus is None or kind == "bell":
+        # The bell also for tmux, which marks the window and may not pass the rest through.
+        if self._has_focus is None or kind == "bell" or self.terminal.is_tmux:
             self._write(BELL)
         if kind != "bell" and self._has_focus is False:
             sequence = format_notification(kind, f"{self._name}: {text}")
