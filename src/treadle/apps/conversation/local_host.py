@@ -28,10 +28,10 @@ from treadle.apps.conversation.host import (
     SessionLine,
     TurnLine,
 )
-from treadle.apps.services import rule_changes, setting_changes, undo
+from treadle.apps.services import rule_changes, settings_changes, undo
 from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.services.rule_changes import RuleChange
-from treadle.apps.services.setting_changes import SettingChange
+from treadle.apps.services.settings_changes import SettingChange
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
@@ -364,19 +364,19 @@ class LocalHost:
         return [(name, settings.format(name), settings.origin(name)) for name in names]
 
     def describe_setting(self, name: str) -> str:
-        return setting_changes.describe_setting(self._load_settings(), name)
+        return settings_changes.describe_setting(self._load_settings(), name)
 
     def plan_setting(self, arguments: str) -> SettingChange:
-        return setting_changes.plan_setting_change(self._load_settings(), arguments)
+        return settings_changes.plan_setting_change(self._load_settings(), arguments)
 
     async def change_setting(self, change: SettingChange) -> tuple[Driver, str]:
-        file = setting_changes.write_change(change)
+        file = settings_changes.write_change(change)
         try:
             driver = await self.reopen()
         except TreadleError as error:
-            setting_changes.revert_change(change)
+            settings_changes.revert_change(change)
             raise ConfigError(f"{change.name} is not changed: {error}") from error
-        return driver, setting_changes.describe_change(change, file, self._load_settings)
+        return driver, settings_changes.describe_change(change, file, self._load_settings)
 
     def change_rules(self, change: RuleChange) -> str:
         changed = rule_changes.change_rules(self.folder, change)
