@@ -1,4 +1,4 @@
-"""The kinds of child agents that every agent has: general, explore and plan.
+"""The kinds of child agents that every agent has: general, explore, plan and review.
 
 A definition of the same name replaces one (agent_files.py). Used by task_tool.py.
 """
@@ -40,7 +40,19 @@ PLAN_AGENT = AgentDefinition(
     mode="plan",
 )
 
-BUILTIN_AGENTS = (GENERAL_AGENT, EXPLORE_AGENT, PLAN_AGENT)
+REVIEW_AGENT = AgentDefinition(
+    "review",
+    "Reviews a change: what is wrong with it, worst first. Changes nothing.",
+    "You review a change and make none. Read the diff, then the code around it that it depends on "
+    "and that depends on it. Report what is wrong, not what is good: errors, lost or leaked data, "
+    "cases without a test, contracts that are broken. For each finding its file and line, what "
+    "happens, and how to see it; the worst first. Leave out matters of taste and what you cannot "
+    "show. If nothing is wrong, say so in a line.",
+    excluded_tools=("task", "write", "edit", "apply_patch", "notebook_edit"),
+    mode="plan",
+)
+
+BUILTIN_AGENTS = (GENERAL_AGENT, EXPLORE_AGENT, PLAN_AGENT, REVIEW_AGENT)
 KIND_ALIASES = {"generalpurpose": "general"}  # what other programs call them
 
 

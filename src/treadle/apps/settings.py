@@ -143,7 +143,25 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("append_system_prompt", "text", "text added to the system prompt"),
     Setting("add_dir", "list", "more folders the agent may work in"),
-    Setting("theme", "choice", "colours of the terminal UI", ("dark", "light", "none")),
+    Setting(
+        "theme",
+        "choice",
+        "colours of the terminal UI",
+        ("dark", "light", "dark-contrast", "light-contrast", "none"),
+    ),
+    Setting(
+        "notify",
+        "choice",
+        "when the terminal UI waits or ends: a desktop notification where the terminal has one "
+        "(auto), the bell, or nothing",
+        ("off", "bell", "auto"),
+    ),
+    Setting(
+        "reduced_motion",
+        "choice",
+        "nothing moves or blinks in the terminal UI; auto: as the desktop says",
+        ("auto", "on", "off"),
+    ),
     Setting(
         "screen",
         "choice",
@@ -190,7 +208,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cursor_gemini_files: bool = False
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
-    theme: Literal["", "dark", "light", "none"] = ""  # empty: detect from the terminal
+    # empty: detect from the terminal
+    theme: Literal["", "dark", "light", "dark-contrast", "light-contrast", "none"] = ""
+    notify: Literal["off", "bell", "auto"] = "auto"
+    reduced_motion: Literal["auto", "on", "off"] = "auto"
     screen: Literal["full", "inline"] = "full"
     aliases: dict[str, Any] = {}
     checkers: dict[str, Any] = {}

@@ -98,3 +98,21 @@ async def test_an_attached_picture_is_shown_and_an_svg_is_only_named(site: Site,
         assert shown.content == png
         assert shown.headers["content-type"] == "image/png"
         assert (await client.get(address[:-1] + "x")).status_code == 404
+
+
+async def test_settings_rules_and_side_questions_from_the_page(site: Site, tmp_path: Path):
+    replies = (FakeReply(text="hello"), FakeReply(text="an answer beside"))
+    session = await site.create(tmp_path, *replies)
+    async with site.open_tab(session) as tab:
+        await tab.send(do="send", text="hi", id="1")
+        await tab.wait_until(lambda one: "hello" in one.text and not one.regions["now"])
+        answer = await ask(tab, "message", do="command", line="/btw why?")
+        assert answer["text"].startswith("an answer beside")
+        assert "not part of the conversation" in answer["text"]
+        rule = await ask(tab, "message", do="command", line="/permissions add Bash(true:*)")
+        assert "+ allow Bash(true:*)" in rule["text"]
+        wrong = await ask(tab, "problem", do="command", line="/config max_turns many")
+        assert "max_turns cannot be 'many'" in wrong["text"]
+        done = await ask(tab, "message", do="command", line="/config max_turns 12")
+        assert "max_turns = 12 is written to ~/.treadle/config.toml" in done["text"]
+    assert "Bash(true:*)" in (tmp_path / ".treadle/settings.local.json").read_text()

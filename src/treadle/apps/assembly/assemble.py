@@ -116,7 +116,10 @@ async def build_agent(
     options = options or SessionOptions()
     folder = folder.resolve()  # noqa: ASYNC240 - nothing else runs yet that it could block
     load_rules(folder, options.allow, options.deny)  # an invalid one raises before a session opens
-    model, model_note = await choose_model(settings)
+    if options.model is not None:
+        model, model_note = options.model, f"model: {options.model.name}"
+    else:
+        model, model_note = await choose_model(settings)
     _check_prompt_length(options.prompt_chars, model)
     opening = (options.resume, folder, find_environment_secrets(), options.session_id)
     if options.resume is None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.apps.assembly.lazy import LazyWorkspace
+from treadle.core.contracts.model import Model
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.transcript.entries import View
@@ -34,8 +35,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
     the files before and after turns; None means only for a host that is not interactive.
     A new session gets `session_id`, if one is given. `servers` are MCP servers that the host brings
-    as the user's own. `wrap_workspace` puts the host between the tools and the workspace, if it
-    wants to.
+    as the user's own. `model` is used instead of the one that the settings name. `wrap_workspace`
+    puts the host between the tools and the workspace, if it wants to.
     """
 
     interactive: bool = False
@@ -49,6 +50,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     checkpoints: bool | None = None
     session_id: str = ""
     servers: Mapping[str, Mapping[str, Any]] = {}
+    model: Model | None = None
     wrap_workspace: Callable[[LazyWorkspace], HostWorkspace | None] | None = None
 
 

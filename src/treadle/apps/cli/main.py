@@ -40,14 +40,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fleet": ("treadle.apps.fleet.commands", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
     "acp": (f"{_HERE}.acp", "serve an editor (Agent Client Protocol)"),
-    "doctor": (f"{_HERE}.doctor", "check the installation; `completions` prints those of a shell"),
+    "doctor": (
+        f"{_HERE}.doctor",
+        "check the installation; `tour` of the terminal; `completions`",
+    ),
+    "tour": ("treadle.apps.tui.tour.main", "learn the terminal in two minutes, without a key"),
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
 }
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
 SESSION_COMMANDS = ("list", "search", "show", "turns", "export", "fork", "rewind", "prune")
 AGENT_MODULE = "treadle.apps.cli.headless"
 # the help names them with `undo`, `sessions`, `config` and `doctor`
-HIDDEN_COMMANDS = ("redo", "replay", "diff", "prompt", "completions")
+HIDDEN_COMMANDS = ("redo", "replay", "diff", "prompt", "tour", "completions")
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\

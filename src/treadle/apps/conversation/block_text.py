@@ -6,6 +6,7 @@ Pure, and without rich: the plain mode works where the extra `tui` is not instal
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from treadle.apps.conversation.state.blocks import (
@@ -90,3 +91,9 @@ def replace_controls(text: str) -> str:
 def _replacement_char(match: re.Match[str]) -> str:
     visible = escape_char(match[0])
     return visible if len(visible) == 1 else "\ufffd"
+
+
+def format_table(rows: Sequence[tuple[str, str]]) -> str:
+    """Two columns; the first one is at most 40 wide, unless a cell of it is longer."""
+    width = min(max(len(name) for name, _ in rows), 40)
+    return "\n".join(f"{name:{width}}  {description}".rstrip() for name, description in rows)

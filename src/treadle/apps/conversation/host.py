@@ -13,6 +13,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.apps.assembly.command_files import CustomCommand
+from treadle.apps.services.rule_changes import RuleChange
+from treadle.apps.services.settings_changes import SettingChange
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
@@ -241,6 +243,20 @@ class Host(Protocol):
 
     def list_settings(self) -> list[tuple[str, str, str]]:
         """Name, value, origin."""
+
+    def describe_setting(self, name: str) -> str:
+        """The value of a setting, its origin and what it means."""
+
+    def plan_setting(self, arguments: str) -> SettingChange:
+        """Check `NAME VALUE`, or `NAME --unset`; nothing is written."""
+
+    async def change_setting(self, change: SettingChange) -> tuple[Driver, str]:
+        """Write it to the user's file and open the session again; a message about it. If that
+        fails, the file is as it was."""
+
+    def change_rules(self, change: RuleChange) -> str:
+        """Add or remove a permission rule in a settings file; a message about it. It is in force
+        when the session is opened again."""
 
     def list_agents(self) -> list[tuple[str, str]]: ...
 

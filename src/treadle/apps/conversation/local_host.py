@@ -31,8 +31,10 @@ from treadle.apps.conversation.host import (
     SessionLine,
     TurnLine,
 )
-from treadle.apps.services import undo
+from treadle.apps.services import rule_changes, settings_changes, undo
 from treadle.apps.services.crash_report import CrashReport
+from treadle.apps.services.rule_changes import RuleChange
+from treadle.apps.services.settings_changes import SettingChange
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
@@ -394,6 +396,25 @@ class LocalHost:
         settings = self._load_settings()
         names = [setting.name for setting in settings_page.SETTINGS]
         return [(name, settings.format(name), settings.origin(name)) for name in names]
+
+    def describe_setting(self, name: str) -> str:
+        return settings_changes.describe_setting(self._load_settings(), name)
+
+    def plan_setting(self, arguments: str) -> SettingChange:
+        return settings_changes.plan_setting_change(self._load_settings(), arguments)
+
+    async def change_setting(self, change: SettingChange) -> tuple[Driver, str]:
+        file = settings_changes.write_change(change)
+        try:
+            driver = await self.reopen()
+        except TreadleError as error:
+            settings_changes.revert_change(change)
+            raise ConfigError(f"{change.name} is not changed: {error}") from error
+        return driver, settings_changes.describe_change(change, file, self._load_settings)
+
+    def change_rules(self, change: RuleChange) -> str:
+        changed = rule_changes.change_rules(self.folder, change)
+        return rule_changes.describe_rule_change(self.folder, change, changed)
 
     def list_agents(self) -> list[tuple[str, str]]:
         from treadle.agents.agent_files import read_agent_files

@@ -39,6 +39,15 @@ def write_setting(name: str, value: object) -> Path:
     raise ConfigError(f"{file}: not changed; edit it and {advice}")
 
 
+def read_written_value(name: str) -> object:
+    """The value of a setting in the user's file; None if it has none."""
+    file = (treadle_home() / "config.toml").resolve()
+    try:
+        return tomllib.loads(_read_config(file)).get(name)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not changed, it is not TOML: {error}") from error
+
+
 def _candidate_edits(text: str, name: str, literal: str | None) -> Iterator[str]:
     """Possible new texts, the best first: a line of a multi-line string may look like the key."""
     line = re.compile(

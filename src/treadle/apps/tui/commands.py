@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
 from treadle.apps.conversation import context_usage, limits, trust_dialog
 from treadle.apps.conversation.block_text import TODO_SIGNS
+from treadle.apps.conversation.block_text import format_table as _format_table
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.custom_commands import (
     describe_unknown_command,
     expand_custom_command,
 )
 from treadle.apps.conversation.host import Ability, Host
-from treadle.apps.conversation.init_prompt import INIT_PROMPT
-from treadle.apps.conversation.modes import MODE_DESCRIPTIONS, describe_mode
+from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.state.blocks import strip_brackets
+from treadle.apps.tui import session_commands
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.apps.tui.session_picker import list_session_options, pick_session
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_dollars
-from treadle.core.transcript.items import UserItem, to_user_item
+from treadle.core.transcript.items import UserItem
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
@@ -227,12 +228,6 @@ async def _mode(ui: Frontend, arguments: str) -> None:
         ui.show_mode()
 
 
-async def _permissions(ui: Frontend, arguments: str) -> None:
-    rules = ui.host.list_permissions()
-    heading = f"mode {describe_mode(ui.host.mode)}"
-    ui.show_message(f"{heading}\n{_format_table(rules) if rules else 'there are no rules'}")
-
-
 async def _trust(ui: Frontend, arguments: str) -> None:
     was_trusted = ui.host.is_trusted
     if await trust_dialog.ask_again(ui.host, ui.choose):
@@ -270,11 +265,6 @@ async def _budget(ui: Frontend, arguments: str) -> None:
 
 def _show_limits(ui: Frontend) -> None:
     ui.show_message(limits.format_limits(ui.host.list_limits()))
-
-
-async def _config(ui: Frontend, arguments: str) -> None:
-    rows = [(f"{name} = {value}", origin) for name, value, origin in ui.host.list_settings()]
-    ui.show_message(_format_table(rows))
 
 
 async def _doctor(ui: Frontend, arguments: str) -> None:
@@ -387,10 +377,6 @@ async def _remember(ui: Frontend, arguments: str) -> None:
     ui.show_message(f"added to {await ui.host.remember(arguments)}")
 
 
-async def _init(ui: Frontend, arguments: str) -> None:
-    ui.conversation.submit(to_user_item(f"{INIT_PROMPT}\n{arguments}".strip()))
-
-
 KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("enter", "send; shift+enter, or \\ at the end of the line, starts a new line"),
     ("@ ! /", "mention a file, run a shell command, run a slash command"),
@@ -409,12 +395,27 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("ctrl+z", "suspend"),
 )
 
-ALIASES = {"exit": "quit"}  # names of other programs, which the help does not list
+# Names of other programs, which the help does not list.
+ALIASES = {
+    "exit": "quit",
+    "new": "clear",
+    "settings": "config",
+    "usage": "cost",
+    "todos": "todo",
+    "bashes": "tasks",
+    "ps": "tasks",
+    "approvals": "mode",
+    "side": "btw",
+}
 COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("help", "list commands and keys", _help),
     SlashCommand("model", "show or change the model", _model, "models", while_busy=False),
     SlashCommand("mode", "show or change the permission mode", _mode),
-    SlashCommand("permissions", "list the permission rules", _permissions),
+    SlashCommand(
+        "permissions",
+        "list the permission rules; add or remove one",
+        session_commands.run_permissions,
+    ),
     SlashCommand("trust", "trust this folder and its programs", _trust, while_busy=False),
     SlashCommand("compact", "shorten the history for the model", _compact, "compact", False),
     SlashCommand("uncompact", "undo all compactions", _uncompact, "compact", False),
@@ -448,19 +449,32 @@ COMMANDS: tuple[SlashCommand, ...] = (
         "budget", "show or change the limits of cost, tokens and time", _budget, "budget", False
     ),
     SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
-    SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
+    SlashCommand(
+        "init", "let the agent write AGENTS.md", session_commands.run_init, while_busy=False
+    ),
+    SlashCommand(
+        "btw", "ask a side question that leaves no trace in the session", session_commands.run_btw
+    ),
+    SlashCommand(
+        "review",
+        "let an agent review the uncommitted changes, or commits: RANGE",
+        session_commands.run_review,
+        "agents",
+    ),
     SlashCommand("agents", "watch, steer or stop agents at work; list all", _agents, "agents"),
     SlashCommand("skills", "list the skills that the agent can load", _skills),
     SlashCommand("mcp", "show the MCP servers; /mcp NAME shows the log of one", _mcp),
     SlashCommand("export", "write the session to a file: .md, .html, .json", _export, "sessions"),
-    SlashCommand("config", "list all settings and their origins", _config),
+    SlashCommand(
+        "config",
+        "list all settings and their origins; NAME VALUE changes one",
+        session_commands.run_config,
+    ),
     SlashCommand("doctor", "check the installation", _doctor),
-    SlashCommand("theme", "change the theme: dark, light or none", _theme),
+    SlashCommand("theme", "change the colours: dark, light, with high contrast, or none", _theme),
+    SlashCommand(
+        "tour", "learn the terminal in two minutes", session_commands.run_tour, None, False
+    ),
     SlashCommand("clear", "start a new session", _clear, while_busy=False),
     SlashCommand("quit", "quit", _quit),
 )
-
-
-def _format_table(rows: Sequence[tuple[str, str]]) -> str:
-    width = min(max(len(name) for name, _ in rows), 40)
-    return "\n".join(f"{name:{width}}  {description}".rstrip() for name, description in rows)

@@ -169,6 +169,20 @@ class Frontend:
     def show_mode(self) -> None:
         raise NotImplementedError
 
+    def show_hint(self, text: str) -> None:
+        """Show a line until something else happens; "" removes it."""
+
+    async def show_panel(self, title: str, text: str, note: str) -> None:
+        """Show Markdown until the user closes it; it is not part of the session."""
+        self.show_message(f"{title}\n{text}\n{note}")
+
+    async def run_in_terminal(self, *argv: str) -> bool:
+        """Run a program in the terminal, in place of this one; False if that is not possible."""
+        return False
+
+    def apply_settings(self) -> None:
+        """The settings of the user have changed."""
+
     def quit(self) -> None:
         raise NotImplementedError
 

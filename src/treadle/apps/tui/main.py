@@ -42,11 +42,17 @@ def start(
     from treadle.apps.conversation.local_host import LocalHost
 
     settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
-    is_inline = settings.screen == "inline"
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
-    history = treadle_home() / "history.jsonl"
     options = TerminalOptions(
-        resume, prompt, settings.theme, plain, history, picks_session, is_inline
+        resume,
+        prompt,
+        settings.theme,
+        plain,
+        treadle_home() / "history.jsonl",
+        picks_session=picks_session,
+        is_inline=settings.screen == "inline",
+        notify=settings.notify,
+        reduced_motion=settings.reduced_motion,
     )
     return run(host, options)
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-THEME_NAMES = ("dark", "light", "none")
+THEME_NAMES = ("dark", "light", "dark-contrast", "light-contrast", "none")
 
 
 class TerminalOptions(msgspec.Struct, frozen=True):
     """`resume`: a session id, "" for the newest session here, None for a new one. `prompt` is the
     first message. `history_file` keeps the typed messages across sessions. `picks_session`: the
-    user chooses the session to resume. `is_inline`: in the scrollback, not on the full screen."""
+    user chooses the session to resume. `is_inline`: in the scrollback, not on the full screen.
+    `notify` and `reduced_motion` are the settings."""
 
     resume: str | None = None
     prompt: str = ""
@@ -21,3 +22,5 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     history_file: Path | None = None
     picks_session: bool = False
     is_inline: bool = False
+    notify: str = "auto"
+    reduced_motion: str = "off"

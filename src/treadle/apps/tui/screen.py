@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
@@ -36,10 +37,11 @@ from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.first_screen import render_first_screen
-from treadle.apps.tui.render.markdown import wrap_text
+from treadle.apps.tui.render.markdown import render_markdown, wrap_text
 from treadle.apps.tui.render.palette import Palette, select_palette
 from treadle.apps.tui.render.status_area import StatusArea, render_completions
 from treadle.apps.tui.render.themes import build_themes
+from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.dialogs import Dialogs, render_file_changes
 from treadle.apps.tui.widgets.lines import LinesWidget
@@ -57,7 +59,7 @@ FOOTER_ROWS = 5  # of an empty prompt, with the lines around it
 MENU_HINT = "↑ ↓ move, enter selects, esc closes"
 
 
-class FullScreen(Frontend, App[int]):
+class FullScreen(TerminalScreen):
     """The frontend as a Textual app; also a dialogs.DialogHost."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -91,6 +93,7 @@ class FullScreen(Frontend, App[int]):
         self.status_area = StatusArea(host)
         self.first_screen: FirstScreen | None = None
         self._find_watched: Callable[[], ViewState] | None = None
+        self.init_terminal(host, options)
         self.resume_hint = ""  # printed after the screen is closed
         self.frame_count = 0
         for theme in build_themes():
@@ -137,6 +140,7 @@ class FullScreen(Frontend, App[int]):
                 loop.add_signal_handler(number, self._terminate)
             except (ValueError, RuntimeError):
                 pass  # not in the main thread: the caller handles signals
+        self._spawn(self.set_up_terminal())
         self.app_resume_signal.subscribe(self, lambda _: self.redraw())
         self.set_interval(0.25, self._tick)
         self._spawn(self._start())
@@ -238,6 +242,8 @@ class FullScreen(Frontend, App[int]):
         self.transcript.update_view(view if self._find_watched is None else self._find_watched())
         self._draw_first_screen(self._conversation)
         self._show_first_question()
+        is_waiting = bool(self._conversation.questions)
+        self.terminal_status.update(is_busy=view.is_busy, is_waiting=is_waiting)
         self._draw_status_area(self._conversation)
 
     def watch_view(self, find_view: Callable[[], ViewState] | None) -> None:
@@ -248,10 +254,6 @@ class FullScreen(Frontend, App[int]):
         self.transcript.reset(self.conversation.view if find_view is None else find_view())
         self.schedule_frame()
 
-    def show_hint(self, text: str) -> None:
-        self.status_area.hint = text
-        self.schedule_frame()
-
     async def show_agents(self) -> None:
         if self.conversation.children.list():
             await AgentsView(self).show()
@@ -259,7 +261,7 @@ class FullScreen(Frontend, App[int]):
             await super().show_agents()
 
     def _tick(self) -> None:
-        self.status_area.tick += 1
+        self.status_area.tick += not self.is_motion_reduced
         self.update_dialog_focus()
         if self._conversation is not None and self._conversation.view.is_busy:
             self.status_area.update_clock(True)
@@ -496,24 +498,36 @@ class FullScreen(Frontend, App[int]):
         if queued and self._conversation.withdraw(queued[-1]):
             self.edit_messages(queued[-1:])
 
-    def change_theme(self, name: str) -> None:
-        self.palette = select_palette(name)
-        self.theme = f"treadle-{self.palette.name}"
+    def show_palette(self) -> None:
         self.query_one("#prompt-sign", Static).update(Text("› ", self.palette.accent))
         self.transcript.restyle(self.palette)
-        if self.palette.name != name:
-            self.show_message("NO_COLOR is set: themes have no effect", "warning")
         self.schedule_frame()
+
+    async def run_in_terminal(self, *argv: str) -> bool:
+        if self.is_headless:
+            return False
+        with self.suspend():  # nothing else may use the terminal meanwhile
+            subprocess.run(argv, check=False)  # noqa: ASYNC221
+        self.redraw()
+        return True
+
+    def show_hint(self, text: str) -> None:
+        self.status_area.hint = text
+        self.schedule_frame()
+
+    async def show_panel(self, title: str, text: str, note: str) -> None:
+        def body(width: int) -> list[Text]:
+            lines = render_markdown(text, width, self.palette)
+            return [*lines, Text(), *wrap_text(Text(note, self.palette.faint), width), Text()]
+
+        options = [ChoiceOption("", "Close", key="q"), ChoiceOption("copy", "Copy", key="c")]
+        hint = "pgup pgdn scroll, esc closes"
+        if await self.dialogs.choose(title, options, body=body, hint=hint, by_user=False):
+            self.copy_to_clipboard(text)
 
     def show_mode(self) -> None:
         self.status_area.hint = describe_mode(self.host.mode)
         self.schedule_frame()
-
-    def _notify_user(self, message: str) -> None:
-        """Ring the bell; if the window has no focus, also send a desktop notification (OSC 9)."""
-        self.bell()
-        if not self.app_focus and self._driver is not None and not self.is_headless:
-            self._driver.write(f"\x1b]9;treadle: {message}\x07")
 
 
 def _render_preview(lines: Sequence[str], width: int, palette: Palette) -> list[Text]:

@@ -11,11 +11,16 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from treadle.apps.conversation import limits
+from treadle.apps.conversation.block_text import format_table
+from treadle.apps.conversation.change_commands import change_rules, change_setting
 from treadle.apps.conversation.context_usage import format_context_usage
 from treadle.apps.conversation.custom_commands import (
     describe_unknown_command,
     expand_custom_command,
 )
+from treadle.apps.conversation.init_prompt import build_init
+from treadle.apps.conversation.review import build_review
+from treadle.apps.conversation.side_question import ask_aside
 from treadle.apps.pages.session_files import write_session
 from treadle.apps.web import dialogs
 from treadle.apps.web.hub import Hub
@@ -151,6 +156,40 @@ async def _export(hub: Hub, session: LiveSession, arguments: str) -> TabReply:
     return ShowMessage(f"exported to {write_session(session_dir, session.host.folder, arguments)}")
 
 
+async def _config(hub: Hub, session: LiveSession, arguments: str) -> TabReply | None:
+    if not arguments:
+        rows = [
+            (f"{name} = {value}", origin) for name, value, origin in session.host.list_settings()
+        ]
+        session.show_note(format_table(rows))
+        return None
+    if len(arguments.split()) == 1:
+        return ShowMessage(session.host.describe_setting(arguments))
+    return ShowMessage(await change_setting(session.host, arguments, session.reopen_idle))
+
+
+async def _permissions(hub: Hub, session: LiveSession, arguments: str) -> TabReply | None:
+    if arguments:
+        session.require_idle()
+        return ShowMessage(await change_rules(session.host, arguments, session.reopen_idle))
+    rules = session.host.list_permissions()
+    session.show_note(format_table(rules) if rules else "there are no rules")
+    return None
+
+
+async def _btw(hub: Hub, session: LiveSession, arguments: str) -> TabReply:
+    answer = await ask_aside(session.conversation, arguments)
+    return ShowMessage(f"{answer.text}\n\n{answer.note}")
+
+
+async def _review(hub: Hub, session: LiveSession, arguments: str) -> None:
+    session.conversation.submit(await build_review(session.host, arguments))
+
+
+async def _init(hub: Hub, session: LiveSession, arguments: str) -> None:
+    session.conversation.submit(build_init(arguments))
+
+
 COMMANDS: tuple[PageCommand, ...] = (
     PageCommand("help", "list commands and keys", _help),
     PageCommand("new", "start a new session; FOLDER: there", _new),
@@ -175,6 +214,16 @@ COMMANDS: tuple[PageCommand, ...] = (
     PageCommand("budget", "show or change the limits of cost, tokens and time", _budget),
     PageCommand("context", "show what fills the context window", _context),
     PageCommand("goal", "continue every turn until a command succeeds", _goal, while_busy=False),
+    PageCommand("config", "list all settings; NAME VALUE changes one", _config),
+    PageCommand("permissions", "list the permission rules; add or remove one", _permissions),
+    PageCommand("btw", "ask a side question that leaves no trace in the session", _btw),
+    PageCommand(
+        "review",
+        "let an agent review the uncommitted changes, or commits: RANGE",
+        _review,
+        while_busy=False,
+    ),
+    PageCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
     PageCommand("remember", "add a line to AGENTS.md", _remember),
     PageCommand("export", "download the session; NAME.md, .html, .json: write it there", _export),
 )

@@ -40,6 +40,7 @@ from treadle.core.loop.reply_handling import (
     handle_stop,
     run_stop_hooks,
 )
+from treadle.core.loop.side_question import SideQuestions
 from treadle.core.loop.tool_round import ToolRound
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, Step
 from treadle.core.transcript import AssistantItem, NoticeItem, ToolCall, ToolResultItem
@@ -105,6 +106,7 @@ class Driver(HostControls):
             self._model_caller,
             self._instructions,
         )
+        self._side_questions = SideQuestions(config, session, toolbox, self._instructions)
         self._next_cache: CacheRequest | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
 
@@ -322,6 +324,12 @@ class Driver(HostControls):
         the agent's model. The caller closes both."""
         self._model_caller.choose_model(model)
 
+    async def ask_aside(self, question: str) -> AssistantItem:
+        """The model answers a question about the conversation, which does not change; also while a
+        turn runs. Its usage is counted. Raises ModelError, and LoopError at a limit."""
+        self._check_open()
+        return await self._side_questions.ask(question, self._model_caller.model)
+
     async def compact(self, focus: str = "") -> bool:
         """Compact the view now, between turns; whether it became smaller."""
         self._enter()
@@ -339,6 +347,7 @@ class Driver(HostControls):
         self._is_closed = True
         try:
             await self._cancel_round()
+            await self._side_questions.aclose()
             await self._task_reports.close(self.tasks)
             await self._tool_round.aclose()
             if self._has_started and not self._has_ended:

@@ -287,6 +287,12 @@ class SessionState:
         self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
         self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
 
+    def add_side_usage(self, model: str, used: Usage) -> None:
+        """Add what a side question used: it is no part of a turn, and no event tells of it."""
+        if used != NO_USAGE:
+            self._log.write(UsageRecorded(model, used))
+            self.state = msgspec.structs.replace(self.state, usage=self.state.usage + used)
+
     def add_child_usage(self, session_id: str, model: str, used: Usage) -> None:
         """Add what one model call of a child agent used."""
         self._log.write(ChildUsageRecorded(session_id, model, used))

@@ -8,6 +8,7 @@ Rules are read once: a change of the file during a run has no effect on that run
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -77,17 +78,47 @@ def parse_rules(
 
 
 def save_rules(
-    file: Path, rules: tuple[str, ...], *, root: str, home: str, within: Path | None = None
-) -> None:
-    """Add allow rules to a settings file, atomically, and keep the rest of it."""
+    file: Path,
+    rules: tuple[str, ...],
+    *,
+    root: str,
+    home: str,
+    within: Path | None = None,
+    name: str = "allow",
+) -> bool:
+    """Add rules to a list of a settings file, atomically, and keep the rest of it; False if they
+    were there already."""
+    _check_symlinks(file, within)
+    for rule in rules:
+        parse_rule(rule, root, home)
+    settings, _ = read_settings_file(file, within)
+    listed = settings.setdefault("permissions", {}).setdefault(name, [])
+    added = [rule for rule in rules if rule not in listed]
+    listed.extend(added)
+    _write_settings(file, settings)
+    return bool(added)
+
+
+def remove_rule(file: Path, rule: str, *, within: Path | None = None) -> list[str]:
+    """Take a rule out of a settings file; the lists that it was in. The rest of it stays."""
+    _check_symlinks(file, within)
+    settings, _ = read_settings_file(file, within)
+    lists = settings.get("permissions", {})
+    found: list[str] = [name for name in RULE_LISTS if rule in lists.get(name, [])]
+    for name in found:
+        lists[name] = [other for other in lists[name] if other != rule]
+    if found:
+        _write_settings(file, settings)
+    return found
+
+
+def _check_symlinks(file: Path, within: Path | None) -> None:
     if within is not None and not is_inside(
         os.path.realpath(file.parent), (os.path.realpath(within),)
     ):
         raise ConfigError(f"{file.parent}: a symlink leaves {within}; nothing was written")
-    for rule in rules:
-        parse_rule(rule, root, home)
-    settings, _ = read_settings_file(file, within)
-    allow = settings.setdefault("permissions", {}).setdefault("allow", [])
-    allow.extend(rule for rule in rules if rule not in allow)
+
+
+def _write_settings(file: Path, settings: dict[str, Any]) -> None:
     encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
     write_private_file(file, encoded)

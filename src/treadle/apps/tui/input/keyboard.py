@@ -19,6 +19,9 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from treadle.apps.tui.terminal.background import BackgroundReport
+from treadle.apps.tui.terminal.status import TerminalStatus
+
 READ_SIZE = 1 << 16
 PASTE_GAP_SECONDS = 0.03  # between two parts of an unmarked paste
 _LINE_BREAK_INSIDE = re.compile(r"[^\r\n][\r\n]+[^\r\n]")
@@ -37,8 +40,13 @@ class PasteParser(XTermParser):
         self._paste_parts: list[str] | None = None  # of an unfinished paste
         self._clock = clock
         self._unmarked_at = float("-inf")  # the last part of an unmarked paste
+        self._background = BackgroundReport()
 
     def feed(self, data: str) -> Iterable[Message]:
+        if self._paste_parts is None and BRACKETED_PASTE_START not in data:
+            data, report = self._background.take(data)
+            if report is not None:
+                yield report
         while data:
             if self._paste_parts is None:
                 before, begins, data = data.partition(BRACKETED_PASTE_START)
@@ -70,7 +78,22 @@ class PasteParser(XTermParser):
 
 
 class KeyboardDriver(LinuxDriver):
-    """Textual's terminal driver with the PasteParser."""
+    """Textual's terminal driver with the PasteParser. What is around the screen (a TerminalStatus
+    of the app) is told when the screen is taken, and taken back when it is given back."""
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # of Textual
+        if self._status is not None:
+            self.write(self._status.begin_sequence)
+
+    def stop_application_mode(self) -> None:
+        if self._status is not None:
+            self.write(self._status.end_sequence)
+        super().stop_application_mode()
+
+    @property
+    def _status(self) -> TerminalStatus | None:
+        return getattr(self._app, "terminal_status", None)
 
     def run_input_thread(self) -> None:
         parser = PasteParser()

@@ -1,7 +1,8 @@
 """The colours: a style for each role, per theme.
 
-A theme keeps the terminal's own background. `none` uses bold, dim and italic only: colour is never
-the only sign of anything.
+A theme keeps the terminal's own background. The `-contrast` themes have a contrast of 7:1 or more
+on black and on white. `none` uses bold, dim and italic only: colour is never the only sign of
+anything.
 """
 
 from __future__ import annotations
@@ -43,22 +44,40 @@ class Palette(msgspec.Struct, frozen=True):
 
 
 # For each role its style in the themes of THEME_NAMES.
-_STYLES: Mapping[str, tuple[str, str, str]] = {
-    "accent": ("#7fb0ff", "#0a56c2", "bold"),
-    "faint": ("#808792", "#6b7280", "dim"),
-    "good": ("#86c98a", "#1a7f37", "not dim"),
-    "warning": ("#dcae62", "#8a5300", "italic"),
-    "error": ("#ee7d7d", "#c6242c", "bold"),
-    "user_message": ("bold #dfe6f0", "bold #1f2430", "bold"),
-    "code": ("#d9b98a", "#86480f", "italic"),
-    "keyword": ("#b9a1e8", "#6f42c1", "not dim"),
-    "string": ("#9cc99a", "#1a7f37", "not dim"),
-    "comment": ("italic #808792", "italic #6b7280", "dim"),
-    "number": ("#e0a37e", "#9a4a10", "not dim"),
-    "function": ("#7fb0ff", "#0a56c2", "not dim"),
-    "added": ("#a6dba8 on #14291a", "#0f5a25 on #dcf7e1", "bold"),
-    "removed": ("#f0a9a9 on #321a1c", "#8f1a20 on #fde5e4", "dim"),
-    "search_match": ("black on #dcae62", "black on #ffd866", "reverse"),
+_STYLES: Mapping[str, tuple[str, ...]] = {
+    "accent": ("#7fb0ff", "#0a56c2", "bold #9cd2ff", "bold #003a9e", "bold"),
+    "faint": ("#808792", "#6b7280", "#c8ccd4", "#3d434c", "dim"),
+    "good": ("#86c98a", "#1a7f37", "#7dff8a", "#00490f", "not dim"),
+    "warning": ("#dcae62", "#8a5300", "bold #ffd24d", "bold #5c3300", "italic"),
+    "error": ("#ee7d7d", "#c6242c", "bold #ff9c9c", "bold #8a0008", "bold"),
+    "user_message": ("bold #dfe6f0", "bold #1f2430", "bold #ffffff", "bold #000000", "bold"),
+    "code": ("#d9b98a", "#86480f", "#ffd9a0", "#5a2a00", "italic"),
+    "keyword": ("#b9a1e8", "#6f42c1", "#d8c2ff", "#46218f", "not dim"),
+    "string": ("#9cc99a", "#1a7f37", "#a8ffae", "#00490f", "not dim"),
+    "comment": ("italic #808792", "italic #6b7280", "italic #c8ccd4", "italic #3d434c", "dim"),
+    "number": ("#e0a37e", "#9a4a10", "#ffc9a6", "#612a00", "not dim"),
+    "function": ("#7fb0ff", "#0a56c2", "#9cd2ff", "#003a9e", "not dim"),
+    "added": (
+        "#a6dba8 on #14291a",
+        "#0f5a25 on #dcf7e1",
+        "bold #b8ffbf on #003311",
+        "bold #003d12 on #d6ffdd",
+        "bold",
+    ),
+    "removed": (
+        "#f0a9a9 on #321a1c",
+        "#8f1a20 on #fde5e4",
+        "bold #ffc2c2 on #4a0000",
+        "bold #6e0006 on #ffe3e3",
+        "dim",
+    ),
+    "search_match": (
+        "black on #dcae62",
+        "black on #ffd866",
+        "bold black on #ffd24d",
+        "bold black on #ffd866",
+        "reverse",
+    ),
 }
 
 
@@ -67,8 +86,8 @@ def _make_palette(name: str) -> Palette:
     return Palette(name, **{role: Style.parse(row[column]) for role, row in _STYLES.items()})
 
 
-DARK, LIGHT, NONE = map(_make_palette, THEME_NAMES)
-THEMES: Mapping[str, Palette] = {palette.name: palette for palette in (DARK, LIGHT, NONE)}
+THEMES: Mapping[str, Palette] = {name: _make_palette(name) for name in THEME_NAMES}
+DARK, LIGHT, NONE = THEMES["dark"], THEMES["light"], THEMES["none"]
 
 
 def is_colourless(environ: Mapping[str, str] = os.environ) -> bool:

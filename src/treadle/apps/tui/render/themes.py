@@ -28,7 +28,7 @@ def build_themes() -> list[Theme]:
         Theme(
             name=f"treadle-{name}",
             ansi=True,
-            dark=name != "light",
+            dark=not name.startswith("light"),
             primary="ansi_blue",
             secondary="ansi_cyan",
             warning="ansi_yellow",

@@ -1,0 +1,101 @@
+"""The steps of the tour: what the user is asked to do, and how the tour sees that it is done.
+
+Pure: a step is decided by facts about the session and the folder, never by what the screen shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+FILE = "greet.py"
+BROKEN = 'name = "world"\nprnt(f"Hello, {name}!")\n'
+FIXED = BROKEN.replace("prnt", "print")
+
+
+class TourFacts(msgspec.Struct, frozen=True):
+    """What the tour knows: the file's text, the mode, and how the session stands."""
+
+    text: str = BROKEN
+    mode: str = "ask"
+    messages: int = 0
+    is_busy: bool = False
+    has_question: bool = False
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.text == FIXED
+
+
+class TourStep(msgspec.Struct, frozen=True):
+    title: str
+    text: str
+    is_done: Callable[[TourFacts], bool]
+
+
+STEPS: tuple[TourStep, ...] = (
+    TourStep(
+        "Prompt",
+        f"This folder has a program with a typing error, {FILE}. Type a message, such as: "
+        f"fix {FILE}   and press enter. (ctrl+d leaves the tour at any moment.)",
+        lambda facts: facts.messages > 0,
+    ),
+    TourStep(
+        "Approval",
+        "The agent reads the file, then it wants to change it and waits for you. Look at the diff, "
+        "then press y to allow it once. (If you have denied it, send another message.)",
+        lambda facts: facts.is_fixed and not facts.is_busy,
+    ),
+    TourStep(
+        "Undo",
+        "The file is changed. Take it back: type /undo and press enter. (/redo would bring it "
+        "back again.)",
+        lambda facts: not facts.is_fixed,
+    ),
+    TourStep(
+        "Modes",
+        "Press shift+tab until the line at the bottom says accept-edits: then files of this folder "
+        "are changed without a question.",
+        lambda facts: facts.mode == "accept-edits",
+    ),
+    TourStep(
+        "Work without questions",
+        "Send another message, such as: fix it again. Nothing is asked this time.",
+        lambda facts: facts.is_fixed and not facts.is_busy,
+    ),
+    TourStep(
+        "Rewind",
+        "Press esc twice: your messages are listed. Select the first one with the arrow keys and "
+        "enter, then b for the conversation and the files.",
+        lambda facts: facts.messages == 0 and not facts.is_fixed,
+    ),
+    TourStep(
+        "The end",
+        "Conversation and file are as at the beginning. /help lists all commands and keys. "
+        "ctrl+d ends the tour; `treadle` in a folder of yours starts the work.",
+        lambda facts: False,
+    ),
+)
+
+
+class Tour:
+    """Which step the user is at; steps that are done are left in their order."""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    @property
+    def step(self) -> TourStep:
+        return STEPS[self.position]
+
+    @property
+    def is_finished(self) -> bool:
+        return self.position == len(STEPS) - 1
+
+    def update(self, facts: TourFacts) -> bool:
+        """Go on if the step is done; whether it was."""
+        if not self.step.is_done(facts):
+            return False
+        self.position += 1
+        return True

@@ -1,0 +1,181 @@
+"""Settings, rules, side questions, reviews and AGENTS.md from inside a session."""
+
+import subprocess
+from pathlib import Path
+
+from tests.apps.tui.harness import (
+    RunningApp,
+    exists,
+    make_usage,
+    read_file,
+    running_app,
+    scripted,
+    write_file,
+)
+from treadle.core.contracts.model import ModelRequest
+from treadle.models.scripted import Pause, Say, ScriptElement
+
+LOCAL = ".treadle/settings.local.json"
+
+
+def config_file() -> Path:
+    return Path.home() / ".treadle/config.toml"
+
+
+async def ask(on: RunningApp, line: str, answer: str) -> None:
+    await on.send(line)
+    await on.sees(answer)
+
+
+async def test_a_setting_is_shown_changed_and_removed_and_a_wrong_one_changes_nothing(monkeypatch):
+    write_file(str(config_file()), "# mine\nmax_turns = 9\n")
+    async with running_app(monkeypatch, size=(120, 40)) as on:
+        await ask(on, "/config max_turns", "limit of tool rounds per turn")
+        await ask(on, "/config max_turns many", "max_turns cannot be 'many'")
+        await ask(on, "/config max_trns 3", "did you mean 'max_turns'?")
+        assert read_file(str(config_file())) == "# mine\nmax_turns = 9\n"
+        written = "max_turns = 12 is written to ~/.treadle/config.toml; it was 9 ("
+        await ask(on, "/config max-turns 12", written)
+        assert read_file(str(config_file())) == "# mine\nmax_turns = 12\n"
+        await ask(on, "/config max_turns --unset", "max_turns is removed from ~/.treadle")
+        assert read_file(str(config_file())) == "# mine\n"
+        await ask(on, '/config append_system_prompt "be brief"', "= be brief is written")
+        assert 'append_system_prompt = "be brief"' in read_file(str(config_file()))
+        monkeypatch.setenv("TREADLE_MAX_TURNS", "7")
+        await ask(on, "/config max_turns 30", "here it is 7: TREADLE_MAX_TURNS decides")
+
+
+async def test_a_setting_with_which_no_session_opens_is_taken_back(monkeypatch):
+    async with running_app(monkeypatch, scripted(["one", "two"]), size=(120, 40)) as on:
+        await on.send("hello")
+        await on.idle()
+        monkeypatch.setattr("treadle.apps.assembly.assemble.load_rules", _fail_once())
+        await ask(on, "/config max_turns 12", "max_turns is not changed: broken")
+        assert not config_file().exists() or "max_turns" not in read_file(str(config_file()))
+        await ask(on, "go on", "two")
+
+
+def _fail_once():
+    from treadle.apps.assembly import rules
+    from treadle.core.errors import ConfigError
+
+    failures = [ConfigError("broken")]
+
+    def load(*given, **named):
+        if failures:
+            raise failures.pop()
+        return rules.load_rules(*given, **named)
+
+    return load
+
+
+async def test_rules_are_added_and_removed_and_hold_at_once(monkeypatch):
+    touch = Say(calls=[("bash", {"command": "touch made.txt"})])
+    async with running_app(monkeypatch, scripted([touch, "done"]), size=(120, 40)) as on:
+        await ask(on, "/permissions add Bash(touch", "'Bash(touch' is not a rule")
+        await ask(on, "/permissions add deny", "usage: /permissions add")
+        added = "+ allow Bash(touch:*)   added to"
+        await ask(on, "/permissions add Bash(touch:*)", added)
+        assert "Bash(touch:*)" in read_file(LOCAL)
+        await on.send("make it")
+        await on.sees("done")  # without an approval
+        assert exists("made.txt")
+        await ask(on, "/permissions add Bash(touch:*)", "is in")
+        await ask(on, "/permissions add deny Read(.env) --project", "+ deny Read(.env)   added")
+        assert "Read(.env)" in read_file(".treadle/settings.json")
+        await ask(on, "/permissions add Bash --user", "note: this allows every command")
+        await ask(on, "/permissions remove Bash(touch)", "did you mean Bash(touch:*)?")
+        await ask(on, "/permissions remove Bash(touch:*)", "- allow Bash(touch:*)   removed from")
+        assert "touch" not in read_file(LOCAL)
+
+
+async def test_a_rule_in_a_file_of_claude_code_is_named_and_not_removed(monkeypatch):
+    text = '{"permissions": {"deny": ["Read(secret.txt)"]}}'
+    write_file(".claude/settings.json", text)
+    async with running_app(monkeypatch, size=(120, 40)) as on:
+        await ask(on, "/permissions remove Read(secret.txt)", ".claude/settings.json:1, which")
+        assert read_file(".claude/settings.json") == text
+
+
+async def test_a_side_question_is_answered_in_a_panel_and_is_not_in_the_next_request(monkeypatch):
+    aside = Say("In **Europe**.", usage=make_usage(5_000))
+    model = scripted(["Paris.", aside, "Rome."])
+    async with running_app(monkeypatch, model) as on:
+        await ask(on, "/btw where?", "this session is empty")
+        await ask(on, "/btw", "usage: /btw QUESTION")
+        assert "asking the side question" not in on.screen()
+        await ask(on, "capital of France?", "Paris.")
+        await on.idle()
+        await ask(on, "/btw where is that?", "In Europe.")
+        await on.sees("not part of the conversation")
+        assert "$0.0" in on.screen()
+        await on.press("q")
+        await on.until(lambda: not on.app.dialogs.is_open, "the end of the panel")
+        await ask(on, "and of Italy?", "Rome.")
+        assert "where is that?" not in str(list(model.requests[-1].transcript))
+        assert on.app.conversation.view.usage.cost == on.app.host.driver.usage.cost
+
+
+async def test_a_side_question_is_answered_while_a_turn_runs(monkeypatch):
+    pause = Pause()
+
+    def answer(request: ModelRequest) -> ScriptElement:
+        is_aside = "side question" in str(request.transcript[-1])
+        return "Soon." if is_aside else ["It ", pause, "is done."]
+
+    async with running_app(monkeypatch, scripted(answer)) as on:
+        await on.send("work")
+        await pause.reached.wait()
+        await ask(on, "/btw when?", "Soon.")
+        await on.press("escape")
+        await on.until(lambda: not on.app.dialogs.is_open, "the end of the panel")
+        assert on.app.conversation.view.is_busy
+        pause.release()
+        await on.sees("It is done.")
+
+
+async def test_a_review_is_made_by_an_agent_that_only_reads(monkeypatch):
+    async def git(*words: str) -> None:
+        subprocess.run(["git", *words], check=True, capture_output=True)  # noqa: ASYNC221
+
+    seen: list[ModelRequest] = []
+    task = {"description": "review it", "prompt": "Review.", "subagent_type": "review"}
+    write = Say(calls=[("bash", {"command": "touch made.txt"}), ("bash", {"command": "git diff"})])
+
+    def record(request: ModelRequest) -> str:
+        seen.append(request)
+        return "a.py:1: it is wrong"
+
+    script: list[ScriptElement] = [
+        Say(calls=[("task", task)]),
+        write,
+        record,
+        "One finding: a.py:1: it is wrong",
+    ]
+    async with running_app(monkeypatch, scripted(script), size=(120, 40)) as on:
+        await ask(on, "/review", "this folder is not in a git repository")
+        await git("init", "-q")
+        await git("-c", "user.name=n", "-c", "user.email=e", "commit", "--allow-empty", "-qm", "m")
+        await ask(on, "/review main..nowhere", "git does not know the commits main..nowhere")
+        write_file("a.py", "print(1)\n")
+        await on.send("/review")
+        await on.sees("One finding: a.py:1: it is wrong")
+        assert not exists("made.txt")
+        child = str(list(seen[0].transcript))
+        assert "plan mode" in child  # touch was denied
+        names = {spec.name for spec in seen[0].tools}
+        assert not names & {"write", "edit", "task"}
+
+
+async def test_init_shows_what_it_writes_also_where_edits_are_accepted(monkeypatch):
+    edit = Say(calls=[("write", {"file_path": "AGENTS.md", "content": "Use make.\n"})])
+    other = Say(calls=[("write", {"file_path": "b.txt", "content": "b\n"})])
+    flags: dict[str, object] = {"permission_mode": "accept-edits"}
+    model = scripted([edit, other, "Written."])
+    async with running_app(monkeypatch, model, flags=flags) as on:
+        await ask(on, "/init", "Allow write AGENTS.md?")
+        assert "+ Use make." in on.screen()
+        assert not exists("AGENTS.md")
+        await on.press("y")
+        await on.sees("Written.")  # b.txt needed no approval
+        assert read_file("AGENTS.md") == "Use make.\n"

@@ -1,0 +1,105 @@
+"""Every key, command and flag of ours that the pages for newcomers name exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.widgets import TextArea
+
+from treadle.apps.cli.commands import sessions
+from treadle.apps.cli.main import COMMANDS as PROGRAMS
+from treadle.apps.cli.options import OPTIONS_BY_LETTER, OPTIONS_BY_NAME
+from treadle.apps.conversation.approval_text import list_approval_options
+from treadle.apps.conversation.local_host import SELECTABLE_MODES
+from treadle.apps.settings import SETTINGS_BY_NAME
+from treadle.apps.tui.app import TerminalApp
+from treadle.apps.tui.commands import ALIASES, COMMANDS, KEY_DESCRIPTIONS
+from treadle.apps.tui.widgets.transcript import TranscriptWidget
+from treadle.core.steps import PendingApproval
+from treadle.core.transcript.content import ToolCall
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("coming-from-claude-code.md", "coming-from-codex.md")
+SECTIONS = ("Keys", "Slash commands", "Flags")
+# Of the prompt itself (widgets/prompt.py); docs/terminal.md has them.
+PROMPT_KEYS = {"shift+enter", "alt+enter", "ctrl+j", "esc", "\\", "/", "!", "@", "up", "down"}
+
+
+def list_rows(page: str, section: str) -> Iterator[tuple[str, list[str]]]:
+    """What they have, and the code in our column."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    body = text.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
+    for line in body.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 3 and cells[1] != "Treadle" and not cells[0].startswith("---"):
+            yield cells[0], re.findall(r"`([^`]+)`", cells[1])
+
+
+def list_keys() -> set[str]:
+    call = ToolCall("1", "bash", '{"command": "x"}')
+    approval = PendingApproval(call, "", "", ("Bash(x)",))
+    keys = {option.key for option in list_approval_options(approval, is_child=False)}
+    for bindings in (TerminalApp.BINDINGS, TextArea.BINDINGS, TranscriptWidget.BINDINGS):
+        for binding in bindings:
+            keys |= set((binding[0] if isinstance(binding, tuple) else binding.key).split(","))
+    described = {key for names, _ in KEY_DESCRIPTIONS for key in names.split()}
+    return keys | described | PROMPT_KEYS
+
+
+def find_problem(code: str) -> str:
+    """What does not exist; "" if all of it does."""
+    name, *rest = code.split()
+    if name in list_keys() and not rest:
+        return ""
+    if name.startswith("/"):
+        known = {command.name for command in COMMANDS}
+        argument: dict[str, set[str]] = {
+            "config": set(SETTINGS_BY_NAME),
+            "mode": set(SELECTABLE_MODES),
+        }
+        is_known = name[1:] in known and set(rest) <= argument.get(name[1:], set())
+    elif name == "treadle":
+        is_known = rest[0] in PROGRAMS
+        is_known = is_known and (
+            rest[0] != "sessions" or rest[1] in Path(sessions.__file__).read_text()
+        )
+    elif name.startswith("--"):
+        option = OPTIONS_BY_NAME.get(name[2:])
+        is_known = option is not None and set(rest) <= set(option.choices)
+    elif name.startswith("-"):
+        is_known = name[1:] in OPTIONS_BY_LETTER
+    else:
+        is_known = False
+    return "" if is_known else code
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("section", SECTIONS)
+def test_what_a_page_says_is_here_is_here(page: str, section: str):
+    rows = list(list_rows(page, section))
+    assert len(rows) > 12
+    missing = [problem for _, codes in rows for code in codes if (problem := find_problem(code))]
+    assert not missing
+
+
+def test_a_name_that_does_not_exist_is_found():
+    wrong = ["/nonsense", "--nonsense", "ctrl+q", "treadle nonsense", "/mode nonsense", "-z"]
+    assert [find_problem(code) for code in wrong] == wrong
+
+
+def test_names_of_other_programs_lead_to_commands_of_ours():
+    names = {command.name for command in COMMANDS}
+    assert set(ALIASES.values()) <= names
+    assert not set(ALIASES) & names
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_row_that_has_nothing_here_says_why(page: str):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 3 and cells[0] and not cells[1]:
+            assert cells[2], line
