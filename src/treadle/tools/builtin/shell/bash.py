@@ -42,10 +42,11 @@ UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # what a REPL prints is seen at once
 INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
 MAX_INTERRUPTED_CHARS = 30_000
 # One search, and what it prints about a path that it could not open: only its output tells that.
-_SEARCH = re.compile(r"\s*(?:[efz]?grep|rg|find|du|ls|wc)\s[^;&|<>`$()\n]*")
-_PROBLEM = re.compile(r"^(?:[efz]?grep|rg|find|du|ls|wc): (.+)$", re.MULTILINE)
+_SEARCH = re.compile(r"\s*(?:git grep|[efz]?grep|rg|find|du|ls|wc)\s[^;&|<>`$()\n]*")
+_PROBLEM = re.compile(r"^(?:error|[efz]?grep|rg|find|du|ls|wc): (.+)$", re.MULTILINE)
 _NO_PERMISSION = re.compile(
-    r"(?:cannot [a-z ]+)?['‘]?(.+?)['’]?: Permission denied(?: \(os error 13\))?"
+    r"(?:cannot [a-z ]+|failed to [a-z]+ )?['‘]?(.+?)['’]?: "
+    r"Permission denied(?: \(os error 13\))?"
 )
 _OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
@@ -276,8 +277,11 @@ def _lacks_only_hidden_files(done: CommandResult, command: str, cwd: str, root: 
         return False
     hidden = {normpath(f"{root}/{path}" if path[0] != "/" else path) for path in done.hidden_files}
     problems = [_NO_PERMISSION.fullmatch(text) for text in _PROBLEM.findall(done.output)]
+    folders = (cwd, *map(str, Path(cwd).parents))  # git names paths from the repository's top
     return bool(_SEARCH.fullmatch(command) and problems) and all(
-        problem is not None and normpath(f"{cwd}/{problem[1]}") in hidden for problem in problems
+        problem is not None
+        and any(normpath(f"{folder}/{problem[1]}") in hidden for folder in folders)
+        for problem in problems
     )
 
 
