@@ -106,12 +106,10 @@ async def test_git_does_not_print_a_tracked_denied_file(command, sandbox):
         ("ls missing", True),
     ],
 )
+@pytest.mark.usefixtures("tracked_secret")
 async def test_a_search_that_meets_a_hidden_file_is_no_error_for_that(command, is_error):
-    Path(".env").write_text("KEY=hunter2")
     Path("a.py").write_text("KEY = 1\n")
     Path("sub").mkdir()
-    subprocess.run(["git", "init", "-q", "."], check=True)
-    subprocess.run(["git", "add", "."], check=True)
     call = FakeCall("bash", {"command": command})
     async with ProviderServer([FakeReply("", calls=(call,)), FakeReply("done")]) as server:
         flags = (
