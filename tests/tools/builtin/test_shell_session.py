@@ -87,7 +87,9 @@ async def test_what_is_typed_is_judged_like_a_command_whose_folder_is_not_known(
     assert isinstance(await judge("ls", rules={"allow": ["task_input"]}), Allow)
     denied = {"allow": ["task_input"], "deny": ["Bash(rm:*)"]}
     assert isinstance(await judge("rm -rf src", rules=denied), Deny)
-    assert isinstance(await judge("ls", interactive=False), Deny)
+    refused = await judge("ls", mode="auto", sandboxed=False, interactive=False)
+    assert isinstance(refused, Deny)
+    assert "the rule task_input" in refused.reason
 
 
 async def test_the_user_sees_what_is_typed_into_what(folder: Path) -> None:
