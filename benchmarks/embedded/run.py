@@ -4,7 +4,8 @@
     python benchmarks/embedded/run.py repair MODEL [NAME…]   one-line bugs, with a check
     python benchmarks/embedded/run.py ask MODEL "prompt"     one prompt in the present folder
 
-With --plain the model works without the aids of the engine (models/embedded/assist.py).
+With --plain the model works without the aids of the engine (models/embedded/assist.py). A repair
+ends after 60 rounds, or as many as --rounds=N says.
 Real agents, real tool calls, real files in a fresh copy of each project.
 """
 
@@ -32,6 +33,8 @@ from treadle.tools.function import FunctionTool
 
 HERE = Path(__file__).resolve().parent
 IS_PLAIN = "--plain" in sys.argv
+OPTIONS = [word for word in sys.argv if word.startswith("--rounds=")]
+MAX_ROUNDS = int(OPTIONS[0].partition("=")[2]) if OPTIONS else 60
 
 
 def make_model(name: str) -> Model:
@@ -125,7 +128,11 @@ async def repair(model: Model, project: Path) -> str:
         root = Path(folder)
         shutil.copytree(project, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
         agent = Agent(
-            model, tools(root), hooks=[Goal(check, root)], observers=[Watcher()], max_turns=60
+            model,
+            tools(root),
+            hooks=[Goal(check, root)],
+            observers=[Watcher()],
+            max_turns=MAX_ROUNDS,
         )
         started = time.monotonic()
         result = await agent.run(f"The check `{check}` fails. Fix the program.")
@@ -195,7 +202,7 @@ async def ask(name: str, prompt: str) -> None:
 
 
 if __name__ == "__main__":
-    task, name, *rest = [word for word in sys.argv[1:] if word != "--plain"]
+    task, name, *rest = [word for word in sys.argv[1:] if not word.startswith("--")]
     if task == "repair":
         asyncio.run(repairs(name, rest))
     elif task == "choices":

@@ -128,8 +128,14 @@ async def test_a_name_of_another_library_gets_the_name_that_it_has_here():
         make(Scripted([]), result_type=int)
     with pytest.raises(TypeError, match=r"agent\.run has no .*; here it is history"):
         await agent.run("x", message_history=[])
-    with pytest.raises(TypeError, match="'message_history'; here it is history"):
+    with pytest.raises(TypeError, match=r"agent\.stream has no .*; here it is history"):
         agent.stream("x", message_history=[])
+    with pytest.raises(TypeError, match=r"agent\.stream has no .*; did you mean 'output'"):
+        agent.stream("x", outptu=int)
+    with pytest.raises(
+        TypeError, match=r"here it is an argument of a run, .*output_retries=\.\.\."
+    ):
+        make(Scripted([]), output_retries=3)
     async with agent.session("a") as session:
         with pytest.raises(TypeError, match=r"session\.run has no argument 'deps'; .* agent\.s"):
             await session.run("x", deps=3)

@@ -97,14 +97,17 @@ async def test_git_does_not_print_a_tracked_denied_file(command, sandbox):
         ("grep -rn KEY .", False),
         ("grep -rn nothing .", False),
         ("grep -rn KEY sub/..", False),
+        ("git grep -n KEY", False),
+        ("git grep -n nothing", False),
+        ("git grep --unknown KEY", True),
         ("grep -rn KEY . missing", True),
         ("grep -rn KEY .; false", True),
         ("grep -rn '[' .", True),
         ("ls missing", True),
     ],
 )
+@pytest.mark.usefixtures("tracked_secret")
 async def test_a_search_that_meets_a_hidden_file_is_no_error_for_that(command, is_error):
-    Path(".env").write_text("KEY=hunter2")
     Path("a.py").write_text("KEY = 1\n")
     Path("sub").mkdir()
     call = FakeCall("bash", {"command": command})

@@ -54,6 +54,7 @@ def test_a_project_imports_instructions_of_the_home_and_nothing_else_of_it(root:
     assert "My way." in memory.text
     assert "the key" not in memory.text
     assert [("outside the workspace" in problem) for problem in memory.problems] == [True, True]
+    assert memory.text.count("(@~/.ssh/id_rsa was left out)") == 2
 
 
 def test_the_users_own_file_imports_from_anywhere(root: Path):

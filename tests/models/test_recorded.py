@@ -324,3 +324,13 @@ async def test_a_replay_may_have_other_metadata_than_the_recording(tmp_path):
     replay = Recorded(Scripted([]), path, mode="replay")
     replayed = await Agent(replay).run("hi", metadata={"job": 2})
     assert replayed.text == "hello"
+
+
+def test_a_recording_replaces_an_earlier_one_and_no_other_file(tmp_path):
+    file = tmp_path / "talk.jsonl"
+    Recorded(Scripted(["one"]), file)
+    Recorded(Scripted(["two"]), file)
+    file.write_text("my notes")
+    with pytest.raises(ConfigError, match="exists and is no recording"):
+        Recorded(Scripted(["three"]), file)
+    assert file.read_text() == "my notes"

@@ -201,7 +201,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         reader waits for the next event, unless `events.answer_later(...)` was called.
         """
         self._check_open()
-        check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries)
+        check_run("agent.stream", RUN_ARGUMENTS, unknown, output_retries)
         agent = self.for_output(output)
         opened = None if session is None else self._use_session(session, deps, history)
 

@@ -11,17 +11,18 @@ from typing import Any
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
 from treadle.agents.subagents import ChildStart
-from treadle.agents.tool_names import fold_name, match_tools
+from treadle.agents.tool_names import EVERY_TOOL, match_tools
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import Tool
+from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedSource
 from treadle.policy.budgets import CostBudget, SharedBudget
 from treadle.tools.federation import Federation
 
 TASK_TOOL = "task"
+TASK_NAMES = ToolSpec(TASK_TOOL, "", {}, aliases=("agent", "dispatch_agent", "spawn_agent"))
 # These are about the session and the messages of the user; the parent's hooks have run for them.
 PARENT_POINTS: frozenset[HookPoint] = frozenset(
     {"session_start", "session_end", "user_prompt_submit"}
@@ -44,9 +45,9 @@ class FilteredSource(WrappedSource):
         tools = self._source.tools()
         if tools is not self._unfiltered:
             self._unfiltered = tools
-            known = [tool.spec.name for tool in tools]
-            names = frozenset(known) if self._names is None else match_tools(self._names, known)
-            names -= match_tools(self._excluded, known)
+            specs = [tool.spec for tool in tools]
+            names = match_tools((EVERY_TOOL,) if self._names is None else self._names, specs)
+            names -= match_tools(self._excluded, specs)
             self._filtered = tuple(tool for tool in tools if tool.spec.name in names)
         return self._filtered
 
@@ -165,5 +166,5 @@ def _narrow_tools(
 
 def _may_start_children(definition: AgentDefinition) -> bool:
     """`task` is a tool as any other: a list of tools has to name it."""
-    is_listed = definition.tools is None or match_tools(definition.tools, (TASK_TOOL,))
-    return bool(is_listed) and TASK_TOOL not in map(fold_name, definition.excluded_tools)
+    is_listed = definition.tools is None or match_tools(definition.tools, (TASK_NAMES,))
+    return bool(is_listed) and not match_tools(definition.excluded_tools, (TASK_NAMES,))

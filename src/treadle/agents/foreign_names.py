@@ -26,6 +26,7 @@ _AGENT_ARGUMENTS: Mapping[str, str] = {
     "usage_limits": "gates, see treadle.budgets",
     "context_type": "deps_type",
     "deps": "an argument of a run, agent.run(..., deps=...); its type is deps_type",
+    "output_retries": "an argument of a run, agent.run(..., output_retries=...)",
 }
 _RUN_ARGUMENTS: Mapping[str, str] = {
     "message_history": "history",
@@ -102,6 +103,7 @@ _RESULT_ATTRIBUTES: Mapping[str, str] = {
 _ARGUMENTS = {
     "Agent": _AGENT_ARGUMENTS,
     "agent.run": _RUN_ARGUMENTS,
+    "agent.stream": _RUN_ARGUMENTS,
     "agent.session": _SESSION_ARGUMENTS,
     "session.run": _SESSION_RUN_ARGUMENTS,
     "coding_agent": _CODING_AGENT_ARGUMENTS,

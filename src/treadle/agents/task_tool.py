@@ -14,7 +14,7 @@ import msgspec
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_files import MODES
 from treadle.agents.agent_kinds import BUILTIN_AGENTS, GENERAL_AGENT, find_kind
-from treadle.agents.child_settings import TASK_TOOL
+from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ConfigError, ToolError
@@ -105,7 +105,7 @@ class TaskTool(BaseTool):
             timeout=24 * 3600.0,
             detachable=True,
             asks_host=True,
-            aliases=("agent", "dispatch_agent", "spawn_agent"),
+            aliases=TASK_NAMES.aliases,
         )
 
     @property

@@ -37,6 +37,7 @@ from treadle.core.untrusted_files import open_file, read_prefix, read_text
 MAX_FILE_CHARS = 40_000  # of one file
 MAX_TOTAL_CHARS = 120_000
 MAX_IMPORT_DEPTH = 5
+LEFT_OUT = "(@{} was left out)"
 MAX_FILE_BYTES = MAX_FILE_CHARS * 4 + 1  # bytes beyond are neither read nor watched
 
 # Why a file that a file of the project names may not be read, by the rules; "" if it may.
@@ -260,9 +261,10 @@ class _MemoryReader:
         """The text with its imports."""
         text = self._truncate(file, text.strip())
         chain = (*above, Path(os.path.realpath(file)))
-        for path in list_mentions(text):
-            self._add_mentioned(file, path, chain, is_user)
-        return replace_imports(text, lambda path: self._read_import(file, path, chain, is_user))
+        mentions = list_mentions(text)
+        left_out = [p for p in mentions if not self._add_mentioned(file, p, chain, is_user)]
+        text = replace_imports(text, lambda path: self._read_import(file, path, chain, is_user))
+        return "\n".join([text, *(LEFT_OUT.format(path) for path in left_out)])
 
     def _truncate(self, file: Path, text: str) -> str:
         limit = min(MAX_FILE_CHARS, self._remaining_chars)
@@ -282,26 +284,28 @@ class _MemoryReader:
             data = self._load_import(path, target, above, is_user)
         except ConfigError as error:
             self.problems.append(f"{file}: {error}; it is left out")
-            return f"(@{path} was left out)"
+            return LEFT_OUT.format(path)
         self._seen.add(target)
         return self._expand(target, self._decode(target, data), above, is_user=is_user)
 
-    def _add_mentioned(self, file: Path, path: str, above: Sequence[Path], is_user: bool) -> None:
-        """Read a file that a line mentions. Most such words are no files, which is no problem."""
+    def _add_mentioned(self, file: Path, path: str, above: Sequence[Path], is_user: bool) -> bool:
+        """Read a file that a line mentions; False if it is left out. Most such words are no files,
+        which is no problem."""
         target = resolve_import(path, file, self._home)
         if target in self._seen or not os.path.isfile(target):  # noqa: PTH113 - may be no path
-            return
+            return True
         try:
             data = self._load_import(path, target, above, is_user)
         except ConfigError as error:
             self.problems.append(f"{file}: {error}; it is left out")
-            return
+            return False
         self._seen.add(target)
         place = len(self._imported)
         text = self._expand(target, self._decode(target, data), above, is_user=is_user)
         within = self._root if target.is_relative_to(self._root) else None
         if text:
             self._imported.insert(place, MemoryFile(target, text, _digest(data), within))
+        return True
 
     def _load_import(self, path: str, target: Path, above: Sequence[Path], is_user: bool) -> bytes:
         """The first bytes of an imported file; ConfigError says why it is not read."""

@@ -117,6 +117,7 @@ class Cassette:
     @classmethod
     def create(cls, path: Path, models: tuple[CassetteModel, ...]) -> Cassette:
         cassette = cls(path, models)
+        _check_replaceable(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
         cassette._append_line({"kind": "recording", "version": VERSION, "models": list(models)})
@@ -233,6 +234,17 @@ def _decode_line(path: Path, number: int, line: bytes, line_type: Any = Any) -> 
         is_json = isinstance(error, msgspec.ValidationError)
         problem = "not a line of a recording" if is_json else "not JSON"
         raise ConfigError(f"{path}, line {number}: {problem} ({error})") from error
+
+
+def _check_replaceable(path: Path) -> None:
+    """ConfigError if the file exists and is no recording: a new one would overwrite it."""
+    try:
+        with path.open("rb") as file:
+            start = file.readline(1 << 20)
+    except OSError:
+        return  # there is none, or the recording itself reports why it cannot be written
+    if start.strip() and b'"kind":"recording"' not in start.replace(b" ", b""):
+        raise ConfigError(f"{path} exists and is no recording; give another path, or remove it")
 
 
 def _is_json(line: bytes) -> bool:

@@ -1,6 +1,7 @@
 """A model whose exchanges are recorded in a file, and replayed from it without any network.
 
-    Recorded(model, "talk.jsonl")                   uses the model and records the exchanges
+    Recorded(model, "talk.jsonl")                   uses the model and records the exchanges; an
+                                                    earlier recording is replaced, no other file
     Recorded(None, "talk.jsonl", mode="replay")     answers from the file
 
 A request is matched by what the model sees: system text, tools, options, items; not by the ids

@@ -20,6 +20,7 @@ PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
 _FETCH_TOOLS = ("webfetch", "websearch")
 _SYSTEM_FOLDERS = ("/usr/", "/etc/", "/opt/", "/lib/", "/lib64/", "/bin/", "/sbin/")
+_READ_TOOLS = ("read", "grep", "glob", "ls")
 _COMMAND_TOOLS = ("bash", "taskinput")
 
 
@@ -38,7 +39,7 @@ def _reads_system_files(ruling: PolicyRuling) -> bool:
     to every command, and hides homes."""
     asked = [finding for finding in ruling.findings if finding.outcome != "allow"]
     return all(
-        finding.kind == "outside_read" and finding.path.startswith(_SYSTEM_FOLDERS)
+        finding.kind == "outside_read" and f"{finding.path}/".startswith(_SYSTEM_FOLDERS)
         for finding in asked
     )
 
@@ -63,7 +64,7 @@ def apply_mode(
         return replace(ruling, outcome="allow", reason="permissions are bypassed")
     if mode != "auto" or ruling.must_ask:
         return ruling
-    if tool == "read" and call.is_sandboxed and _reads_system_files(ruling):
+    if tool in _READ_TOOLS and call.is_sandboxed and _reads_system_files(ruling):
         reason = "a command inside the sandbox may read it, too"
         return replace(ruling, outcome="allow", reason=reason)
     if tool not in _COMMAND_TOOLS:

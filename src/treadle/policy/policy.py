@@ -148,10 +148,13 @@ class RulePolicy:
 
     def explain_unreadable(self, path: str) -> str:
         """Why a file that a file of the project names is not read: the deny or ask rule about it,
-        by any of its names; "" if there is none."""
-        found = PermissionEvaluator(self._context).files.check_read_rules(path, self._context.root)
+        by any of its names, or that it may contain secrets; "" if it may be read."""
+        files, root = PermissionEvaluator(self._context).files, self._context.root
+        found = files.check_read_rules(path, root)
         if found is None:
-            return ""
+            finding = files.evaluate(path, "read", root)
+            is_asked = finding.outcome != "allow" and finding.kind != "outside_read"
+            return finding.reason if is_asked else ""
         effect = "denies reading it" if found.outcome == "deny" else "asks before it is read"
         return f"the rule {found.rule} {effect}"
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.core.contracts.workspace import CommandResult
+from treadle.core.contracts.workspace import CommandInput, CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.output import join_head_tail
 from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, Process, ProcessExit
 
 WRITE_TIMEOUT = 5.0  # seconds in which a command has to read what is written to it
+TERMINAL_SIZE = 120, 40  # columns and rows
 MakeResult = Callable[[ProcessExit], CommandResult]
 
 
@@ -25,6 +27,11 @@ class InputPipe:
     def __init__(self) -> None:
         self.read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._write_fd, False)
+
+    @property
+    def terminal(self) -> int | None:
+        """Our end of the terminal that it is, if it is one."""
+        return None
 
     def close_read_end(self) -> None:
         if self.read_fd >= 0:
@@ -49,8 +56,40 @@ class InputPipe:
                 if asyncio.get_running_loop().time() > deadline:
                     raise WorkspaceError("the command does not read its input") from None
                 await asyncio.sleep(0.02)
-            except BrokenPipeError:
+            except OSError:  # a broken pipe, or a terminal that no process has open
                 raise WorkspaceError("the command has closed its input") from None
+
+    def resize(self, columns: int, rows: int) -> None:
+        raise WorkspaceError("this command has no terminal; start it with `tty`")
+
+
+class InputTerminal(InputPipe):
+    """The input of a command that is a terminal, and its output, too. It does not repeat what is
+    typed, unless the program does."""
+
+    def __init__(self) -> None:
+        self._write_fd, self.read_fd = os.openpty()
+        os.set_blocking(self._write_fd, False)
+        modes = termios.tcgetattr(self.read_fd)
+        modes[1] &= ~termios.ONLCR
+        modes[3] &= ~termios.ECHO
+        termios.tcsetattr(self.read_fd, termios.TCSANOW, modes)
+        self.resize(*TERMINAL_SIZE)
+
+    @property
+    def terminal(self) -> int | None:
+        return self._write_fd
+
+    def resize(self, columns: int, rows: int) -> None:
+        if self._write_fd < 0:
+            raise WorkspaceError("the command has ended")
+        termios.tcsetwinsize(self._write_fd, (rows, columns))
+
+
+def open_input(kind: CommandInput) -> InputPipe | None:
+    if kind == "terminal":
+        return InputTerminal()
+    return InputPipe() if kind else None
 
 
 class BackgroundCommand:
@@ -86,6 +125,11 @@ class BackgroundCommand:
         if self._input is None:
             raise WorkspaceError("this command was started without an input")
         await self._input.write(text.encode(errors="replace"))
+
+    def resize(self, columns: int, rows: int) -> None:
+        if self._input is None:
+            raise WorkspaceError("this command was started without an input")
+        self._input.resize(columns, rows)
 
     async def wait(self) -> CommandResult:
         return self._make_result(await self._process.wait())

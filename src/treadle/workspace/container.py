@@ -25,6 +25,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.workspace import (
+    CommandInput,
     CommandResult,
     ProgramResult,
     RunningCommand,
@@ -132,7 +133,7 @@ class ContainerWorkspace(WrappedWorkspace):
         env: Mapping[str, str] | None = None,
         sandboxed: bool | None = None,
         network: bool | None = None,
-        stdin: bool = False,
+        stdin: CommandInput = False,
     ) -> RunningCommand:
         _refuse_sandbox_request(sandboxed, network)
         if stdin:
@@ -344,6 +345,9 @@ class _ContainerCommand:
 
     async def write(self, text: str) -> None:
         await self._running.write(text)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._running.resize(columns, rows)
 
     async def wait(self) -> CommandResult:
         if self._ended is None:

@@ -21,12 +21,17 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from treadle.core.contracts.workspace import CommandResult, FileContent, ProgramResult
+from treadle.core.contracts.workspace import (
+    CommandInput,
+    CommandResult,
+    FileContent,
+    ProgramResult,
+)
 from treadle.core.errors import WorkspaceError
 from treadle.core.private_folder import find_state_dir, make_private_folder
 from treadle.core.protected_paths import find_aliased_part
 from treadle.workspace import environment, files
-from treadle.workspace.background_command import BackgroundCommand, InputPipe
+from treadle.workspace.background_command import BackgroundCommand, open_input
 from treadle.workspace.output import decode_output, join_head_tail
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
@@ -202,10 +207,10 @@ class LocalWorkspace:
 
     async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent:
         """A file anywhere, which a policy has allowed to read."""
-        real = self._locate_outside(path)
+        real = self.resolve_outside(path)
         return await asyncio.to_thread(files.read, Path("/"), str(real.relative_to("/")), limit)
 
-    def _locate_outside(self, path: str) -> Path:
+    def resolve_outside(self, path: str) -> Path:
         """The real path. Not through the folders that commands can write, where a symlink may have
         changed since the approval; not what differs by process."""
         given = self._root / Path(path).expanduser()
@@ -288,7 +293,7 @@ class LocalWorkspace:
         env: Env = None,
         sandboxed: bool | None = None,
         network: bool | None = None,
-        stdin: bool = False,
+        stdin: CommandInput = False,
     ) -> BackgroundCommand:
         """Start a command line in the background. Outside the sandbox it ends with its last
         process, daemons included; inside, daemons are killed with the shell."""
@@ -296,10 +301,11 @@ class LocalWorkspace:
         spec = self._make_command(self._shell_argv(command), cwd, env, inside, None)
         spec = msgspec.structs.replace(spec, always_output_file=True, wait_for_tree=True)
         with ExitStack() as stack:
-            given = InputPipe() if stdin else None
+            given = open_input(stdin)
             if given is not None:
                 stack.callback(given.close)
-                spec = msgspec.structs.replace(spec, descriptors={0: given.read_fd})
+                descriptors, terminal = {0: given.read_fd}, given.terminal
+                spec = msgspec.structs.replace(spec, descriptors=descriptors, terminal=terminal)
             wrapped = stack.enter_context(self._wrap_in_sandbox(spec, inside, network))
             process = await self._fork_server.start(wrapped)
             if given is not None:
@@ -331,11 +337,43 @@ class LocalWorkspace:
         rest is read and counted, so that the program can end. No program that a sandboxed command
         could have written runs outside the sandbox. A read-only program is restricted by Landlock
         and needs the sandbox only if that is not possible."""
+        return await self._execute(
+            *(argv, self._readable, sandboxed, read_only),
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            stdin=stdin,
+            limit=limit,
+        )
+
+    async def execute_outside(
+        self, argv: Sequence[str], *, path: Path, cwd: str, timeout: float, limit: int
+    ) -> ProgramResult:
+        """Run a program that only reads, and may also read this path."""
+        readable = (*self._readable, path)
+        return await self._execute(
+            argv, readable, None, True, cwd=cwd, timeout=timeout, limit=limit
+        )
+
+    async def _execute(
+        self,
+        argv: Sequence[str],
+        readable: tuple[Path, ...],
+        sandboxed: bool | None,
+        read_only: bool,
+        *,
+        cwd: str | None,
+        timeout: float | None,
+        limit: int,
+        env: Env = None,
+        stdin: bytes = b"",
+    ) -> ProgramResult:
         program, *rest = argv
         if read_only or sandboxed is False:
             program = self._find_program(program)
             sandboxed = None if self._is_writable(program) else False
-        with self._read_only_ruleset(program, read_only and sandboxed is False) as ruleset:
+        restricted = readable if read_only and sandboxed is False else ()
+        with self._read_only_ruleset(program, restricted) as ruleset:
             if read_only and ruleset is None:
                 sandboxed = None
             inside = await self._resolve_sandboxed(sandboxed)
@@ -404,12 +442,13 @@ class LocalWorkspace:
         return any(real.is_relative_to(root) for root in self._roots)
 
     @contextmanager
-    def _read_only_ruleset(self, program: str, wanted: bool) -> Iterator[int | None]:
-        """The Landlock ruleset for a read-only program; None if it has to run in the sandbox."""
-        if not wanted or self._options.sandbox == "required":
+    def _read_only_ruleset(self, program: str, readable: tuple[Path, ...]) -> Iterator[int | None]:
+        """The Landlock ruleset for a program that only reads these paths; None if it has to run in
+        the sandbox."""
+        if not readable or self._options.sandbox == "required":
             yield None
             return
-        ruleset = read_only.make_ruleset(program, self._readable, os.environ.get("HOME", ""))
+        ruleset = read_only.make_ruleset(program, readable, os.environ.get("HOME", ""))
         try:
             yield ruleset
         finally:

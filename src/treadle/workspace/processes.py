@@ -76,6 +76,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     in_bubblewrap  argv is bubblewrap's: its own two processes get no TERM
     nproc          RLIMIT_NPROC; 0 if a cgroup limits the processes
     max_memory     bytes that its processes may use together; 0 for no limit
+    terminal       our end of a terminal; the child's number 0 is its other end
     secrets        values that are redacted from its output before it is stored
     cleanup        what `set_aside_made` needs, which runs if the agent is killed
     """
@@ -96,6 +97,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     wait_for_tree: bool = False
     in_bubblewrap: bool = False
     landlock_ruleset: int | None = None
+    terminal: int | None = None
     nproc: int = 0
     max_memory: int = 0
     secrets: tuple[bytes, ...] = ()
@@ -341,8 +343,7 @@ class ForkServerClient:
             stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fds = [theirs.fileno(), stdin, *command.descriptors.values()]
-            if command.landlock_ruleset is not None:
-                fds.append(command.landlock_ruleset)
+            fds += [fd for fd in (command.landlock_ruleset, command.terminal) if fd is not None]
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
             while True:
                 try:
@@ -399,12 +400,13 @@ async def _wait_exit(program: subprocess.Popen[bytes]) -> None:
 
 def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:
     """The fields of the spec; descriptors are positions in the list that was sent before."""
-    has_ruleset = command.landlock_ruleset is not None
+    count, has_ruleset = len(command.descriptors), command.landlock_ruleset is not None
     request = msgspec.structs.asdict(command) | {
         "env": dict(command.env),
         "cleanup": dict(command.cleanup),
         "descriptors": [(0, 0)] + [(n, i) for i, n in enumerate(command.descriptors, start=1)],
-        "landlock_ruleset": len(command.descriptors) + 1 if has_ruleset else None,
+        "landlock_ruleset": count + 1 if has_ruleset else None,
+        "terminal": count + 1 + has_ruleset if command.terminal is not None else None,
         "progress": progress,
         "trailer_fd": trailer_fd(),
     }

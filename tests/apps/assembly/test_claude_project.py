@@ -206,6 +206,17 @@ def test_mode_and_model_are_taken_where_the_user_has_none(project: Path):
     assert load_settings(project, environ={}, is_trusted=lambda: True).model == ""
 
 
+async def test_a_model_judges_the_prompt_of_a_hook(project: Path):
+    (project / "shop.lock").write_text("locked")
+    objection = '{"ok": false, "reason": "lock files are long"}'
+    agent, model = make_agent(project, [call("read", file_path="shop.lock"), objection, "done"])
+    async with agent:
+        result = await agent.run("go")
+    assert "Is this file needed?" in notes_of(model.requests[1])
+    [item] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert "lock files are long" in item.text
+
+
 def test_what_is_not_known_is_named_once_and_is_no_error(project: Path):
     settings = load_settings(project, environ={}, is_trusted=lambda: True)
     extensions = discover_extensions(project)
@@ -215,7 +226,7 @@ def test_what_is_not_known_is_named_once_and_is_no_error(project: Path):
         "alwaysThinkingEnabled",
         "GITHUB_TOKEN",
         "SubagentStart",
-        "'prompt'",
+        "'agent'",
     ):
         assert sum(words in note for note in notes) == 1, words
 

@@ -295,6 +295,20 @@ async def test_a_denied_file_reaches_the_model_by_no_file_of_the_folder(folder: 
         assert words in notes
 
 
+@pytest.mark.parametrize("allow", [[], ["Read(.env)"]])
+async def test_a_file_of_secrets_is_imported_only_if_a_rule_allows_to_read_it(
+    folder: Path, allow: list[str]
+):
+    (folder / "CLAUDE.md").write_text("Hello\n@.env")
+    (folder / ".env").write_text("KEY=hunter2")
+    model = Scripted(["done"])
+    options: dict[str, Any] = {"trust": True, "allow": allow, **OFF}
+    async with treadle.coding_agent(folder, model=model, **options) as agent:
+        await agent.run("go")
+    assert ("hunter2" in model.requests[0].system) is bool(allow)
+    assert ("@.env: .env may contain secrets" in "\n".join(agent.notes)) is not bool(allow)
+
+
 def test_a_rule_of_the_folder_that_opens_the_sandbox_is_named_and_not_used(folder: Path):
     (folder / ".treadle").mkdir()
     (folder / ".treadle" / "settings.json").write_text(

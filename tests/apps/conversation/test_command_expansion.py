@@ -10,7 +10,7 @@ from treadle.apps.services.command_expansion import expand_command
 from treadle.apps.settings import Settings
 from treadle.core.transcript import Text
 
-BODY = "Use @.env @keys/a.txt @docs/symlink @docs/hardlink @notes.txt @style.md"
+BODY = "Use @.env @keys/a.txt @docs/symlink @docs/hardlink @notes.txt @style.md @../x @~/y @a.key"
 
 
 @pytest.fixture
@@ -21,6 +21,7 @@ def folder(own_place: Path) -> Path:
     for name in (".env", "keys/a.txt", "notes.txt"):
         (folder / name).write_text(f"the secret of {name}")
     (folder / "style.md").write_text("Be plain.")
+    (folder / "a.key").write_text("the secret key")
     (folder / "docs" / "symlink").symlink_to("../.env")
     (folder / "docs" / "hardlink").hardlink_to(folder / ".env")
     return folder
@@ -50,6 +51,9 @@ async def test_a_command_of_the_project_attaches_no_file_that_the_rules_forbid(f
         "[docs/symlink is not attached: the rule Read(.env) denies reading it]",
         "[docs/hardlink is not attached: the rule Read(.env) denies reading it]",
         "[notes.txt is not attached: the rule Read(notes.txt) asks before it is read]",
+        "[../x is not attached: a command of the project attaches only files of the project]",
+        "[~/y is not attached: a command of the project attaches only files of the project]",
+        "[a.key is not attached: a.key may contain secrets]",
     ):
         assert words in text
 

@@ -43,6 +43,7 @@ def test_a_question_about_the_folder_leads_to_a_listing(text: str) -> None:
         ("What does lib/core.py do?", "read", "path", ("lib/core.py",)),
         ("What is in the folder examples?", "ls", "path", ("examples",)),
         ("Run make all", "bash", "command", ("make all",)),
+        ("Run `make all`, it fails.", "bash", "command", ("make all",)),
         ("Delete the file old.txt", "bash", "command", ("rm old.txt",)),
         ("In a.py replace one by two", "edit", "new", ("two",)),
         ("Create n.txt with the text good day", "write", "content", ("good day\n",)),

@@ -87,7 +87,9 @@ async def test_what_is_typed_is_judged_like_a_command_whose_folder_is_not_known(
     assert isinstance(await judge("ls", rules={"allow": ["task_input"]}), Allow)
     denied = {"allow": ["task_input"], "deny": ["Bash(rm:*)"]}
     assert isinstance(await judge("rm -rf src", rules=denied), Deny)
-    assert isinstance(await judge("ls", interactive=False), Deny)
+    refused = await judge("ls", mode="auto", sandboxed=False, interactive=False)
+    assert isinstance(refused, Deny)
+    assert "the rule task_input" in refused.reason
 
 
 async def test_the_user_sees_what_is_typed_into_what(folder: Path) -> None:
@@ -113,3 +115,47 @@ async def test_a_command_gets_the_network_only_if_it_asks_for_it(folder: Path) -
     assert not outside.is_error
     assert tool.summary({"command": "ls", "sandbox": "network"}) == "[bash with network: ls]"
     assert tool.summary({"command": "ls", "sandbox": "off"}) == "[bash outside the sandbox: ls]"
+
+
+def start_terminal(command: str) -> tuple[str, dict[str, Any]]:
+    return "bash", {"command": command, "run_in_background": True, "tty": True}
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+@pytest.mark.usefixtures("no_leaks")
+async def test_a_program_that_needs_a_terminal_gets_one_and_can_be_interrupted(
+    folder: Path, sandbox: bool
+) -> None:
+    size = "import os, time; print(os.isatty(0), os.isatty(1), os.get_terminal_size().columns)"
+    async with hands(folder, sandbox=sandbox) as agent:
+        _, first, wide, _, interrupted, ended = await agent.do(
+            start_terminal("python3 -q"),
+            type_in(size),
+            ("task_input", {"task_id": "t1", "text": size, "columns": 77, "wait": 10_000}),
+            type_in("print('asleep'); time.sleep(1000)"),
+            type_in("\x03"),
+            type_in("\x04"),
+        )
+    assert "True True 120" in plain(first)
+    assert "True True 77" in plain(wide)
+    assert "KeyboardInterrupt" in plain(interrupted)
+    assert "[the command has ended]" in plain(ended)
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_a_shell_on_a_terminal_has_job_control_and_no_old_commands(
+    folder: Path, sandbox: bool
+) -> None:
+    async with hands(folder, sandbox=sandbox) as agent:
+        _, shown, replaced, tab, keys = await agent.do(
+            start_terminal("bash --norc -i"),
+            type_in("set -o | grep monitor; echo $HISTFILE"),
+            type_in("echo !echo"),
+            type_in("echo a\tb"),
+            type_in("echo safe\x15rm -rf x"),
+        )
+    assert "monitor on" in " ".join(plain(shown).split())
+    assert "/dev/null" in plain(shown)
+    assert "event not found" in plain(replaced)
+    assert "type spaces" in failed(tab)
+    assert "control character" in failed(keys)

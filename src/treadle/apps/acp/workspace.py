@@ -21,7 +21,13 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from treadle.apps.assembly.lazy import LazyWorkspace
-from treadle.core.contracts.workspace import CommandResult, FileContent, RunningCommand
+from treadle.core.contracts.workspace import (
+    CommandInput,
+    CommandResult,
+    FileContent,
+    ProgramResult,
+    RunningCommand,
+)
 from treadle.core.contracts.wrapped import WrappedWorkspace
 from treadle.core.errors import WorkspaceError
 from treadle.core.protected_paths import find_protected_part
@@ -152,6 +158,16 @@ class EditorWorkspace(WrappedWorkspace):
     async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent:
         return await self._local.read_outside(path, limit=limit)
 
+    def resolve_outside(self, path: str) -> Path:
+        return self._local.resolve_outside(path)
+
+    async def execute_outside(
+        self, argv: Sequence[str], *, path: Path, cwd: str, timeout: float, limit: int
+    ) -> ProgramResult:
+        return await self._local.execute_outside(
+            argv, path=path, cwd=cwd, timeout=timeout, limit=limit
+        )
+
     async def remove(self, path: str, *, expected: str | None = None) -> None:
         if expected is None:
             await self._local.remove(path)
@@ -212,7 +228,7 @@ class EditorWorkspace(WrappedWorkspace):
         env: Mapping[str, str] | None = None,
         sandboxed: bool | None = None,
         network: bool | None = None,
-        stdin: bool = False,
+        stdin: CommandInput = False,
     ) -> RunningCommand:
         running = await self._local.start(
             command, cwd=cwd, env=env, sandboxed=sandboxed, network=network, stdin=stdin
@@ -237,6 +253,9 @@ class WatchedCommand:
 
     async def write(self, text: str) -> None:
         await self._command.write(text)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._command.resize(columns, rows)
 
     async def wait(self) -> CommandResult:
         result = await self._command.wait()

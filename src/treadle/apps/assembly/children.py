@@ -17,7 +17,7 @@ import msgspec
 
 from treadle.agents.agent_files import read_agent_files
 from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
-from treadle.agents.child_settings import FilteredSource
+from treadle.agents.child_settings import TASK_NAMES, FilteredSource
 from treadle.agents.subagents import ChildStart, OpenStore
 from treadle.agents.tool_names import find_unknown
 from treadle.apps.assembly.child_policy import (
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from treadle.workspace.worktrees.worktrees import Worktree, Worktrees
 
 WORKTREES_DIR = "worktrees"
-OTHER_TOOLS = ("task", "skill", "apply_patch", "notebook_edit", "web_search", "ask")
+# Tools that only some models and hosts have.
+_OTHER_NAMES = ("skill", "apply_patch", "notebook_edit", "web_search", "ask")
+OTHER_TOOLS = (TASK_NAMES, *(ToolSpec(name, "", {}) for name in _OTHER_NAMES))
 WRITE_SPEC = ToolSpec("write", "", {})  # what the policy is asked about
 READ_ONLY_INSTRUCTION = "You may only look: calls that change something are denied."
 WORKTREE_INSTRUCTIONS = """You work in a git worktree, a copy of {folder} of your own: use paths \
@@ -261,7 +263,7 @@ def make_child_options(
     folders = [place.folder, Path.home()] if parts.is_trusted else [Path.home()]
     definitions, problems = read_agent_files(folders, home=Path.home())
     warnings += problems
-    known = [*(tool.spec.name for tool in place.builtin.tools()), *OTHER_TOOLS]
+    known = [*(tool.spec for tool in place.builtin.tools()), *OTHER_TOOLS]
     for one in definitions:
         if unknown := find_unknown((*(one.tools or ()), *one.excluded_tools), known):
             warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")

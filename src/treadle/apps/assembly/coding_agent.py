@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from typing import Never
 
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.policy.hooks import RunHook
     from treadle.policy.modes import PermissionMode
     from treadle.sessions.open_store import StoreLocation
     from treadle.workspace.container import ContainerOptions
@@ -406,6 +407,17 @@ def _assemble(
         hooks.append(ResourceMentions(mcp.servers, notify if is_interactive else warn))
     if extensions.hooks and not trust.is_trusted and settings.sandbox != "off":
         notes.append(HOOKS_SANDBOXED)
+
+    def make_named_model(name: str) -> Model:
+        return wrap_model(create_model(name, settings), secrets, None, suspend=False)
+
+    def make_hook_runners() -> dict[str, RunHook]:
+        from treadle.apps.assembly.hook_runners import make_runners
+
+        judge = small_model or model
+        wrapped = wrap_model(judge, secrets, None, suspend=False)
+        return make_runners(wrapped, make_named_model, gates)
+
     if extensions.hooks:
         observers.append(drivers)
         journal = get_session_dir(store) / "journal.jsonl" if store is not None else None
@@ -419,6 +431,7 @@ def _assemble(
             end_turn=lambda session, why: drivers.interrupt(session, redact(secrets, why)),
             # In an untrusted folder the user's hooks may load files of that folder.
             sandboxed=False if trust.is_trusted and settings.sandbox != "required" else None,
+            make_runners=make_hook_runners,
             open_store=trust.open_store,
         )
     if settings.checkers:
@@ -491,9 +504,7 @@ def _assemble(
                 policy,
                 web_search=settings.web_search,
             ),
-            make_model=lambda name: wrap_model(
-                create_model(name, settings), secrets, None, suspend=False
-            ),
+            make_model=make_named_model,
             small_model=make_child_model(small_model, secrets),
             memory=memory,
             is_trusted=trust.is_trusted,

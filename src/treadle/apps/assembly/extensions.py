@@ -35,7 +35,7 @@ from treadle.core.untrusted_files import read_json, read_text
 
 if TYPE_CHECKING:
     from treadle.apps.assembly.lazy import LazyWorkspace
-    from treadle.policy.hooks import HookConfig, UnapprovedExtension
+    from treadle.policy.hooks import HookConfig, RunHook, UnapprovedExtension
     from treadle.policy.trust import TrustStore
     from treadle.tools.skills import Skill
 
@@ -319,10 +319,11 @@ def make_hooks(
     notify: Callable[[str], None] | None,
     end_turn: Callable[[str, str], None],
     sandboxed: bool | None,
+    make_runners: Callable[[], Mapping[str, RunHook]],
     open_store: Callable[[], TrustStore] = open_trust_store,
 ) -> list[Hook]:
     """The commands as hooks of an agent. `sandboxed` is for hooks of the user; hooks of the folder
-    always run in the sandbox if there is one."""
+    always run in the sandbox if there is one. `make_runners`: what runs the hooks that are none."""
     if not commands:
         return []
     from treadle.apps.assembly.hook_environment import make_hook_environment
@@ -342,6 +343,7 @@ def make_hooks(
         is_approved=make_approval_check(folder, open_store),
         get_extra_env=get_extra_env,
         sandboxed=sandboxed,
+        runners=make_runners() if any(one.kind != "command" for one in commands) else {},
     )
 
 

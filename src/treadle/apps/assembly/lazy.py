@@ -134,8 +134,12 @@ class LazyWorkspace:
     def resolve(self, path: str, *, for_write: bool = False) -> Path:
         return self.get_local().resolve(path, for_write=for_write)
 
+    def resolve_outside(self, path: str) -> Path:
+        return self.get_local().resolve_outside(path)
+
     read = _forward(lambda local: local.read)
     read_outside = _forward(lambda local: local.read_outside)
+    execute_outside = _forward(lambda local: local.execute_outside)
     write = _forward(lambda local: local.write)
     remove = _forward(lambda local: local.remove)
     run = _forward(lambda local: local.run, lambda options: True)

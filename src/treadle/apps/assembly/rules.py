@@ -216,10 +216,8 @@ def _parse_given_rules(
 
 
 def make_read_check(folder: Path, rules: Callable[[], RuleSet]) -> Callable[[Path], str]:
-    """A function that tells why a file which a file of the project names may not be read, by the
-    deny and ask rules; "" if it may. It loads what it needs with the first such file."""
-    if rules is _make_empty_rules:
-        return lambda path: ""
+    """A function that tells why a file which a file of the project names may not be read, as the
+    tool `read` would; "" if it may. It loads what it needs with the first such file."""
 
     @cache
     def make_policy() -> RulePolicy:

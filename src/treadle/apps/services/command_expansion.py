@@ -24,6 +24,7 @@ from treadle.core.transcript import Text, UserContent, UserItem
 MAX_OUTPUT_CHARS = 20_000
 TIMEOUT_SECONDS = 60.0
 _BASH = ToolSpec("bash", "Runs a command.", {"type": "object"})  # as the rules know it
+OUTSIDE = "a command of the project attaches only files of the project"
 UNAPPROVED = "the command file waits for your approval: run `treadle trust --approve`"
 
 
@@ -58,7 +59,8 @@ async def _attach_files(
     typed = set(find_mentions(arguments))
     for name in find_mentions(command.expand(arguments)):
         is_users_choice = command.is_user or name in typed
-        if not is_users_choice and not _is_inside(folder / name, folder):
+        if not is_users_choice and not _is_inside(Path(name), folder):
+            parts.append(Text(f"[{name} is not attached: {OUTSIDE}]"))
             continue
         found = attach_mention(name, folder, lambda: added_folders, include_text=True)
         if found is None:
@@ -69,7 +71,7 @@ async def _attach_files(
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
-    return Path(os.path.normpath(path)).is_relative_to(folder)
+    return Path(os.path.normpath(folder / path.expanduser())).is_relative_to(folder)
 
 
 async def _explain_unreadable(session: AgentSession, path: Path) -> str:

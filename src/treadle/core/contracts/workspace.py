@@ -8,7 +8,7 @@ own limits (folders, sandbox).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -51,6 +51,10 @@ class ProgramResult(msgspec.Struct, frozen=True):
     is_truncated: bool
 
 
+CommandInput = bool | Literal["terminal"]
+"""Whether a command has an input, and whether that is a terminal."""
+
+
 class RunningCommand(Protocol):
     """A command in the background. It is over when its whole process tree has ended.
 
@@ -65,6 +69,9 @@ class RunningCommand(Protocol):
     async def write(self, text: str) -> None:
         """Send input to a command that was started with `stdin`; WorkspaceError if it cannot."""
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size of its terminal; WorkspaceError if it has none."""
+
     async def wait(self) -> CommandResult: ...
 
     async def kill(self) -> CommandResult: ...
@@ -74,7 +81,16 @@ class RunningCommand(Protocol):
 class OutsideReader(Protocol):
     """A workspace that can also read files outside of itself, if a policy has allowed it."""
 
+    def resolve_outside(self, path: str) -> Path:
+        """The real path; a WorkspaceError if a command could have changed where it leads."""
+
     async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent: ...
+
+    async def execute_outside(
+        self, argv: Sequence[str], *, path: Path, cwd: str, timeout: float, limit: int
+    ) -> ProgramResult:
+        """Run a program that only reads, and may also read `path`, a result of
+        `resolve_outside`."""
 
 
 class Workspace(Protocol):
@@ -82,7 +98,7 @@ class Workspace(Protocol):
 
     Promises: writes are atomic and durable, and fail if the digest of the file is not `expected`.
     Paths never leave the root and the added folders, also not by a symlink. A command has no
-    terminal, and no input unless it was started with one; when it ends, is cancelled or times out,
+    terminal and no input unless it was started with one; when it ends, is cancelled or times out,
     none of its processes is left. Memory stays bounded whatever a command prints. Problems are
     WorkspaceErrors that say what to do. File operations do not wait for the setup that only
     commands need, such as the sandbox.
@@ -129,9 +145,10 @@ class Workspace(Protocol):
         env: Mapping[str, str] | None = None,
         sandboxed: bool | None = None,
         network: bool | None = None,
-        stdin: bool = False,
+        stdin: CommandInput = False,
     ) -> RunningCommand:
-        """Start it in the background; with `stdin` its input stays open for `write`."""
+        """Start it in the background; with `stdin` its input stays open for `write`. With
+        "terminal", input and output are a terminal of its own."""
 
     async def execute(
         self,

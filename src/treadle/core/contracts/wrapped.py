@@ -25,6 +25,7 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.contracts.workspace import (
+    CommandInput,
     CommandResult,
     FileContent,
     ProgramResult,
@@ -216,7 +217,7 @@ class WrappedWorkspace:
         env: Mapping[str, str] | None = None,
         sandboxed: bool | None = None,
         network: bool | None = None,
-        stdin: bool = False,
+        stdin: CommandInput = False,
     ) -> RunningCommand:
         return await self._workspace.start(
             command, cwd=cwd, env=env, sandboxed=sandboxed, network=network, stdin=stdin

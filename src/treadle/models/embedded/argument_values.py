@@ -25,7 +25,7 @@ _FOLDER = re.compile(r"\b(?:folder|directory)\s+(?:called\s+|named\s+)?([\w.-]+)
 _NAMED_FOLDER = re.compile(r"\b([\w.-]+)\s+(?:folder|directory)\b", re.IGNORECASE)
 _PROGRAM = re.compile(
     r"\b((?:python3?|pytest|make|npm|npx|node|pip|uv|cargo|go|docker|sh|bash|ls|cat|"
-    r"git (?:status|log|diff|show|add|commit|push|pull|branch|checkout|fetch|clone|init))\b.*)$"
+    r"git (?:status|log|diff|show|add|commit|push|pull|branch|checkout|fetch|clone|init))\b[^`\n]*)"
 )
 _CODE_NAME = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|(?:[A-Z][a-z0-9]+){2,})\b")
 _REPLACEMENT = re.compile(

@@ -2,7 +2,7 @@
 
     choices      similar examples vote for the tool, and its arguments come from the request
     answers      the results of the turn begin the answer of a weak model
-    repairs      a capable model is led line by line, with a check after each try (repair.py)
+    repairs      the model is led line by line, with a check after each try (repair.py)
     repetition   a call that was just made is not made again
 
 An `Embedded` decides nothing and only writes what a grammar allows. This layer decides for it, and
@@ -55,10 +55,9 @@ class Assisted(WrappedModel):
         tools = select_tools(request)
         if not tools or request.options.output_schema is not None:
             return self._embedded.stream(request)
-        if self._embedded.is_capable:
-            state = repair.read_repair_state(request.transcript, tools)
-            if state is not None:
-                return self._stream_repair(state)
+        state = repair.read_repair_state(request.transcript, tools)
+        if state is not None:
+            return self._stream_repair(state)
         return self._stream_step(request, tools)
 
     async def _stream_step(

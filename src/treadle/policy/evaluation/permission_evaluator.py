@@ -33,6 +33,12 @@ ACCESS_TOOLS = READ_TOOLS | WRITE_TOOLS | {"bash", "webfetch"}
 DELEGATING_TOOLS = frozenset({"task", "taskoutput", "taskstop", "skill", "ask"})
 
 
+TYPED_TEXT = (
+    "what is typed into a running command needs the rule task_input; mode auto allows it only for "
+    "a command inside the sandbox"
+)
+
+
 class PermissionEvaluator:
     """Evaluates calls in one context. Takes a few microseconds to make."""
 
@@ -114,7 +120,8 @@ class PermissionEvaluator:
         elif call.is_pure and not key.startswith("mcp__"):
             finding = PolicyFinding(call.tool, "allow", "changes nothing", is_read_only=True)
         else:
-            finding = PolicyFinding(call.tool, "ask", "no rule allows it")
+            reason = TYPED_TEXT if key == "taskinput" else "no rule allows it"
+            finding = PolicyFinding(call.tool, "ask", reason)
         return PolicyRuling.from_finding(finding)
 
 

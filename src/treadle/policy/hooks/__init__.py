@@ -25,6 +25,7 @@ from treadle.policy.hooks.approval import (
 from treadle.policy.hooks.command_hook import (
     CommandHook,
     HookFailed,
+    RunHook,
     RunProgram,
     make_command_hooks,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "FunctionHook",
     "HookConfig",
     "HookFailed",
+    "RunHook",
     "RunProgram",
     "CommandHook",
     "UnapprovedExtension",

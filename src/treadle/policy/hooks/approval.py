@@ -23,6 +23,11 @@ from treadle.policy.trust import ApprovalState, TrustStore
 
 IN_SANDBOX = "inside the sandbox, if there is one"
 OUTSIDE_SANDBOX = "outside of the sandbox"
+_HOOK_LOCATIONS = {
+    "command": IN_SANDBOX,
+    "http": "sends what the agent does to this address",
+    "prompt": "asks the small model, which costs tokens",
+}
 UNTRACKED_CHANGES = (
     "changes of the files that it runs are not detected: approve only if you trust the whole folder"
 )
@@ -86,9 +91,12 @@ def filter_approved_hooks(
     checker = _ApprovalChecker(store, folder, "hook")
     allowed, waiting = list[HookConfig](), list[UnapprovedExtension]()
     for command in commands:
-        details = (f"for {command.matcher}",) if command.matcher else ()
-        name, line = command.name, command.command
-        unapproved = checker.check(name, command.definition, line, IN_SANDBOX, details)
+        details = [f"for {command.matcher}"] if command.matcher else []
+        details += _describe_server({"headers": command.headers})
+        if command.variables:
+            details.append(f"may send your {', '.join(command.variables)}, but no secrets")
+        name, line, location = command.name, command.command, _HOOK_LOCATIONS[command.kind]
+        unapproved = checker.check(name, command.definition, line, location, details)
         if unapproved is None:
             allowed.append(replace(command, is_project=True))
         else:

@@ -1,18 +1,20 @@
-"""A shell command as a Hook: JSON on its standard input, its exit code as the answer.
+"""A hook of the settings as a Hook. A command gets JSON on its standard input, and its exit code
+is the answer:
 
     0       yes; JSON on stdout may add details, plain stdout is context at two points
     2       no, with stderr as the reason
     other   failure: `pre_tool_use` denies the call, other points warn the user
             (also a timeout, too much output, or invalid JSON)
 
-Uses protocol.py for the JSON. The caller passes the function that runs a program, usually
-`execute` of the workspace.
+An address gets the same JSON, and its response counts as the standard output; what a model says
+about a prompt, too. Uses protocol.py for the JSON. The caller passes the functions that run them:
+for a command usually `execute` of the workspace.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,8 +64,12 @@ class RunProgram(Protocol):
     ) -> ProgramResult: ...
 
 
+RunHook = Callable[[HookConfig, bytes], Awaitable[ProgramResult]]
+"""Runs a hook that is no command, with the JSON; HookFailed if it cannot."""
+
+
 class CommandHookContext(msgspec.Struct, frozen=True):
-    """What all hook commands of a session share; see `make_command_hooks`."""
+    """What all hooks of the settings share in a session; see `make_command_hooks`."""
 
     run: RunProgram
     folder: Path
@@ -76,6 +82,7 @@ class CommandHookContext(msgspec.Struct, frozen=True):
     sandboxed: bool | None
     deferred: DeferredContext
     blocked_stops: Counter[tuple[str, str]]  # by session and turn: how often hooks kept it going
+    runners: Mapping[str, RunHook] = {}
 
 
 def make_command_hooks(
@@ -90,19 +97,20 @@ def make_command_hooks(
     is_approved: Callable[[HookConfig], bool] = lambda _: True,
     get_extra_env: Callable[[HookConfig], Mapping[str, str]] = lambda _: {},
     sandboxed: bool | None = False,
+    runners: Mapping[str, RunHook] | None = None,
 ) -> list[Hook]:
-    """The commands as hooks for an agent, in their order.
+    """The hooks of the settings as hooks for an agent, in their order.
 
     `notify` shows a line to the user; `end_turn`, given a session id, ends its turn with a reason.
     `is_approved` is called before each run: whether the command is still the approved one.
     `sandboxed` is for the user's own commands: False runs them outside of the sandbox; a project's
-    commands always run inside if there is one.
+    commands always run inside if there is one. `runners` run the hooks of the other kinds.
     """
     notify = notify or (lambda _: None)
     deferred, stops = DeferredContext(commands), Counter[tuple[str, str]]()
     callables = (get_mode, notify, end_turn, is_approved, get_extra_env)
     context = CommandHookContext(
-        run, folder, transcript_path, *callables, sandboxed, deferred, stops
+        run, folder, transcript_path, *callables, sandboxed, deferred, stops, runners or {}
     )
     hooks: list[Hook] = [CommandHook(command, context) for command in commands]
     return [*hooks, deferred] if deferred.points else hooks
@@ -169,13 +177,19 @@ class CommandHook:
         if hook_input.point in ("stop", "subagent_stop"):
             turn = hook_input.session_id, hook_input.turn_id
             common_input["stop_hook_active"] = context.blocked_stops[turn] > 0
+        data = encode_input(hook_input, common_input, command.event)
+        if command.kind != "command":
+            runner = context.runners.get(command.kind)
+            if runner is None:
+                raise HookFailed(f"{self._label}: hooks of the type {command.kind} do not run here")
+            return await runner(command, data)
         folders = dict.fromkeys(("TREADLE_PROJECT_DIR", "CLAUDE_PROJECT_DIR"), folder)
         return await context.run(
             ("/bin/sh", "-c", command.command),
             cwd=folder,
             env={**context.get_extra_env(command), **folders},
             timeout=command.timeout,
-            stdin=encode_input(hook_input, common_input, command.event),
+            stdin=data,
             limit=MAX_OUTPUT_BYTES,
             sandboxed=None if command.is_project else context.sandboxed,
         )

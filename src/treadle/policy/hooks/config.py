@@ -1,11 +1,13 @@
-"""Hooks in settings: the event, the matcher, the command, the timeout.
+"""Hooks in settings: the event, the matcher, what runs, the timeout.
 
     {"hooks": {"PreToolUse": [{"matcher": "Bash|Edit", "hooks": [
-        {"type": "command", "command": "./check.sh", "timeout": 60}]}]}}
+        {"type": "command", "command": "./check.sh", "timeout": 60},
+        {"type": "http", "url": "https://hooks.example/check"},
+        {"type": "prompt", "prompt": "Does this delete data? $ARGUMENTS"}]}]}}
 
 A misspelt event or an invalid matcher is an error with file and line: such a hook would never
 run, and would not guard anything. In a file that was written for Claude Code it is a note: that
-program knows more events and kinds. Reads only; command_hook.py runs the commands.
+program knows more events and types. Reads only; command_hook.py runs the hooks.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -46,6 +49,14 @@ UNSUPPORTED_EVENTS = word_set(
 )
 DEFAULT_TIMEOUT = 60.0
 FOREIGN_TIMEOUT = 600.0  # of a hook that was written for Claude Code
+PROMPT_TIMEOUT = 30.0
+HookKind = Literal["command", "http", "prompt"]
+# The field of each kind that says what runs.
+_KIND_FIELDS: Mapping[str, str] = {"command": "command", "http": "url", "prompt": "prompt"}
+# Where a prompt has an effect: it can only object.
+_PROMPT_POINTS = word_set(
+    "pre_tool_use permission_request post_tool_use user_prompt_submit stop subagent_stop"
+)
 
 FOREIGN_FOLDER = ".claude"
 _COMMAND_END = re.compile(r"&&|\|\||[;|\n]")
@@ -73,7 +84,12 @@ MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
 
 
 class HookConfig(msgspec.Struct, frozen=True):
-    """One hook command of the settings."""
+    """One hook of the settings. `command` is the command line, the URL or the prompt, by its kind.
+
+    headers    of the request; $NAME in them is a variable of the environment
+    variables  those that headers may use
+    model      the name of the model that judges a prompt; "": the small one
+    """
 
     event: str
     command: str
@@ -83,6 +99,10 @@ class HookConfig(msgspec.Struct, frozen=True):
     index: int = 0  # among the commands of its event in its file
     is_project: bool = False  # an approved hook of the project, not one of the user
     condition: str = ""  # a rule, such as Bash(git *): only such calls
+    kind: HookKind = "command"
+    headers: Mapping[str, str] = {}
+    variables: tuple[str, ...] = ()
+    model: str = ""
 
     @property
     def point(self) -> HookPoint:
@@ -103,8 +123,13 @@ class HookConfig(msgspec.Struct, frozen=True):
     @property
     def definition(self) -> dict[str, Any]:
         """The content that an approval is for."""
-        keys = ("event", "matcher", "command", "timeout", *(("condition",) * bool(self.condition)))
-        return {key: getattr(self, key) for key in keys}
+        keys = ("event", "matcher", "timeout", *(("condition",) * bool(self.condition)))
+        content = {key: getattr(self, key) for key in keys}
+        content[_KIND_FIELDS[self.kind]] = self.command
+        if self.kind != "command":
+            content |= {"headers": dict(self.headers), "variables": list(self.variables)}
+            content["model"] = self.model
+        return content
 
     def matches(self, hook_input: HookInput) -> bool:
         """Whether the event, the matcher and the condition select this input."""
@@ -276,20 +301,64 @@ def _parse_group(event: str, group: object, location: _SettingsText) -> Iterator
 def _parse_entry(event: str, matcher: str, entry: object, location: _SettingsText) -> HookConfig:
     if not isinstance(entry, Mapping):
         raise location.make_error(event, f"hooks.{event}: each hook is an object")
-    kind, command = entry.get("type", "command"), entry.get("command")
-    if kind != "command":
-        problem = f"hooks.{event}: unknown type {kind!r}; the only type is `command`"
+    kind = entry.get("type", "command")
+    if not isinstance(kind, str) or kind not in _KIND_FIELDS:
+        types = ", ".join(_KIND_FIELDS)
+        problem = f"hooks.{event}: there is no hook of the type {kind!r}; the types are {types}"
         raise location.make_error(event, problem)
+    field = _KIND_FIELDS[kind]
+    command = entry.get(field)
     if not isinstance(command, str) or not command.strip() or "\0" in command:
-        raise location.make_error(event, f"hooks.{event}: a hook needs a command")
+        problem = f"hooks.{event}: a hook of the type {kind} needs a {field}"
+        raise location.make_error(event, problem)
     is_foreign = location.problems is not None
-    timeout = entry.get("timeout", FOREIGN_TIMEOUT if is_foreign else DEFAULT_TIMEOUT)
+    default = FOREIGN_TIMEOUT if is_foreign else DEFAULT_TIMEOUT
+    timeout = entry.get("timeout", PROMPT_TIMEOUT if kind == "prompt" else default)
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not is_number or not 0 < timeout <= 86_400:
         problem = f"hooks.{event}: timeout is {timeout!r}; it must be seconds above 0"
         raise location.make_error(command, problem)
-    condition = str(entry.get("if") or "").strip()
-    return HookConfig(event, command, matcher, float(timeout), location.origin, condition=condition)
+    problem = _check_kind(event, kind, command, entry)
+    if problem:
+        raise location.make_error(command, f"hooks.{event}: {problem}")
+    return HookConfig(
+        event,
+        command,
+        matcher,
+        float(timeout),
+        location.origin,
+        condition=str(entry.get("if") or "").strip(),
+        kind=msgspec.convert(kind, HookKind),
+        headers=dict(entry.get("headers") or {}) if kind == "http" else {},
+        variables=tuple(entry.get("allowedEnvVars") or ()) if kind == "http" else (),
+        model=str(entry.get("model") or "") if kind == "prompt" else "",
+    )
+
+
+def _check_kind(event: str, kind: str, command: str, entry: Mapping[str, Any]) -> str:
+    """What is wrong with the fields of this kind, or ""."""
+    if kind == "prompt" and HOOK_EVENTS[event] not in _PROMPT_POINTS:
+        return "a hook of the type prompt has no effect at this event"
+    if kind != "http":
+        return ""
+    try:
+        url = urlsplit(command)
+        host = url.hostname or ""
+    except ValueError as error:
+        return f"the url is not valid: {error}"
+    if not host or not (url.scheme == "https" or (url.scheme == "http" and _is_loopback(host))):
+        return "the url must begin with https://, or with http:// for this machine (localhost)"
+    headers, variables = entry.get("headers") or {}, entry.get("allowedEnvVars") or []
+    if not isinstance(headers, Mapping) or not all(isinstance(v, str) for v in headers.values()):
+        return "headers must be an object of texts"
+    if not isinstance(variables, list) or not all(isinstance(name, str) for name in variables):
+        return "allowedEnvVars must be a list of names"
+    return ""
+
+
+def _is_loopback(host: str) -> bool:
+    is_address = host.startswith("127.") and host.replace(".", "").isdigit()
+    return host in ("localhost", "::1") or is_address
 
 
 @lru_cache(maxsize=256)

@@ -108,15 +108,15 @@ def builtin_tools(
     """The named tools on a workspace.
 
     `fetch` fetches a page for web_fetch. `search_address`: of the SearXNG server of web_search.
-    `native_pdf`: the model reads PDFs itself. `read_outside`: read also shows files outside of the
-    workspace; only for an agent whose policy decides on them.
+    `native_pdf`: the model reads PDFs itself. `read_outside`: read, grep, glob and ls also show
+    files outside of the workspace; only for an agent whose policy decides on them.
     `detach_after`: seconds after which a command continues in the background.
     `unlisted`: more tools, which the model is not told about and may call (`ToolSpec.unlisted`).
     `get_find_denied` tells which files grep leaves out, because a rule denies reading them.
     """
-    sessions = ToolSessions(workspace, get_find_denied)
+    sessions = ToolSessions(workspace, get_find_denied, read_outside=read_outside)
     options: dict[str, dict[str, Any]] = {
-        "read": {"native_pdf": native_pdf, "outside": read_outside},
+        "read": {"native_pdf": native_pdf},
         "bash": {"detach_after": detach_after},
         "web_fetch": {"fetch": fetch},
         "web_search": {"address": search_address},

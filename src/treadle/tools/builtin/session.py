@@ -15,7 +15,13 @@ import msgspec
 
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.contracts.tool import SandboxRequest, ToolContext
-from treadle.core.contracts.workspace import FileContent, ProgramResult, RunningCommand, Workspace
+from treadle.core.contracts.workspace import (
+    FileContent,
+    OutsideReader,
+    ProgramResult,
+    RunningCommand,
+    Workspace,
+)
 from treadle.core.errors import ToolError, WorkspaceError
 
 # Which of these files may not be read. None: no rule denies reading a file.
@@ -50,6 +56,7 @@ class StartedCommand(msgspec.Struct, frozen=True):
 
     command: str
     sandbox: SandboxRequest = ""
+    has_terminal: bool = False
 
 
 class ToolSession:
@@ -69,9 +76,9 @@ class ToolSession:
             self.seen_files.popitem(last=False)
 
     def record_started(
-        self, call_id: str, command: str, sandbox: SandboxRequest, tasks: TaskManager | None
+        self, call_id: str, command: StartedCommand, tasks: TaskManager | None
     ) -> None:
-        self._started_commands[call_id] = StartedCommand(command, sandbox)
+        self._started_commands[call_id] = command
         self._tasks = tasks
 
     def find_started(self, task_id: str) -> StartedCommand | None:
@@ -123,6 +130,24 @@ class CallSite:
         """Whether an earlier call of the round changes the file before this one runs."""
         return str(path) in self.context.planned_files
 
+    def resolve_readable(self, path: str) -> tuple[Path, bool]:
+        """The real path, and whether it is outside of the workspace, where a policy decides."""
+        try:
+            return self.resolve(path), False
+        except WorkspaceError:
+            if self.sessions.outside is None:
+                raise
+            return self.sessions.outside.resolve_outside(str(self.join(path))), True
+
+    async def execute_on(
+        self, path: Path, argv: Sequence[str], *, timeout: float, limit: int, cwd: Path
+    ) -> ProgramResult:
+        """The same for a path outside of the workspace."""
+        assert self.sessions.outside is not None
+        return await self.sessions.outside.execute_outside(
+            argv, path=path, cwd=str(cwd), timeout=timeout, limit=limit
+        )
+
     async def execute(
         self, argv: Sequence[str], *, timeout: float, limit: int, cwd: Path | None = None
     ) -> ProgramResult:
@@ -164,10 +189,20 @@ class CallSite:
 class ToolSessions:
     """The sessions of one set of tools. The policy uses `cwd` too, to resolve paths.
 
-    `get_find_denied` tells which files a search has to leave out."""
+    `get_find_denied` tells which files a search has to leave out. `read_outside`: files outside of
+    the workspace may be read, because a policy decides on them."""
 
-    def __init__(self, workspace: Workspace, get_find_denied: GetFindDenied | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        get_find_denied: GetFindDenied | None = None,
+        *,
+        read_outside: bool = False,
+    ) -> None:
         self.workspace = workspace
+        self.outside: OutsideReader | None = None
+        if read_outside and isinstance(workspace, OutsideReader):
+            self.outside = workspace
         self.get_find_denied = get_find_denied
         self.root = str(workspace.root)
         self._cwds: Mapping[str, str] = {}  # by session; replaced when it changes, never altered

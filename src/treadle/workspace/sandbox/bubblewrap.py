@@ -175,12 +175,14 @@ class Bubblewrap:
             fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
             seccomp_fd = trailer_fd() + 1
             options += ["--seccomp", str(seccomp_fd)]
+            # Else Ctrl-C would end bubblewrap, too.
+            terminal_session = ("setsid", "--ctty") if command.terminal is not None else ()
             ruleset = landlock.make_scope_ruleset()
             fds += [] if ruleset is None else [ruleset]
             has_run = True
             yield msgspec.structs.replace(
                 command,
-                argv=(self.program, *options, "--", *command.argv),
+                argv=(self.program, *options, "--", *terminal_session, *command.argv),
                 env=env,
                 cwd="/",
                 descriptors={**command.descriptors, seccomp_fd: fds[0]},

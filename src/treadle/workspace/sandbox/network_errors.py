@@ -12,7 +12,7 @@ from treadle.core.lazy_regex import compile_lazily
 
 NO_NETWORK_NOTE = (
     "the sandbox has no network: names cannot be looked up, and servers outside the sandbox cannot "
-    "be reached, also not on localhost"
+    'be reached, also not on localhost; a command with `sandbox: "network"` asks the user for it'
 )
 _PROBLEMS = compile_lazily(
     r"could not resolve|(?:failed|unable) to resolve|temporary failure in name resolution|"

@@ -8,7 +8,7 @@ sandbox of mounts would cost ten. Used by `local.py`.
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from treadle.workspace.sandbox import landlock
@@ -33,7 +33,7 @@ def make_ruleset(program: str, roots: tuple[Path, ...], home: str) -> int | None
         return None
 
 
-@cache
+@lru_cache(maxsize=64)
 def _find_readable(roots: tuple[Path, ...], home: str) -> tuple[str, ...]:
     # A root inside another is covered by it, and its path could become a symlink.
     outer = [r for r in roots if not any(r.is_relative_to(other) for other in roots if other != r)]

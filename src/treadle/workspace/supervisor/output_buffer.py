@@ -4,6 +4,7 @@ Used by the supervisor, which calls `read_available` when there is something to 
 """
 
 import ctypes
+import errno
 import os
 
 from .syscalls import libc
@@ -46,6 +47,10 @@ class OutputBuffer:
                 data = os.read(self.fd, CHUNK_BYTES)
             except BlockingIOError:
                 return False
+            except OSError as error:
+                if error.errno != errno.EIO:  # the end of a terminal that no process has open
+                    raise
+                data = b""
             if not data:
                 self.is_open = False
                 self.append(b"", last=True)

@@ -39,6 +39,7 @@ PROGRESS_INTERVAL = 0.1
 STRAY_GRACE = 0.1  # seconds between TERM and KILL for processes that a command left running
 MEMORY_INTERVAL = 0.5  # seconds between two measurements; one takes some milliseconds
 TRAILER_BYTES = 1 << 16  # of a whole pipe
+TIOCSCTTY = 0x540E  # of Linux; termios would be one more import
 KILL_LIMIT = 5.0  # seconds to wait for a process in uninterruptible sleep
 
 
@@ -81,11 +82,7 @@ class Supervisor:
         request = self.request
         outputs: list[tuple[int, int]] = []  # (child's fd, write end)
         if request["capture_output"]:
-            reading, writing = os.pipe()
-            try:
-                fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 1 << 20)
-            except OSError:
-                pass  # past the user's pipe quota: a smaller pipe works too
+            reading, writing = self.open_output()
             outputs += [(1, writing), (2, writing)]
             file_names = ("output_file", "output_file_limit", "always_output_file")
             names = ("head", "tail", *file_names, "secrets")
@@ -97,7 +94,8 @@ class Supervisor:
         if self.main_pid == 0:
             self.exec_command(outputs, failed_write)
         self.on_call_taken()
-        for fd in {failed_write, *(fd for _, fd in outputs), *self.fds}:
+        kept = set() if self.output_buffer is None else {self.output_buffer.fd}
+        for fd in {failed_write, *(fd for _, fd in outputs), *self.fds} - kept:
             os.close(fd)
         problem = os.read(failed, 4096)
         os.close(failed)
@@ -107,6 +105,18 @@ class Supervisor:
             number, step, detail = problem.decode(errors="replace").split(" ", 2)
             return int(number), step, detail
         return None
+
+    def open_output(self) -> tuple[int, int]:
+        """Where the output is read, and what the command writes to: a pipe, or its terminal."""
+        request = self.request
+        if request["terminal"] is not None:
+            return self.fds[request["terminal"]], self.fds[dict(request["descriptors"])[0]]
+        reading, writing = os.pipe()
+        try:
+            fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 1 << 20)
+        except OSError:
+            pass  # past the user's pipe quota: a smaller pipe works too
+        return reading, writing
 
     def exec_command(self, outputs: list[tuple[int, int]], error_fd: int) -> None:
         """In the child: reset signals, apply the limits, exec. Never returns."""
@@ -129,6 +139,8 @@ class Supervisor:
             error_fd = fcntl.fcntl(error_fd, *move_up)
             for target, source in moved:
                 os.dup2(source, target)
+            if request["terminal"] is not None and not request["in_bubblewrap"]:
+                fcntl.ioctl(0, TIOCSCTTY, 0)  # Ctrl-C and job control need it
             if request["landlock_ruleset"] is not None:
                 step = "restrict"
                 restrict_to_ruleset(self.fds[request["landlock_ruleset"]])

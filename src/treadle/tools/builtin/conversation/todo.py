@@ -31,7 +31,10 @@ class TodoTool(BuiltinTool[TodoArguments]):
     name = "todo"
     arguments_type = TodoArguments
     concurrent = False
-    aliases = ("todo_write", "write_todos", "update_plan", "todo_list", "update_todos", "plan")
+    aliases = (
+        "todo_write", "todo_read", "write_todos", "update_plan", "todo_list", "update_todos",
+        "plan",
+    )  # fmt: skip
     argument_aliases: ClassVar = {
         "plan": "todos", "items": "todos", "tasks": "todos", "steps": "todos", "list": "todos",
         "step": "content", "text": "content", "task": "content", "title": "content",

@@ -40,8 +40,7 @@ class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadTool(BuiltinTool[ReadArguments]):
-    """`native_pdf`: the model reads PDFs itself; otherwise their text is extracted.
-    `outside`: files outside of the workspace may be read, because a policy decides on them."""
+    """`native_pdf`: the model reads PDFs itself; otherwise their text is extracted."""
 
     name = "read"
     arguments_type = ReadArguments
@@ -54,12 +53,9 @@ class ReadTool(BuiltinTool[ReadArguments]):
         "num_lines": "limit",
     }  # fmt: skip
 
-    def __init__(
-        self, sessions: ToolSessions, *, native_pdf: bool = True, outside: bool = False
-    ) -> None:
+    def __init__(self, sessions: ToolSessions, *, native_pdf: bool = True) -> None:
         super().__init__(sessions)
         self._native_pdf = native_pdf
-        self._outside = outside
 
     def validate(self, args: ReadArguments) -> str | None:
         if not args.file_path:
@@ -76,9 +72,9 @@ class ReadTool(BuiltinTool[ReadArguments]):
         try:
             path = site.resolve(args.file_path)
         except WorkspaceError:
-            if not self._outside or not isinstance(site.workspace, OutsideReader):
+            if site.sessions.outside is None:
                 raise
-            return await _read_outside(args, site, site.workspace)
+            return await _read_outside(args, site, site.sessions.outside)
         try:
             content = await site.read_if_exists(path, MAX_IN_MEMORY_BYTES)
         except WorkspaceError as error:

@@ -1,5 +1,6 @@
 """`ls`: the names in one folder, folders with a slash. `glob` finds files in deeper folders."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -30,9 +31,13 @@ class LsTool(BuiltinTool[LsArguments]):
         return (args.path or ".",)
 
     async def run(self, args: LsArguments, site: CallSite) -> ToolOutput:
-        folder = site.resolve(args.path or ".")
+        folder, is_outside = site.resolve_readable(args.path or ".")
         # With a trailing slash, `ls` fails for a file.
-        done = await site.execute(["ls", "-1Ap", "--", f"{folder}/"], timeout=10, limit=1 << 20)
+        argv, root = ["ls", "-1Ap", "--", f"{folder}/"], Path(site.workspace.root)
+        execute = partial(site.execute_on, folder) if is_outside else site.execute
+        done = await execute(argv, timeout=10, limit=1 << 20, cwd=root)
+        if done.exit_code != 0 and is_outside:
+            raise ToolError(f"{args.path} is no folder, or cannot be listed")
         if done.exit_code != 0:
             raise await _explain_failure(args.path or str(folder), folder, done, site)
         listed = done.stdout.decode(errors="replace").split("\n")[:-1]

@@ -6,7 +6,8 @@ Used by `glob` and `grep`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -30,15 +31,18 @@ async def run_ripgrep(
     site: CallSite, options: Sequence[str], given_path: str
 ) -> tuple[ProgramResult, Path]:
     """Run it over a folder or a file: its result, and the folder that its paths start from."""
-    path = site.resolve(given_path)
+    path, is_outside = site.resolve_readable(given_path)
+    execute = partial(site.execute_on, path) if is_outside else site.execute
     try:
-        return await _run_in_folder(site, options, path, "./"), path
+        return await _run_in_folder(execute, options, path, "./"), path
     except WorkspaceError as error:
         if error.kind != "bad_cwd":
             raise
     try:  # not a folder: search it as a file
-        return await _run_in_folder(site, options, path.parent, f"./{path.name}"), path.parent
+        return await _run_in_folder(execute, options, path.parent, f"./{path.name}"), path.parent
     except (ToolError, WorkspaceError) as error:
+        if is_outside:
+            raise ToolError(f"{given_path} does not exist, or cannot be searched") from error
         if await site.read_if_exists(path, 0) is None:
             raise await site.make_not_found_error(given_path, path) from error
         raise
@@ -60,14 +64,17 @@ async def run_with_glob(
 
 
 async def _run_in_folder(
-    site: CallSite, options: Sequence[str], folder: Path, target: str
+    execute: Callable[..., Awaitable[ProgramResult]],
+    options: Sequence[str],
+    folder: Path,
+    target: str,
 ) -> ProgramResult:
     program = find_ripgrep()
     if program is None:
         raise ToolError("ripgrep is not installed; search with bash (grep -rn, find) instead")
     # Run inside the folder: ripgrep applies patterns with a slash to paths from its cwd.
     argv = [program, *DEFAULT_OPTIONS, *options, *LAST_OPTIONS, "--", target]
-    done = await site.execute(argv, timeout=TIMEOUT, limit=MAX_OUTPUT_BYTES, cwd=folder)
+    done = await execute(argv, timeout=TIMEOUT, limit=MAX_OUTPUT_BYTES, cwd=folder)
     if done.exit_code not in (0, 1) and not done.stdout and not done.timed_out:
         message = done.stderr.decode(errors="replace").strip().removeprefix("rg: ")
         raise ToolError(message[:2_000] or f"ripgrep failed with exit code {done.exit_code}")

@@ -26,7 +26,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.json_types.fit_names import Report, fold_name
 from treadle.core.transcript import Arguments, Item, ToolResultItem
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
+from treadle.tools.builtin.session import CallSite, StartedCommand, ToolSessions, kill_shielded
 from treadle.tools.builtin.shell.command_forms import read_command, read_patch
 from treadle.tools.function import summarize_call
 
@@ -36,16 +36,19 @@ REQUEST_TEXTS = {"": "", "network": " with network", "off": " outside the sandbo
 # Arguments of other programs that ask to run a command outside of the sandbox.
 _OUTSIDE_FLAGS = ("withescalatedpermissions", "dangerouslydisablesandbox")
 # Arguments of other programs about how a command is shown or started, which change nothing here.
-_WITHOUT_EFFECT = ("yield_time_ms", "max_output_tokens", "login", "shell", "tty")
+_WITHOUT_EFFECT = ("yield_time_ms", "max_output_tokens", "login", "shell")
 CWD_NOTE = "[working directory is now {}]"
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # what a REPL prints is seen at once
+# A terminal without colors, and a shell that does not read and replace by what was typed earlier.
+TERMINAL_ENV = {"TERM": "dumb", "HISTFILE": "/dev/null", "HISTSIZE": "0", "PAGER": "cat"}
 INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
 MAX_INTERRUPTED_CHARS = 30_000
 # One search, and what it prints about a path that it could not open: only its output tells that.
-_SEARCH = re.compile(r"\s*(?:[efz]?grep|rg|find|du|ls|wc)\s[^;&|<>`$()\n]*")
-_PROBLEM = re.compile(r"^(?:[efz]?grep|rg|find|du|ls|wc): (.+)$", re.MULTILINE)
+_SEARCH = re.compile(r"\s*(?:git grep|[efz]?grep|rg|find|du|ls|wc)\s[^;&|<>`$()\n]*")
+_PROBLEM = re.compile(r"^(?:error|[efz]?grep|rg|find|du|ls|wc): (.+)$", re.MULTILINE)
 _NO_PERMISSION = re.compile(
-    r"(?:cannot [a-z ]+)?['‘]?(.+?)['’]?: Permission denied(?: \(os error 13\))?"
+    r"(?:cannot [a-z ]+|failed to [a-z]+ )?['‘]?(.+?)['’]?: "
+    r"Permission denied(?: \(os error 13\))?"
 )
 _OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
@@ -63,6 +66,7 @@ class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stdin: Annotated[
         bool, describe("With run_in_background: keep its input open, for task_input")
     ] = False
+    tty: Annotated[bool, describe("With stdin: on a terminal, for programs that need one")] = False
     sandbox: Annotated[
         SandboxRequest,
         describe("If the sandbox stops it: `network`, or `off` to run outside; the user is asked"),
@@ -100,8 +104,8 @@ class BashTool(BuiltinTool[BashArguments]):
     def validate(self, args: BashArguments) -> str | None:
         if not args.command.strip():
             return "the command is empty"
-        if args.stdin and not args.run_in_background:
-            return "stdin is for a command with run_in_background"
+        if (args.stdin or args.tty) and not args.run_in_background:
+            return "stdin and tty are for a command with run_in_background"
         return "the timeout is negative" if args.timeout < 0 else None
 
     def repair(self, arguments: Arguments) -> RepairedArguments:
@@ -206,12 +210,15 @@ class BashTool(BuiltinTool[BashArguments]):
     async def _run_in_background(self, args: BashArguments, site: CallSite, cwd: str) -> ToolOutput:
         """Start a command and detach: the rest of the call is a task of the loop."""
         options = _sandbox_options(args)
-        if args.stdin:
+        if args.tty:
+            options |= {"stdin": "terminal", "env": TERMINAL_ENV}
+        elif args.stdin:
             options |= {"stdin": True, "env": UNBUFFERED}
         running = await site.workspace.start(args.command, cwd=cwd, **options)
         call_id = site.context.call_id
         site.session.running_commands[call_id] = running
-        site.session.record_started(call_id, args.command, args.sandbox, site.context.tasks)
+        started = StartedCommand(args.command, args.sandbox, args.tty)
+        site.session.record_started(call_id, started, site.context.tasks)
         try:
             site.context.detach()
             return _make_output(await running.wait(), site.cwd)
@@ -276,8 +283,11 @@ def _lacks_only_hidden_files(done: CommandResult, command: str, cwd: str, root: 
         return False
     hidden = {normpath(f"{root}/{path}" if path[0] != "/" else path) for path in done.hidden_files}
     problems = [_NO_PERMISSION.fullmatch(text) for text in _PROBLEM.findall(done.output)]
+    folders = (cwd, *map(str, Path(cwd).parents))  # git names paths from the repository's top
     return bool(_SEARCH.fullmatch(command) and problems) and all(
-        problem is not None and normpath(f"{cwd}/{problem[1]}") in hidden for problem in problems
+        problem is not None
+        and any(normpath(f"{folder}/{problem[1]}") in hidden for folder in folders)
+        for problem in problems
     )
 
 

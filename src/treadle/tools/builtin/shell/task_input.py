@@ -5,6 +5,7 @@ is typed is judged like a call of its own: a rule that denies a command denies t
 """
 
 import asyncio
+import re
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -22,12 +23,17 @@ DEFAULT_WAIT = 1.0
 MAX_WAIT = 60.0
 QUIET_SECONDS = 0.25  # output that stops for so long is taken as the answer
 POLL_SECONDS = 0.02
+KEYS = ("\x03", "\x04", "\x1a", "\x1c")  # Ctrl-C, Ctrl-D, Ctrl-Z, Ctrl-\
+# Other keys would edit the line: what runs would not be what was decided on.
+_OTHER_KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+ROWS = 40
 
 
 class TaskInputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task_id: Annotated[str, describe("Such as t1")]
-    text: Annotated[str, describe("What to type; a line end is added")] = ""
+    text: Annotated[str, describe("What to type; a line end is added. Or \\u0003 for Ctrl-C")] = ""
     wait: Annotated[float, describe("Milliseconds to wait for output; usually 1000")] = 0
+    columns: Annotated[int, describe("Make its terminal so wide")] = 0
 
 
 class TaskInputTool(BuiltinTool[TaskInputArguments]):
@@ -42,6 +48,13 @@ class TaskInputTool(BuiltinTool[TaskInputArguments]):
         "data": "text", "yield_time_ms": "wait", "timeout": "wait",
     }  # fmt: skip
 
+    def validate(self, args: TaskInputArguments) -> str | None:
+        if not 0 <= args.columns <= 1_000:
+            return "columns is a number from 1 to 1000"
+        if args.text not in KEYS and _OTHER_KEYS.search(args.text):
+            return "the text has a control character; only Ctrl-C, D, Z or \\, alone, can be typed"
+        return None
+
     def summary(self, arguments: Arguments) -> str:
         given = {"text": f"{arguments.get('task_id', '')}: {arguments.get('text', '')}"}
         return escape_multiline(summarize_call(self.name, given))
@@ -52,7 +65,8 @@ class TaskInputTool(BuiltinTool[TaskInputArguments]):
         # A command that got the network stays in its sandbox; one outside is asked about again.
         is_outside = started is not None and started.sandbox == "off"
         cwd = self.sessions.cwd(session_id)
-        return Access(command=args.text, cwd=cwd, sandbox="off" if is_outside else "")
+        command = "" if args.text in KEYS else args.text
+        return Access(command=command, cwd=cwd, sandbox="off" if is_outside else "")
 
     async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
         args = self.parse_arguments(arguments)
@@ -65,8 +79,14 @@ class TaskInputTool(BuiltinTool[TaskInputArguments]):
         running = site.session.running_commands.get(task.call_id)
         if running is None:
             raise ToolError(f"task {task.id} is {task.state}; it takes no input")
+        started = site.session.find_started(args.task_id)
+        if started is not None and started.has_terminal and "\t" in args.text:
+            raise ToolError("a tab completes names in a terminal; type spaces")
+        if args.columns:
+            running.resize(args.columns, ROWS)
         before = running.output()
-        await running.write(args.text if args.text.endswith("\n") else f"{args.text}\n")
+        is_line = not args.text.endswith(("\n", *KEYS)) and (args.text or not args.columns)
+        await running.write(f"{args.text}\n" if is_line else args.text)
         await _wait_for_output(running, before, site, task.call_id, _parse_wait(args.wait))
         after = running.output()
         fresh = after.removeprefix(before)
