@@ -23,7 +23,7 @@ from treadle.core.contracts.model import (
     ModelToolCallRequested,
     ModelUsageUpdated,
 )
-from treadle.core.errors import Overloaded, StreamBroken
+from treadle.core.errors import ModelError, Overloaded
 from treadle.core.transcript.content import (
     AssistantContent,
     Opaque,
@@ -34,14 +34,16 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.provider_base.codec import make_unique_call_id
+from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
+    UNREADABLE,
     ProviderInfo,
     incomplete_stream_error,
+    late_arguments_error,
     map_stream_error,
     unreadable_event_error,
 )
-from treadle.models.provider_base.lenient import decode_leniently
+from treadle.models.provider_base.lenient import decode_leniently, decode_opaque
 from treadle.models.provider_base.openai_common import (
     InputTokenDetails,
     OpenAIUsage,
@@ -57,6 +59,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 # The labels of blocks that are kept and not sent back.
 CITATIONS_LABEL = "citations"
 EXECUTED_TOOLS_LABEL = "executed_tools"
+IMAGES_LABEL = "images"
 
 _ABSENT = msgspec.Raw()
 
@@ -90,6 +93,7 @@ class _Delta(msgspec.Struct, gc=False):
     refusal: str | None = None
     annotations: list[Any] | None = None  # citations, of OpenAI and OpenRouter
     executed_tools: list[Any] | None = None  # by the server, of Groq
+    images: list[Any] | None = None  # that the model made, of OpenRouter
 
 
 class _Usage(OpenAIUsage):
@@ -165,7 +169,7 @@ class _PartialCall(msgspec.Struct):
     id: str = ""
     name: str = ""
     arguments: list[str] = []
-    extra: bytes = b""
+    extra: str = ""
     call: ToolCall | None = None
 
 
@@ -189,7 +193,9 @@ class ChatDecoder:
         self._reasoning_details: list[dict[str, Any]] = []
         self._annotations: list[Any] = []
         self._executed_tools: list[Any] = []
+        self._images: list[Any] = []
         self._citations: list[Any] = []
+        self._search_results: list[Any] = []
         self._partial_calls: list[_PartialCall] = []
         self._ids: set[str] = set()
         self._finish_reason = ""
@@ -198,15 +204,26 @@ class ChatDecoder:
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
         out: list[ModelEvent] = []
+        try:
+            self._read_chunks(events, out)
+        except ModelError as error:
+            if not out:
+                raise
+            raise DecodeFailed(error, out) from error
+        return out
+
+    def _read_chunks(self, events: Iterable[tuple[bytes, bytes]], out: list[ModelEvent]) -> None:
         texts = self._text
         for _, data in events:
+            if self.done:
+                break
             if data == b"[DONE]":
                 self._finish_calls(out)
                 self.done = True
-                continue
+                break
             try:
                 chunk = _decode_chunk(data)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNREADABLE:
                 chunk = self._decode_odd_chunk(data)
             if chunk.object == "error" or chunk.error is not _ABSENT:
                 self._raise_stream_error(chunk, data)
@@ -225,9 +242,10 @@ class ChatDecoder:
                         self._read_parts(text, out)
                     if delta.tool_calls or delta.refusal:
                         self._read_calls(delta, out)
-                    if delta.annotations or delta.executed_tools:
+                    if delta.annotations or delta.executed_tools or delta.images:
                         self._annotations += delta.annotations or ()
                         self._executed_tools += delta.executed_tools or ()
+                        self._images += delta.images or ()
                     if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
                         self._read_reasoning(delta, out)
                 if choice.finish_reason:
@@ -237,15 +255,15 @@ class ChatDecoder:
             if not self._response_id and chunk.id:
                 self._response_id = chunk.id
             if chunk.citations or chunk.search_results:
-                self._citations = _merge_citations(chunk)
+                self._citations = chunk.citations or self._citations
+                self._search_results = chunk.search_results or self._search_results
             if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
-        return out
 
     def _decode_odd_chunk(self, data: bytes) -> _Chunk:
         try:
             return decode_leniently(data, _Chunk, _STRICT_FIELDS)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
 
     def finish(self) -> AssistantItem:
@@ -260,10 +278,9 @@ class ChatDecoder:
         content += [Text("".join(texts)) for texts in (self._text, self._refusal) if texts]
         content += self._build_extras()
         for partial in self._partial_calls:
-            self._complete_unnamed_call(partial)
             if partial.call is not None:
                 if partial.extra:
-                    content.append(Opaque(self._origin, partial.extra.decode(), CALL_EXTRA_LABEL))
+                    content.append(Opaque(self._origin, partial.extra, CALL_EXTRA_LABEL))
                 content.append(partial.call)
         return AssistantItem(
             content=tuple(content),
@@ -275,14 +292,21 @@ class ChatDecoder:
 
     def _build_extras(self) -> list[Opaque]:
         values = (
-            (CITATIONS_LABEL, self._annotations + self._citations),
+            (CITATIONS_LABEL, [*self._annotations, *self._search_results, *self._list_addresses()]),
             (EXECUTED_TOOLS_LABEL, self._executed_tools),
+            (IMAGES_LABEL, self._images),
         )
         return [
             Opaque(self._origin, msgspec.json.encode(value).decode(), label)
             for label, value in values
             if value
         ]
+
+    def _list_addresses(self) -> list[Any]:
+        """The cited addresses that are not among the results of the search."""
+        results = [result for result in self._search_results if isinstance(result, dict)]
+        known = [result.get("url") for result in results]
+        return [address for address in self._citations if address not in known]
 
     # ------------------------------------------------------------------ the parts of a delta
 
@@ -338,15 +362,12 @@ class ChatDecoder:
             partial = self._find_partial_call(call_delta, out)
             function = call_delta.function or _Function()
             if bytes(call_delta.extra_content) not in (b"", b"null"):
-                partial.extra = bytes(call_delta.extra_content)
+                partial.extra = self._decode_extra(bytes(call_delta.extra_content))
             if call_delta.id and not partial.provider_id:
                 partial.provider_id = call_delta.id
             if function.name and not partial.name:
                 partial.name = restore_tool_name(function.name, self._tools)
-                partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
-                out.append(ModelToolCallBegan(partial.id, partial.name))
-                if partial.arguments:
-                    out.append(ModelToolCallDelta(partial.id, "".join(partial.arguments)))
+                self._announce_start(partial, out)
             text = function.arguments
             if text is not None and not isinstance(text, str):
                 text = msgspec.json.encode(text).decode()
@@ -354,6 +375,12 @@ class ChatDecoder:
                 self._append_arguments(partial, text, out)
         if self._finish_reason:
             self._finish_calls(out)  # some servers send the finish reason before the calls
+
+    def _decode_extra(self, data: bytes) -> str:
+        try:
+            return decode_opaque(data)
+        except UNREADABLE as error:
+            raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
 
     def _find_partial_call(self, delta: _CallDelta, out: list[ModelEvent]) -> _PartialCall:
         """The call that a delta belongs to.
@@ -385,11 +412,7 @@ class ChatDecoder:
     def _append_arguments(self, partial: _PartialCall, text: str, out: list[ModelEvent]) -> None:
         if partial.call is not None:
             if text.strip():
-                raise StreamBroken(
-                    f"{self._provider.name} sent arguments for the call {partial.call.name!r} "
-                    "after its end: try again.",
-                    provider=self._provider.name,
-                )
+                raise late_arguments_error(self._provider, partial.call.name)
             return
         partial.arguments.append(text)
         if partial.name:
@@ -406,11 +429,11 @@ class ChatDecoder:
 
     def _finish_calls(self, out: list[ModelEvent]) -> None:
         """Announce the complete calls; a cut call is never announced."""
+        is_cut = self._finish_reason in _CUT_REASONS
         for partial in self._partial_calls:
-            if partial.name and (
-                self._finish_reason not in _CUT_REASONS
-                or _is_complete_object("".join(partial.arguments))
-            ):
+            if not partial.name and not is_cut:
+                self._name_call(partial, out)
+            if not is_cut or _is_complete_object("".join(partial.arguments)):
                 self._finish_call(partial, out)
 
     def _finish_call(self, partial: _PartialCall, out: list[ModelEvent]) -> None:
@@ -418,15 +441,19 @@ class ChatDecoder:
             partial.call = ToolCall(partial.id, partial.name, "".join(partial.arguments))
             out.append(ModelToolCallRequested(partial.call))
 
-    def _complete_unnamed_call(self, partial: _PartialCall) -> None:
+    def _name_call(self, partial: _PartialCall, out: list[ModelEvent]) -> None:
         """A call without a name gets one that no tool has, so that the model gets an error for it;
         providers reject an empty name."""
         arguments = "".join(partial.arguments)
-        if partial.name or self._finish_reason in _CUT_REASONS:
-            return
         if _is_complete_object(arguments):
-            call_id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
-            partial.call = ToolCall(call_id, UNNAMED_CALL, arguments)
+            partial.name = UNNAMED_CALL
+            self._announce_start(partial, out)
+
+    def _announce_start(self, partial: _PartialCall, out: list[ModelEvent]) -> None:
+        partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
+        out.append(ModelToolCallBegan(partial.id, partial.name))
+        if partial.arguments:
+            out.append(ModelToolCallDelta(partial.id, "".join(partial.arguments)))
 
     def _stop_reason(self) -> StopReason:
         if self._finish_reason in _STOP_REASONS:
@@ -471,13 +498,6 @@ def _count_hidden_reasoning(usage: _Usage) -> _Usage:
     return msgspec.structs.replace(
         usage, output_tokens=known + hidden, output_tokens_details=details
     )
-
-
-def _merge_citations(chunk: _Chunk) -> list[Any]:
-    """The results of a search, and the addresses that are not among them."""
-    results = chunk.search_results or []
-    known = {result.get("url") for result in results if isinstance(result, dict)}
-    return [*results, *(url for url in chunk.citations or () if url not in known)]
 
 
 def _is_complete_object(raw: str) -> bool:
