@@ -50,6 +50,7 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
     yield Stage("Debian packages", [str(ROOT / "scripts" / "debian-packages")])
     yield Stage("npm packages", [str(ROOT / "scripts" / "node-packages")])
     yield Stage("messages of ACP", [str(ROOT / "scripts" / "acp-messages")])
+    yield Stage("Pythons", [str(ROOT / "scripts" / "pythons")])
     yield Stage("format", python("-m", "ruff", "format", "--check", *folders))
     yield Stage("lint", python("-m", "ruff", "check", *folders))
     yield Stage("types", python("-m", "mypy", *folders))

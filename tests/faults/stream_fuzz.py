@@ -51,7 +51,11 @@ from treadle.core.transcript import (
     Transcript,
     to_user_item,
 )
-from treadle.core.transcript.integrity import find_violations, make_interrupted_result
+from treadle.core.transcript.integrity import (
+    find_violations,
+    is_empty,
+    make_interrupted_result,
+)
 from treadle.core.transcript.usage import Usage
 
 MAX_SECONDS = 20.0  # for one stream; they take less than a millisecond of an idle machine
@@ -381,7 +385,7 @@ class StreamFuzzer:
 
     def _send_back(self, reply: AssistantItem) -> None:
         """The next request, with this reply in its history, is JSON in UTF-8."""
-        if not reply.content:
+        if is_empty(reply):  # the loop asks once more
             return
         results = [make_interrupted_result(call) for call in reply.calls]
         items: list[Item] = [to_user_item("hi"), reply, *results, to_user_item("more")]
