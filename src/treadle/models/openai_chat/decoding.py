@@ -34,6 +34,18 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
+from treadle.models.openai_chat.chunks import (
+    ABSENT,
+    ChatCallDelta,
+    ChatChunk,
+    ChatDelta,
+    ChatFunction,
+    ChatPart,
+    ChatUsage,
+    count_hidden_reasoning,
+    decode_chunk,
+    decode_odd_chunk,
+)
 from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
     UNREADABLE,
@@ -43,13 +55,8 @@ from treadle.models.provider_base.error_mapping import (
     map_stream_error,
     unreadable_event_error,
 )
-from treadle.models.provider_base.lenient import decode_leniently, decode_opaque
-from treadle.models.provider_base.openai_common import (
-    InputTokenDetails,
-    OpenAIUsage,
-    OutputTokenDetails,
-    convert_usage,
-)
+from treadle.models.provider_base.lenient import decode_opaque
+from treadle.models.provider_base.openai_common import convert_usage
 from treadle.models.provider_base.request_limits import restore_tool_name
 
 # The label of an Opaque that belongs to the call after it, and is sent back with it.
@@ -60,95 +67,6 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 CITATIONS_LABEL = "citations"
 EXECUTED_TOOLS_LABEL = "executed_tools"
 IMAGES_LABEL = "images"
-
-_ABSENT = msgspec.Raw()
-
-
-class _Function(msgspec.Struct):
-    name: str | None = None
-    arguments: str | dict[str, Any] | None = None
-
-
-class _CallDelta(msgspec.Struct):
-    index: int | None = None
-    id: str | None = None
-    function: _Function | None = None
-    extra_content: msgspec.Raw = _ABSENT
-
-
-class _Part(msgspec.Struct):
-    """Mistral streams a list of parts when it thinks."""
-
-    type: str = ""
-    text: str | None = None
-    thinking: str | list[_Part] | None = None
-
-
-class _Delta(msgspec.Struct, gc=False):
-    content: str | list[_Part] | None = None
-    tool_calls: list[_CallDelta] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    reasoning_details: list[dict[str, Any]] | None = None
-    refusal: str | None = None
-    annotations: list[Any] | None = None  # citations, of OpenAI and OpenRouter
-    executed_tools: list[Any] | None = None  # by the server, of Groq
-    images: list[Any] | None = None  # that the model made, of OpenRouter
-
-
-class _Usage(OpenAIUsage):
-    input_tokens: int | None = msgspec.field(default=None, name="prompt_tokens")
-    output_tokens: int | None = msgspec.field(default=None, name="completion_tokens")
-    input_tokens_details: InputTokenDetails | None = msgspec.field(
-        default=None, name="prompt_tokens_details"
-    )
-    output_tokens_details: OutputTokenDetails | None = msgspec.field(
-        default=None, name="completion_tokens_details"
-    )
-    total_tokens: int | None = None
-    prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for it
-    cost: float | None = None  # OpenRouter's, in USD
-
-
-class _Choice(msgspec.Struct, gc=False):
-    delta: _Delta | None = None
-    message: _Delta | None = None  # instead of the delta, in a reply in one piece
-    finish_reason: str | None = None
-    usage: _Usage | None = None
-
-
-class _GroqExtension(msgspec.Struct):
-    usage: _Usage | None = None
-
-
-class _Chunk(msgspec.Struct, gc=False):
-    id: str | None = None
-    object: str | None = None
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: msgspec.Raw = _ABSENT
-    x_groq: _GroqExtension | None = None
-    citations: list[Any] | None = None  # of Perplexity, whole in each chunk
-    search_results: list[Any] | None = None
-
-
-# Not strict: some servers quote their numbers.
-_decode_chunk = msgspec.json.Decoder(_Chunk, strict=False).decode
-# The reply depends on these fields; any other one is ignored if it does not fit.
-_STRICT_FIELDS = frozenset(
-    [
-        "choices",
-        "delta",
-        "message",
-        "content",
-        "text",
-        "finish_reason",
-        "tool_calls",
-        "function",
-        "name",
-        "arguments",
-    ]
-)
 
 _CUT_REASONS = ("length", "max_tokens", "model_length", "content_filter")
 _STOP_REASONS: dict[str, StopReason] = {
@@ -199,7 +117,7 @@ class ChatDecoder:
         self._partial_calls: list[_PartialCall] = []
         self._ids: set[str] = set()
         self._finish_reason = ""
-        self._usage: _Usage | None = None
+        self._usage: ChatUsage | None = None
         self._response_id = ""
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
@@ -222,10 +140,10 @@ class ChatDecoder:
                 self.done = True
                 break
             try:
-                chunk = _decode_chunk(data)
+                chunk = decode_chunk(data)
             except UNREADABLE:
                 chunk = self._decode_odd_chunk(data)
-            if chunk.object == "error" or chunk.error is not _ABSENT:
+            if chunk.object == "error" or chunk.error is not ABSENT:
                 self._raise_stream_error(chunk, data)
             choices = chunk.choices
             if choices:
@@ -260,9 +178,9 @@ class ChatDecoder:
             if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
 
-    def _decode_odd_chunk(self, data: bytes) -> _Chunk:
+    def _decode_odd_chunk(self, data: bytes) -> ChatChunk:
         try:
-            return decode_leniently(data, _Chunk, _STRICT_FIELDS)
+            return decode_odd_chunk(data)
         except UNREADABLE as error:
             raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
 
@@ -316,7 +234,7 @@ class ChatDecoder:
             self._thinking.append(text)
             out.append(ModelThinkingDelta(text))
 
-    def _read_parts(self, parts: list[_Part], out: list[ModelEvent]) -> None:
+    def _read_parts(self, parts: list[ChatPart], out: list[ModelEvent]) -> None:
         for part in parts:
             thinking = part.thinking
             if isinstance(thinking, str):
@@ -328,7 +246,7 @@ class ChatDecoder:
                 self._text.append(part.text)
                 out.append(ModelTextDelta(part.text))
 
-    def _read_reasoning(self, delta: _Delta, out: list[ModelEvent]) -> None:
+    def _read_reasoning(self, delta: ChatDelta, out: list[ModelEvent]) -> None:
         plain = delta.reasoning_content or delta.reasoning or ""
         if plain and not self._reasoning_field:
             self._reasoning_field = REASONING_FIELDS[0 if delta.reasoning_content else 1]
@@ -353,14 +271,14 @@ class ChatDecoder:
             elif value is not None:
                 last[key] = value
 
-    def _read_calls(self, delta: _Delta, out: list[ModelEvent]) -> None:
+    def _read_calls(self, delta: ChatDelta, out: list[ModelEvent]) -> None:
         self.progress += 1
         if delta.refusal:
             self._refusal.append(delta.refusal)
             out.append(ModelTextDelta(delta.refusal))
         for call_delta in delta.tool_calls or ():
             partial = self._find_partial_call(call_delta, out)
-            function = call_delta.function or _Function()
+            function = call_delta.function or ChatFunction()
             if bytes(call_delta.extra_content) not in (b"", b"null"):
                 partial.extra = self._decode_extra(bytes(call_delta.extra_content))
             if call_delta.id and not partial.provider_id:
@@ -382,7 +300,7 @@ class ChatDecoder:
         except UNREADABLE as error:
             raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
 
-    def _find_partial_call(self, delta: _CallDelta, out: list[ModelEvent]) -> _PartialCall:
+    def _find_partial_call(self, delta: ChatCallDelta, out: list[ModelEvent]) -> _PartialCall:
         """The call that a delta belongs to.
 
         By its index if it has one, else by its id, else the last call. A delta with a name still
@@ -462,7 +380,7 @@ class ChatDecoder:
             return "tool_use"
         return "refusal" if self._refusal else "end_turn"
 
-    def _read_usage(self, chunk: _Chunk, out: list[ModelEvent]) -> None:
+    def _read_usage(self, chunk: ChatChunk, out: list[ModelEvent]) -> None:
         usage = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
         if usage is None:
             return
@@ -473,31 +391,16 @@ class ChatDecoder:
             self.done = self.done or not chunk.choices
 
     def _build_usage(self) -> Usage:
-        usage = _count_hidden_reasoning(self._usage or _Usage())
+        usage = count_hidden_reasoning(self._usage or ChatUsage())
         converted = convert_usage(self._card, usage, usage.prompt_cache_hit_tokens)
         if usage.cost is not None and usage.cost >= 0:
             return msgspec.structs.replace(converted, cost=usage.cost)
         return converted
 
-    def _raise_stream_error(self, chunk: _Chunk, data: bytes) -> None:
+    def _raise_stream_error(self, chunk: ChatChunk, data: bytes) -> None:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
         raise map_stream_error(self._provider, data)
-
-
-def _count_hidden_reasoning(usage: _Usage) -> _Usage:
-    """The usage with all output tokens: Gemini and xAI count reasoning only in the total."""
-    known = usage.output_tokens
-    if known is None or usage.input_tokens is None:
-        return usage
-    details = usage.output_tokens_details or OutputTokenDetails()
-    hidden = (usage.total_tokens or 0) - usage.input_tokens - known
-    if hidden <= 0:
-        return usage
-    details = OutputTokenDetails(max(hidden, details.reasoning_tokens or 0))
-    return msgspec.structs.replace(
-        usage, output_tokens=known + hidden, output_tokens_details=details
-    )
 
 
 def _is_complete_object(raw: str) -> bool:

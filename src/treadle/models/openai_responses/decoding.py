@@ -9,7 +9,6 @@ reply, whatever the whole item says.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +27,18 @@ from treadle.core.errors import ModelError, StreamBroken
 from treadle.core.transcript.content import AssistantContent, Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
+from treadle.models.openai_responses.stream_events import (
+    EventType,
+    FailureDetails,
+    OutputDelta,
+    OutputItem,
+    OutputItemEvent,
+    ResponseBody,
+    ResponseEvent,
+    decode_delta,
+    decode_event,
+    decode_item,
+)
 from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
     UNREADABLE,
@@ -40,7 +51,7 @@ from treadle.models.provider_base.error_mapping import (
     parse_error_body,
     unreadable_event_error,
 )
-from treadle.models.provider_base.lenient import decode_leniently, decode_opaque
+from treadle.models.provider_base.lenient import decode_opaque
 from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
 from treadle.models.provider_base.request_limits import restore_tool_name
 
@@ -49,108 +60,6 @@ MESSAGE_EXTRA_LABEL = "message_extra"
 CALL_EXTRA_LABEL = "function_call_extra"
 CITATIONS_LABEL = "citations"
 EXTRA_LABELS = frozenset({MESSAGE_EXTRA_LABEL, CALL_EXTRA_LABEL, CITATIONS_LABEL})
-
-
-class _Delta(msgspec.Struct, gc=False):
-    delta: str = ""
-    item_id: str = ""
-    output_index: int | None = None
-    summary_index: int = 0
-
-    @property
-    def key(self) -> int | str:
-        return self.item_id if self.output_index is None else self.output_index
-
-
-class _ItemEvent(msgspec.Struct):
-    item: msgspec.Raw
-    output_index: int | None = None
-
-
-class _Part(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-    refusal: str | None = None
-    annotations: list[Any] | None = None
-
-
-class _ItemHeader(msgspec.Struct):
-    type: str = ""
-    id: str | None = None
-
-
-class _Item(msgspec.Struct):
-    type: str = ""
-    id: str | None = None
-    status: str | None = None
-    content: list[_Part] | None = None
-    summary: list[_Part] | None = None
-    encrypted_content: str | None = None
-    phase: str | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    namespace: str | None = None
-
-
-class _FailureDetails(msgspec.Struct):
-    reason: str | None = None
-    code: str | None = None
-    message: str | None = None
-
-
-class _Response(msgspec.Struct):
-    id: str | None = None
-    error: _FailureDetails | None = None
-    incomplete_details: _FailureDetails | None = None
-    usage: OpenAIUsage | None = None
-    output: list[msgspec.Raw] | None = None
-
-
-class _ResponseEvent(msgspec.Struct):
-    response: _Response
-
-
-class _TypeOnly(msgspec.Struct):
-    type: str = ""
-
-
-_decode_delta = msgspec.json.Decoder(_Delta).decode
-# The reply depends on these fields; any other one is ignored if it does not fit.
-_STRICT_FIELDS = frozenset(
-    [
-        "response",
-        "output",
-        "item",
-        "type",
-        "content",
-        "text",
-        "refusal",
-        "summary",
-        "encrypted_content",
-        "call_id",
-        "name",
-        "arguments",
-        "delta",
-    ]
-)
-# Items of other types are kept as they are.
-_READ_ITEMS = frozenset({"message", "function_call", "reasoning"})
-T = TypeVar("T", bound=msgspec.Struct)
-
-
-def _decode(data: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except UNREADABLE:
-        return decode_leniently(data, kind, _STRICT_FIELDS)
-
-
-def _decode_item(data: bytes) -> _Item:
-    header = _decode(data, _ItemHeader)
-    if header.type in _READ_ITEMS:
-        return _decode(data, _Item)
-    return _Item(type=header.type, id=header.id)
 
 
 class _Status(msgspec.Struct):
@@ -162,7 +71,7 @@ def split_response(body: bytes) -> list[tuple[bytes, bytes]]:
     if not has_field(body, "output"):
         return []
     try:
-        status = _decode(body, _Status).status or "completed"
+        status = decode_event(body, _Status).status or "completed"
     except UNREADABLE:
         return []
     return [(b"response." + status.encode(), b'{"response":' + body + b"}")]
@@ -171,7 +80,7 @@ def split_response(body: bytes) -> list[tuple[bytes, bytes]]:
 class _PartialItem(msgspec.Struct):
     """One output item while it arrives; `raw` is the whole item, once it is complete."""
 
-    item: _Item
+    item: OutputItem
     raw: str = ""
     call_id: str = ""
     call: ToolCall | None = None
@@ -216,7 +125,9 @@ class ResponsesDecoder:
                 if name == b"response.output_text.delta" and b'"delta"' in data:
                     self._read_delta(data, ModelTextDelta, out)
                 elif data != b"[DONE]":
-                    self._handle_event(name or _decode(data, _TypeOnly).type.encode(), data, out)
+                    self._handle_event(
+                        name or decode_event(data, EventType).type.encode(), data, out
+                    )
             except (ModelError, *UNREADABLE) as error:
                 failure = error if isinstance(error, ModelError) else self._unreadable(data, error)
                 raise (DecodeFailed(failure, out) if out else failure) from error
@@ -249,31 +160,31 @@ class ResponsesDecoder:
             case b"response.output_text.delta" | b"response.refusal.delta":
                 self._read_delta(data, ModelTextDelta, out)
             case b"response.function_call_arguments.delta":
-                self._read_arguments(_decode(data, _Delta), out)
+                self._read_arguments(decode_event(data, OutputDelta), out)
             case b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta":
                 self._read_delta(data, ModelThinkingDelta, out)
             case b"response.reasoning_summary_part.added":
-                part = _decode(data, _Delta)
+                part = decode_event(data, OutputDelta)
                 if part.summary_index:
                     self._show(self._get_item(part.key, "reasoning"), "\n\n", out)
             case b"response.output_item.added":
-                event = _decode(data, _ItemEvent)
-                self._start_item(_decode_item(bytes(event.item)), event.output_index, out)
+                event = decode_event(data, OutputItemEvent)
+                self._start_item(decode_item(bytes(event.item)), event.output_index, out)
             case b"response.output_item.done":
-                event = _decode(data, _ItemEvent)
+                event = decode_event(data, OutputItemEvent)
                 self._finish_item(bytes(event.item), event.output_index, out)
             case b"response.created" | b"response.in_progress" | b"response.queued":
-                self.response_id = _decode(data, _ResponseEvent).response.id or self.response_id
+                self.response_id = decode_event(data, ResponseEvent).response.id or self.response_id
             case b"response.completed" | b"response.incomplete" | b"response.done":
-                self._finish_response(_decode(data, _ResponseEvent).response, out)
+                self._finish_response(decode_event(data, ResponseEvent).response, out)
             case b"response.failed" | b"response.cancelled":
-                self._handle_failure(_decode(data, _ResponseEvent).response)
+                self._handle_failure(decode_event(data, ResponseEvent).response)
             case b"error":
                 raise map_error_body(self._provider, parse_error_body(data), None)
             case _:
                 # Server-side tools report their progress, which is not kept. Data that is not
                 # JSON still means a broken stream.
-                _decode(data, _TypeOnly)
+                decode_event(data, EventType)
                 if name.startswith(b"response."):
                     self.progress += 1
 
@@ -284,9 +195,9 @@ class ResponsesDecoder:
         out: list[ModelEvent],
     ) -> None:
         try:
-            delta = _decode_delta(data)
+            delta = decode_delta(data)
         except UNREADABLE:
-            delta = _decode(data, _Delta)
+            delta = decode_event(data, OutputDelta)
         self.progress += 1
         kind = "message" if event_type is ModelTextDelta else "reasoning"
         self._get_item(delta.key, kind).deltas.append(delta.delta)
@@ -299,7 +210,7 @@ class ResponsesDecoder:
             own_key = f"{kind} {key}"
             partial = self._items_by_key.get(own_key)
             if partial is None:
-                partial = self._items_by_key[own_key] = _PartialItem(_Item(kind))
+                partial = self._items_by_key[own_key] = _PartialItem(OutputItem(kind))
                 self._items.append(partial)
         return partial
 
@@ -308,7 +219,7 @@ class ResponsesDecoder:
         is_text = partial.item.type == "message"
         out.append(ModelTextDelta(text) if is_text else ModelThinkingDelta(text))
 
-    def _read_arguments(self, delta: _Delta, out: list[ModelEvent]) -> None:
+    def _read_arguments(self, delta: OutputDelta, out: list[ModelEvent]) -> None:
         self.progress += 1
         partial = self._items_by_key.get(delta.key)
         name = self._provider.name
@@ -320,7 +231,9 @@ class ResponsesDecoder:
         partial.deltas.append(delta.delta)
         out.append(ModelToolCallDelta(partial.call_id, delta.delta))
 
-    def _start_item(self, item: _Item, index: int | None, out: list[ModelEvent]) -> _PartialItem:
+    def _start_item(
+        self, item: OutputItem, index: int | None, out: list[ModelEvent]
+    ) -> _PartialItem:
         self.progress += 1
         partial = _PartialItem(item)
         self._items.append(partial)
@@ -337,7 +250,7 @@ class ResponsesDecoder:
     ) -> None:
         """Take the whole item; `is_last`: out of the last event, which may repeat items."""
         self.progress += 1
-        item = _decode_item(raw)
+        item = decode_item(raw)
         partial = self._find_started(item, index, is_last)
         if partial is None:
             partial = self._start_item(item, index, out)
@@ -351,7 +264,9 @@ class ResponsesDecoder:
             if whole.startswith(shown) and whole != shown:
                 self._show(partial, whole[len(shown) :], out)
 
-    def _find_started(self, item: _Item, index: int | None, is_last: bool) -> _PartialItem | None:
+    def _find_started(
+        self, item: OutputItem, index: int | None, is_last: bool
+    ) -> _PartialItem | None:
         """By its index, else by its id, else the first one that is not finished."""
         for key in (index, item.id, f"{item.type} {index}", f"{item.type} {item.id}"):
             partial = self._items_by_key.get(key) if key is not None else None
@@ -374,12 +289,12 @@ class ResponsesDecoder:
         else:
             partial.doubtful_call = call
 
-    def _get_tool_name(self, item: _Item) -> str:
+    def _get_tool_name(self, item: OutputItem) -> str:
         return restore_tool_name(item.name or "", self._tools)
 
     # ------------------------------------------------------------------ the end
 
-    def _finish_response(self, response: _Response, out: list[ModelEvent]) -> None:
+    def _finish_response(self, response: ResponseBody, out: list[ModelEvent]) -> None:
         self.response_id = response.id or self.response_id
         reason = response.incomplete_details.reason if response.incomplete_details else None
         self._is_cut = reason is not None and reason != "content_filter"
@@ -411,8 +326,8 @@ class ResponsesDecoder:
                 partial.call = partial.doubtful_call
                 out.append(ModelToolCallRequested(partial.call))
 
-    def _handle_failure(self, response: _Response) -> None:
-        details = response.error or _FailureDetails(message="no reason given")
+    def _handle_failure(self, response: ResponseBody) -> None:
+        details = response.error or FailureDetails(message="no reason given")
         code, message = details.code or "", details.message or ""
         if "policy" in code or code == "content_filter":  # a refusal, not an error
             self._is_refused, self._refusal_text, self.done = True, message or code, True
@@ -463,7 +378,7 @@ class ResponsesDecoder:
         return convert_usage(self._card, self._usage or OpenAIUsage(), searches=searches)
 
 
-def _join_texts(item: _Item) -> str:
+def _join_texts(item: OutputItem) -> str:
     """All text of a message, or of reasoning, whose parts are paragraphs."""
     if item.type == "message":
         return "".join([part.text or part.refusal or "" for part in item.content or ()])
