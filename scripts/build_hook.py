@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMMIT = ("git", "rev-parse", "--short=12", "HEAD")
 
 
-class CommitFile(BuildHookInterface):  # type: ignore[type-arg] # hatchling is built without it
+class CommitFile(BuildHookInterface):  # type: ignore[type-arg] # no use of its types
     """Adds `_commit.txt`, which `treadle --version` reads."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
