@@ -69,6 +69,7 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage | list[Stage]]:
     yield Stage("Debian packages", [str(ROOT / "scripts" / "debian-packages")])
     yield Stage("npm packages", [str(ROOT / "scripts" / "node-packages")])
     yield Stage("messages of ACP", [str(ROOT / "scripts" / "acp-messages")])
+    yield Stage("Pythons", [str(ROOT / "scripts" / "pythons")])
     yield list(reading_stages())
     yield pytest_stage(fast, [])
     examples = ROOT / "examples"

@@ -107,6 +107,45 @@ def test_content_that_cannot_be_read_is_never_ignored(wire: str, event: dict[str
         read(wire, event)
 
 
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_event_that_is_nested_too_deeply_breaks_the_stream(wire: str):
+    with pytest.raises((StreamBroken, DecodeFailed), match="sent an event that is not"):
+        read(wire, b'{"type":"response.completed","response":' + b"[" * 5_000)
+
+
+def test_a_block_with_the_index_of_another_one_does_not_replace_it():
+    def text(index: int, text: str) -> list[dict[str, Any]]:
+        block = {"type": "text", "text": text}
+        return [{"type": "content_block_start", "index": index, "content_block": block}]
+
+    reply = read("messages", *text(0, "one "), *text(0, "two"), {"type": "message_stop"})
+    assert reply.text == "one two"
+
+
+@pytest.mark.parametrize("kind", ["tool_use", "thinking"])
+def test_text_inside_a_block_of_another_type_breaks_the_stream(kind: str):
+    with pytest.raises(DecodeFailed, match=f"text_delta in a block of the type {kind}"):
+        read(
+            "messages",
+            {"type": "content_block_start", "index": 0, "content_block": {"type": kind}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta"}},
+        )
+
+
+def test_counts_that_no_request_has_make_the_cost_unknown():
+    usage = {"prompt_tokens": 10**30, "completion_tokens": 7}
+    choice = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}
+    reply = read("chat", {"choices": [choice], "usage": usage}, b"[DONE]")
+    assert (reply.usage.input, reply.usage.output, reply.usage.cost) == (0, 7, None)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 400])
+def test_a_number_that_no_parser_reads_is_a_problem_of_the_call(number: str):
+    call = ToolCall("c", "add", f'{{"a":{number}}}')
+    assert call.arguments is None
+    assert "too large" in (call.problem or "")
+
+
 # ------------------------------------------------------------------ half an emoji
 
 HALF = "\\ud83d"

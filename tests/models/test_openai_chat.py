@@ -50,6 +50,7 @@ from treadle.core.transcript import (
 )
 from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, ChatDecoder
 from treadle.models.openai_chat.model import ChatCodec, OpenAIChat
+from treadle.models.provider_base.codec import DecodeFailed
 from treadle.models.provider_base.error_mapping import ProviderInfo
 from treadle.models.provider_base.openai_common import OpenAIAccount
 from treadle.models.provider_base.quirks import SERVERS
@@ -94,7 +95,10 @@ def read(
     request = ModelRequest(transcript or Transcript())
     decoder = ChatDecoder(request, PRICED, ProviderInfo("test"), "test")
     data = [chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode() for chunk in chunks]
-    events = decoder.feed([(b"", line) for line in data])
+    try:
+        events = decoder.feed([(b"", line) for line in data])
+    except DecodeFailed as failed:
+        raise failed.error from None
     if done:
         events += decoder.feed([(b"", b"[DONE]")])
     return events, decoder.finish()

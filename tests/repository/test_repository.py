@@ -112,3 +112,11 @@ def test_no_large_file_is_part_of_the_project():
     files = [ROOT / os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
     large = [str(file) for file in files if file.is_file() and file.stat().st_size > 1_000_000]
     assert not large
+
+
+def test_the_workflow_runs_the_check_and_every_supported_python_is_tested():
+    names = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    workflow = (ROOT / ".github" / "workflows" / "check.yml").read_text()
+    assert "- run: ./check\n" in workflow
+    assert re.findall(r"^ +(3\.\d+)$", workflow, re.MULTILINE) == names[::-1]
+    assert f"for version in {' '.join(names)}; do" in (ROOT / "scripts" / "pythons").read_text()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from treadle._version import __version__
+from treadle._version import __version__, read_commit
 
 USAGE_ERROR = 2
 ABORTED = 130
@@ -81,7 +81,10 @@ def run(arguments: list[str], commands: dict[str, tuple[str, str]] = COMMANDS) -
 def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int:
     match arguments:
         case ["--version" | "-V", *_]:
-            print(f"treadle {__version__}")
+            commit = read_commit()
+            print(
+                f"treadle {__version__} (commit {commit})" if commit else f"treadle {__version__}"
+            )
         case ["help", "options"]:
             return run_module(COMMANDS["completions"][0], ["options"])
         case ["help", name, *_] if name in commands:

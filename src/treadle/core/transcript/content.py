@@ -226,8 +226,30 @@ def _reject_constant(name: str) -> Any:
     raise _InvalidArguments(f"{name} is not valid JSON")
 
 
+def _parse_float(text: str) -> float:
+    value = float(text)
+    if value in (_INFINITY, -_INFINITY):
+        raise _InvalidArguments(f"the number {text:.40} in the arguments is too large")
+    return value
+
+
+def _parse_integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise _InvalidArguments(f"the number {text:.40}... in the arguments is too large")
+    return int(text)
+
+
+_INFINITY = float("inf")
+_MAX_DIGITS = 308  # of a number that other JSON parsers read
+
+
 @cache
 def _get_strict_decoder() -> JSONDecoder:
     from json import JSONDecoder  # an agent is made without it
 
-    return JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_reject_constant)
+    return JSONDecoder(
+        object_pairs_hook=_unique_keys,
+        parse_constant=_reject_constant,
+        parse_float=_parse_float,
+        parse_int=_parse_integer,
+    )

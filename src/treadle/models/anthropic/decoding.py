@@ -39,9 +39,11 @@ from treadle.core.transcript.usage import Usage
 from treadle.models.anthropic.encoding import ATTACHED_LABEL, ORIGIN
 from treadle.models.provider_base.codec import DecodeFailed, build_usage, make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
+    UNREADABLE,
     ProviderErrorBody,
     ProviderInfo,
     incomplete_stream_error,
+    late_arguments_error,
     map_error_body,
     unreadable_event_error,
 )
@@ -127,7 +129,6 @@ class _RawDelta(msgspec.Struct):
 
 
 _decode_event: Callable[[bytes], _Event] = msgspec.json.Decoder(_Event).decode
-_decode_raw_delta: Callable[[bytes], _RawDelta] = msgspec.json.Decoder(_RawDelta).decode
 # The reply depends on these fields; any other one is ignored if it does not fit.
 _STRICT_FIELDS = frozenset(
     [
@@ -145,9 +146,14 @@ _STRICT_FIELDS = frozenset(
 )
 
 
+# The deltas that a block of this kind consists of; blocks of other kinds take any.
+_OWN_DELTAS = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
+
+
 class _PartialBlock(msgspec.Struct):
     """One content block while it grows."""
 
+    index: int
     kind: str
     start: dict[str, Any]
     id: str = ""
@@ -165,7 +171,8 @@ class AnthropicDecoder:
         self._provider = provider
         self._card = card
         self._request = request
-        self._blocks: dict[int, _PartialBlock] = {}
+        self._blocks: list[_PartialBlock] = []
+        self._newest_blocks: dict[int, _PartialBlock] = {}  # by index, which a server may use twice
         self._ids: set[str] = set()
         self._usage = _Usage()
         self._message_id = ""
@@ -177,8 +184,10 @@ class AnthropicDecoder:
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
         out: list[ModelEvent] = []
         emit = out.append
-        blocks = self._blocks
+        blocks = self._newest_blocks
         for _, data in events:
+            if self.done:
+                break
             try:
                 try:
                     event = _decode_event(data)
@@ -191,23 +200,22 @@ class AnthropicDecoder:
                 self.progress += 1
                 block = blocks[event.index]
                 kind = delta.type
-                if kind == "text_delta":
+                if kind == "text_delta" and block.kind == "text":
                     block.deltas.append(delta.text)
                     emit(ModelTextDelta(delta.text))
-                elif kind == "input_json_delta":
-                    block.deltas.append(delta.partial_json)
-                    if block.kind == "tool_use" and delta.partial_json:
-                        emit(ModelToolCallDelta(block.id, delta.partial_json))
-                elif kind == "thinking_delta":
+                elif kind == "input_json_delta" and block.kind != "text":
+                    self._read_arguments(block, delta.partial_json, out)
+                elif kind == "thinking_delta" and block.kind == "thinking":
                     block.deltas.append(delta.thinking)
                     emit(ModelThinkingDelta(delta.thinking))
                 elif kind == "signature_delta":
                     block.signature = delta.signature
                 else:
-                    _merge_delta(block.start, _decode_raw_delta(data).delta)
+                    raw = decode_leniently(data, _RawDelta, _STRICT_FIELDS)
+                    _merge_delta(block, raw.delta)
             except ModelError as error:
                 raise DecodeFailed(error, out) from error
-            except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
+            except (*UNREADABLE, KeyError) as error:
                 broken = unreadable_event_error(self._provider, data, "of the Messages API", error)
                 raise DecodeFailed(broken, out) from error
         return out
@@ -220,8 +228,9 @@ class AnthropicDecoder:
                 self._start_block(event.index, event.content_block or {}, out)
             case "content_block_stop":
                 self.progress += 1
-                if event.index in self._blocks:  # llama.cpp ends a block that it never started
-                    self._finish_block(self._blocks[event.index], out)
+                block = self._newest_blocks.get(event.index)
+                if block is not None:  # llama.cpp ends a block that it never started
+                    self._finish_block(block, out)
             case "message_start" if event.message is not None:
                 self._start_message(event.message, out)
             case "message_delta":
@@ -230,6 +239,8 @@ class AnthropicDecoder:
                 if event.delta is not None:
                     self._update_stop(event.delta)
             case "message_stop":
+                for block in self._blocks:
+                    self._finish_block(block, out)
                 if self._stop_reason not in ("max_tokens", "model_context_window_exceeded"):
                     self._confirm_doubtful_calls(out)
                 self.done = True
@@ -248,8 +259,7 @@ class AnthropicDecoder:
         content = message.content or []
         for index, block in enumerate(content, -len(content)):  # before the blocks that follow
             self.progress += 1
-            self._start_block(index, block, out)
-            self._finish_block(self._blocks[index], out)
+            self._finish_block(self._start_block(index, block, out), out)
 
     def _update_stop(self, source: _Message | _Delta) -> None:
         self._stop_reason = source.stop_reason or self._stop_reason
@@ -258,10 +268,13 @@ class AnthropicDecoder:
 
     # -------------------------------------------------------------- blocks
 
-    def _start_block(self, index: int, start: dict[str, Any], out: list[ModelEvent]) -> None:
-        block = _PartialBlock(_get_string(start, "type"), start)
-        block.signature = start.get("signature") or ""
-        self._blocks[index] = block
+    def _start_block(
+        self, index: int, start: dict[str, Any], out: list[ModelEvent]
+    ) -> _PartialBlock:
+        block = _PartialBlock(index, _get_string(start, "type"), start)
+        block.signature = _get_string(start, "signature")
+        self._newest_blocks[index] = block
+        self._blocks.append(block)
         if block.kind == "tool_use":
             call_id = _get_string(start, "id")
             block.id = make_unique_call_id(call_id, self._ids, self._request.transcript)
@@ -271,6 +284,14 @@ class AnthropicDecoder:
             block.deltas.append(text)
             is_text = block.kind == "text"
             out.append(ModelTextDelta(text) if is_text else ModelThinkingDelta(text))
+        return block
+
+    def _read_arguments(self, block: _PartialBlock, text: str, out: list[ModelEvent]) -> None:
+        if block.call is not None and text.strip():
+            raise late_arguments_error(self._provider, block.name)
+        block.deltas.append(text)
+        if block.kind == "tool_use" and text:
+            out.append(ModelToolCallDelta(block.id, text))
 
     def _finish_block(self, block: _PartialBlock, out: list[ModelEvent]) -> None:
         if block.kind != "tool_use" or block.call is not None:
@@ -286,7 +307,7 @@ class AnthropicDecoder:
 
     def _confirm_doubtful_calls(self, out: list[ModelEvent]) -> None:
         """The next event shows that no call was cut: announce the doubtful ones."""
-        for block in self._blocks.values():
+        for block in self._blocks:
             if block.is_doubtful and block.call is not None:
                 block.is_doubtful = False
                 out.append(ModelToolCallRequested(block.call))
@@ -297,7 +318,7 @@ class AnthropicDecoder:
         if not self.done:
             raise incomplete_stream_error(self._provider)
         content: list[AssistantContent] = []
-        for _, block in sorted(self._blocks.items()):
+        for block in sorted(self._blocks, key=lambda block: block.index):
             content += _to_content(block)
         stop: StopReason = _STOP_REASONS.get(self._stop_reason or "", "end_turn")
         if stop == "refusal" and not content:
@@ -372,10 +393,14 @@ def _to_opaque(block: _PartialBlock) -> Opaque:
     return Opaque(ORIGIN, msgspec.json.encode(value).decode(), block.kind)
 
 
-def _merge_delta(start: dict[str, Any], delta: dict[str, Any]) -> None:
+def _merge_delta(block: _PartialBlock, delta: dict[str, Any]) -> None:
     """Merge a delta of an unknown type: strings are joined, other values replaced."""
+    start = block.start
+    if block.kind in _OWN_DELTAS and delta.get("type") in _OWN_DELTAS.values():
+        raise msgspec.ValidationError(f"{delta['type']} in a block of the type {block.kind}")
     if delta.get("type") == "citations_delta":
-        start["citations"] = [*(start.get("citations") or ()), delta.get("citation")]
+        known = start.get("citations")
+        start["citations"] = [*(known if isinstance(known, list) else ()), delta.get("citation")]
         return
     for name, value in delta.items():
         if name == "type":

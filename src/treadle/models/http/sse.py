@@ -21,6 +21,8 @@ class SSEReader:
     """Reads one stream. `feed` returns `(name, data)`; the name is empty if none was given.
 
     `pending` counts the bytes of an incomplete event; above 0 at the end, the stream was cut.
+    `error` is the value of a field that the specification lacks: some servers send the reason for
+    which they end a stream in it.
     """
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -31,6 +33,7 @@ class SSEReader:
         self.pending = 0
         self.last_event_id = b""
         self.retry: int | None = None
+        self.error = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """Every event that this chunk completes, in order."""
@@ -117,6 +120,8 @@ class SSEReader:
             elif field == b"id":
                 if b"\0" not in value:
                     self.last_event_id = value
-            elif field == b"retry" and value.isdigit():
+            elif field == b"error":
+                self.error = value
+            elif field == b"retry" and value.isdigit() and len(value) < 10:
                 self.retry = int(value)
         return events

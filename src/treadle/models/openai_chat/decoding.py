@@ -23,7 +23,7 @@ from treadle.core.contracts.model import (
     ModelToolCallRequested,
     ModelUsageUpdated,
 )
-from treadle.core.errors import Overloaded, StreamBroken
+from treadle.core.errors import ModelError, Overloaded
 from treadle.core.transcript.content import (
     AssistantContent,
     Opaque,
@@ -34,20 +34,29 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.provider_base.codec import make_unique_call_id
+from treadle.models.openai_chat.chunks import (
+    ABSENT,
+    ChatCallDelta,
+    ChatChunk,
+    ChatDelta,
+    ChatFunction,
+    ChatPart,
+    ChatUsage,
+    count_hidden_reasoning,
+    decode_chunk,
+    decode_odd_chunk,
+)
+from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
+    UNREADABLE,
     ProviderInfo,
     incomplete_stream_error,
+    late_arguments_error,
     map_stream_error,
     unreadable_event_error,
 )
-from treadle.models.provider_base.lenient import decode_leniently
-from treadle.models.provider_base.openai_common import (
-    InputTokenDetails,
-    OpenAIUsage,
-    OutputTokenDetails,
-    convert_usage,
-)
+from treadle.models.provider_base.lenient import decode_opaque
+from treadle.models.provider_base.openai_common import convert_usage
 from treadle.models.provider_base.request_limits import restore_tool_name
 
 # The label of an Opaque that belongs to the call after it, and is sent back with it.
@@ -57,94 +66,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 # The labels of blocks that are kept and not sent back.
 CITATIONS_LABEL = "citations"
 EXECUTED_TOOLS_LABEL = "executed_tools"
-
-_ABSENT = msgspec.Raw()
-
-
-class _Function(msgspec.Struct):
-    name: str | None = None
-    arguments: str | dict[str, Any] | None = None
-
-
-class _CallDelta(msgspec.Struct):
-    index: int | None = None
-    id: str | None = None
-    function: _Function | None = None
-    extra_content: msgspec.Raw = _ABSENT
-
-
-class _Part(msgspec.Struct):
-    """Mistral streams a list of parts when it thinks."""
-
-    type: str = ""
-    text: str | None = None
-    thinking: str | list[_Part] | None = None
-
-
-class _Delta(msgspec.Struct, gc=False):
-    content: str | list[_Part] | None = None
-    tool_calls: list[_CallDelta] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    reasoning_details: list[dict[str, Any]] | None = None
-    refusal: str | None = None
-    annotations: list[Any] | None = None  # citations, of OpenAI and OpenRouter
-    executed_tools: list[Any] | None = None  # by the server, of Groq
-
-
-class _Usage(OpenAIUsage):
-    input_tokens: int | None = msgspec.field(default=None, name="prompt_tokens")
-    output_tokens: int | None = msgspec.field(default=None, name="completion_tokens")
-    input_tokens_details: InputTokenDetails | None = msgspec.field(
-        default=None, name="prompt_tokens_details"
-    )
-    output_tokens_details: OutputTokenDetails | None = msgspec.field(
-        default=None, name="completion_tokens_details"
-    )
-    total_tokens: int | None = None
-    prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for it
-    cost: float | None = None  # OpenRouter's, in USD
-
-
-class _Choice(msgspec.Struct, gc=False):
-    delta: _Delta | None = None
-    message: _Delta | None = None  # instead of the delta, in a reply in one piece
-    finish_reason: str | None = None
-    usage: _Usage | None = None
-
-
-class _GroqExtension(msgspec.Struct):
-    usage: _Usage | None = None
-
-
-class _Chunk(msgspec.Struct, gc=False):
-    id: str | None = None
-    object: str | None = None
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: msgspec.Raw = _ABSENT
-    x_groq: _GroqExtension | None = None
-    citations: list[Any] | None = None  # of Perplexity, whole in each chunk
-    search_results: list[Any] | None = None
-
-
-# Not strict: some servers quote their numbers.
-_decode_chunk = msgspec.json.Decoder(_Chunk, strict=False).decode
-# The reply depends on these fields; any other one is ignored if it does not fit.
-_STRICT_FIELDS = frozenset(
-    [
-        "choices",
-        "delta",
-        "message",
-        "content",
-        "text",
-        "finish_reason",
-        "tool_calls",
-        "function",
-        "name",
-        "arguments",
-    ]
-)
+IMAGES_LABEL = "images"
 
 _CUT_REASONS = ("length", "max_tokens", "model_length", "content_filter")
 _STOP_REASONS: dict[str, StopReason] = {
@@ -165,7 +87,7 @@ class _PartialCall(msgspec.Struct):
     id: str = ""
     name: str = ""
     arguments: list[str] = []
-    extra: bytes = b""
+    extra: str = ""
     call: ToolCall | None = None
 
 
@@ -189,26 +111,39 @@ class ChatDecoder:
         self._reasoning_details: list[dict[str, Any]] = []
         self._annotations: list[Any] = []
         self._executed_tools: list[Any] = []
+        self._images: list[Any] = []
         self._citations: list[Any] = []
+        self._search_results: list[Any] = []
         self._partial_calls: list[_PartialCall] = []
         self._ids: set[str] = set()
         self._finish_reason = ""
-        self._usage: _Usage | None = None
+        self._usage: ChatUsage | None = None
         self._response_id = ""
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
         out: list[ModelEvent] = []
+        try:
+            self._read_chunks(events, out)
+        except ModelError as error:
+            if not out:
+                raise
+            raise DecodeFailed(error, out) from error
+        return out
+
+    def _read_chunks(self, events: Iterable[tuple[bytes, bytes]], out: list[ModelEvent]) -> None:
         texts = self._text
         for _, data in events:
+            if self.done:
+                break
             if data == b"[DONE]":
                 self._finish_calls(out)
                 self.done = True
-                continue
+                break
             try:
-                chunk = _decode_chunk(data)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+                chunk = decode_chunk(data)
+            except UNREADABLE:
                 chunk = self._decode_odd_chunk(data)
-            if chunk.object == "error" or chunk.error is not _ABSENT:
+            if chunk.object == "error" or chunk.error is not ABSENT:
                 self._raise_stream_error(chunk, data)
             choices = chunk.choices
             if choices:
@@ -225,9 +160,10 @@ class ChatDecoder:
                         self._read_parts(text, out)
                     if delta.tool_calls or delta.refusal:
                         self._read_calls(delta, out)
-                    if delta.annotations or delta.executed_tools:
+                    if delta.annotations or delta.executed_tools or delta.images:
                         self._annotations += delta.annotations or ()
                         self._executed_tools += delta.executed_tools or ()
+                        self._images += delta.images or ()
                     if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
                         self._read_reasoning(delta, out)
                 if choice.finish_reason:
@@ -237,15 +173,15 @@ class ChatDecoder:
             if not self._response_id and chunk.id:
                 self._response_id = chunk.id
             if chunk.citations or chunk.search_results:
-                self._citations = _merge_citations(chunk)
+                self._citations = chunk.citations or self._citations
+                self._search_results = chunk.search_results or self._search_results
             if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
-        return out
 
-    def _decode_odd_chunk(self, data: bytes) -> _Chunk:
+    def _decode_odd_chunk(self, data: bytes) -> ChatChunk:
         try:
-            return decode_leniently(data, _Chunk, _STRICT_FIELDS)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return decode_odd_chunk(data)
+        except UNREADABLE as error:
             raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
 
     def finish(self) -> AssistantItem:
@@ -260,10 +196,9 @@ class ChatDecoder:
         content += [Text("".join(texts)) for texts in (self._text, self._refusal) if texts]
         content += self._build_extras()
         for partial in self._partial_calls:
-            self._complete_unnamed_call(partial)
             if partial.call is not None:
                 if partial.extra:
-                    content.append(Opaque(self._origin, partial.extra.decode(), CALL_EXTRA_LABEL))
+                    content.append(Opaque(self._origin, partial.extra, CALL_EXTRA_LABEL))
                 content.append(partial.call)
         return AssistantItem(
             content=tuple(content),
@@ -275,14 +210,21 @@ class ChatDecoder:
 
     def _build_extras(self) -> list[Opaque]:
         values = (
-            (CITATIONS_LABEL, self._annotations + self._citations),
+            (CITATIONS_LABEL, [*self._annotations, *self._search_results, *self._list_addresses()]),
             (EXECUTED_TOOLS_LABEL, self._executed_tools),
+            (IMAGES_LABEL, self._images),
         )
         return [
             Opaque(self._origin, msgspec.json.encode(value).decode(), label)
             for label, value in values
             if value
         ]
+
+    def _list_addresses(self) -> list[Any]:
+        """The cited addresses that are not among the results of the search."""
+        results = [result for result in self._search_results if isinstance(result, dict)]
+        known = [result.get("url") for result in results]
+        return [address for address in self._citations if address not in known]
 
     # ------------------------------------------------------------------ the parts of a delta
 
@@ -292,7 +234,7 @@ class ChatDecoder:
             self._thinking.append(text)
             out.append(ModelThinkingDelta(text))
 
-    def _read_parts(self, parts: list[_Part], out: list[ModelEvent]) -> None:
+    def _read_parts(self, parts: list[ChatPart], out: list[ModelEvent]) -> None:
         for part in parts:
             thinking = part.thinking
             if isinstance(thinking, str):
@@ -304,7 +246,7 @@ class ChatDecoder:
                 self._text.append(part.text)
                 out.append(ModelTextDelta(part.text))
 
-    def _read_reasoning(self, delta: _Delta, out: list[ModelEvent]) -> None:
+    def _read_reasoning(self, delta: ChatDelta, out: list[ModelEvent]) -> None:
         plain = delta.reasoning_content or delta.reasoning or ""
         if plain and not self._reasoning_field:
             self._reasoning_field = REASONING_FIELDS[0 if delta.reasoning_content else 1]
@@ -329,24 +271,21 @@ class ChatDecoder:
             elif value is not None:
                 last[key] = value
 
-    def _read_calls(self, delta: _Delta, out: list[ModelEvent]) -> None:
+    def _read_calls(self, delta: ChatDelta, out: list[ModelEvent]) -> None:
         self.progress += 1
         if delta.refusal:
             self._refusal.append(delta.refusal)
             out.append(ModelTextDelta(delta.refusal))
         for call_delta in delta.tool_calls or ():
             partial = self._find_partial_call(call_delta, out)
-            function = call_delta.function or _Function()
+            function = call_delta.function or ChatFunction()
             if bytes(call_delta.extra_content) not in (b"", b"null"):
-                partial.extra = bytes(call_delta.extra_content)
+                partial.extra = self._decode_extra(bytes(call_delta.extra_content))
             if call_delta.id and not partial.provider_id:
                 partial.provider_id = call_delta.id
             if function.name and not partial.name:
                 partial.name = restore_tool_name(function.name, self._tools)
-                partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
-                out.append(ModelToolCallBegan(partial.id, partial.name))
-                if partial.arguments:
-                    out.append(ModelToolCallDelta(partial.id, "".join(partial.arguments)))
+                self._announce_start(partial, out)
             text = function.arguments
             if text is not None and not isinstance(text, str):
                 text = msgspec.json.encode(text).decode()
@@ -355,7 +294,13 @@ class ChatDecoder:
         if self._finish_reason:
             self._finish_calls(out)  # some servers send the finish reason before the calls
 
-    def _find_partial_call(self, delta: _CallDelta, out: list[ModelEvent]) -> _PartialCall:
+    def _decode_extra(self, data: bytes) -> str:
+        try:
+            return decode_opaque(data)
+        except UNREADABLE as error:
+            raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
+
+    def _find_partial_call(self, delta: ChatCallDelta, out: list[ModelEvent]) -> _PartialCall:
         """The call that a delta belongs to.
 
         By its index if it has one, else by its id, else the last call. A delta with a name still
@@ -385,11 +330,7 @@ class ChatDecoder:
     def _append_arguments(self, partial: _PartialCall, text: str, out: list[ModelEvent]) -> None:
         if partial.call is not None:
             if text.strip():
-                raise StreamBroken(
-                    f"{self._provider.name} sent arguments for the call {partial.call.name!r} "
-                    "after its end: try again.",
-                    provider=self._provider.name,
-                )
+                raise late_arguments_error(self._provider, partial.call.name)
             return
         partial.arguments.append(text)
         if partial.name:
@@ -406,11 +347,11 @@ class ChatDecoder:
 
     def _finish_calls(self, out: list[ModelEvent]) -> None:
         """Announce the complete calls; a cut call is never announced."""
+        is_cut = self._finish_reason in _CUT_REASONS
         for partial in self._partial_calls:
-            if partial.name and (
-                self._finish_reason not in _CUT_REASONS
-                or _is_complete_object("".join(partial.arguments))
-            ):
+            if not partial.name and not is_cut:
+                self._name_call(partial, out)
+            if not is_cut or _is_complete_object("".join(partial.arguments)):
                 self._finish_call(partial, out)
 
     def _finish_call(self, partial: _PartialCall, out: list[ModelEvent]) -> None:
@@ -418,15 +359,19 @@ class ChatDecoder:
             partial.call = ToolCall(partial.id, partial.name, "".join(partial.arguments))
             out.append(ModelToolCallRequested(partial.call))
 
-    def _complete_unnamed_call(self, partial: _PartialCall) -> None:
+    def _name_call(self, partial: _PartialCall, out: list[ModelEvent]) -> None:
         """A call without a name gets one that no tool has, so that the model gets an error for it;
         providers reject an empty name."""
         arguments = "".join(partial.arguments)
-        if partial.name or self._finish_reason in _CUT_REASONS:
-            return
         if _is_complete_object(arguments):
-            call_id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
-            partial.call = ToolCall(call_id, UNNAMED_CALL, arguments)
+            partial.name = UNNAMED_CALL
+            self._announce_start(partial, out)
+
+    def _announce_start(self, partial: _PartialCall, out: list[ModelEvent]) -> None:
+        partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
+        out.append(ModelToolCallBegan(partial.id, partial.name))
+        if partial.arguments:
+            out.append(ModelToolCallDelta(partial.id, "".join(partial.arguments)))
 
     def _stop_reason(self) -> StopReason:
         if self._finish_reason in _STOP_REASONS:
@@ -435,7 +380,7 @@ class ChatDecoder:
             return "tool_use"
         return "refusal" if self._refusal else "end_turn"
 
-    def _read_usage(self, chunk: _Chunk, out: list[ModelEvent]) -> None:
+    def _read_usage(self, chunk: ChatChunk, out: list[ModelEvent]) -> None:
         usage = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
         if usage is None:
             return
@@ -446,38 +391,16 @@ class ChatDecoder:
             self.done = self.done or not chunk.choices
 
     def _build_usage(self) -> Usage:
-        usage = _count_hidden_reasoning(self._usage or _Usage())
+        usage = count_hidden_reasoning(self._usage or ChatUsage())
         converted = convert_usage(self._card, usage, usage.prompt_cache_hit_tokens)
         if usage.cost is not None and usage.cost >= 0:
             return msgspec.structs.replace(converted, cost=usage.cost)
         return converted
 
-    def _raise_stream_error(self, chunk: _Chunk, data: bytes) -> None:
+    def _raise_stream_error(self, chunk: ChatChunk, data: bytes) -> None:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
         raise map_stream_error(self._provider, data)
-
-
-def _count_hidden_reasoning(usage: _Usage) -> _Usage:
-    """The usage with all output tokens: Gemini and xAI count reasoning only in the total."""
-    known = usage.output_tokens
-    if known is None or usage.input_tokens is None:
-        return usage
-    details = usage.output_tokens_details or OutputTokenDetails()
-    hidden = (usage.total_tokens or 0) - usage.input_tokens - known
-    if hidden <= 0:
-        return usage
-    details = OutputTokenDetails(max(hidden, details.reasoning_tokens or 0))
-    return msgspec.structs.replace(
-        usage, output_tokens=known + hidden, output_tokens_details=details
-    )
-
-
-def _merge_citations(chunk: _Chunk) -> list[Any]:
-    """The results of a search, and the addresses that are not among them."""
-    results = chunk.search_results or []
-    known = {result.get("url") for result in results if isinstance(result, dict)}
-    return [*results, *(url for url in chunk.citations or () if url not in known)]
 
 
 def _is_complete_object(raw: str) -> bool:

@@ -2,13 +2,13 @@
 
 Sans-IO. `response.output_item.done` has the whole item, and only it has encrypted reasoning. The
 deltas become events, and replace the items of servers that do not send them. An item is
-identified by its output index if it has one, else by its id.
+identified by its output index if it has one, else by its id. Text that was shown stays in the
+reply, whatever the whole item says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,21 +23,35 @@ from treadle.core.contracts.model import (
     ModelToolCallRequested,
     ModelUsageUpdated,
 )
-from treadle.core.errors import StreamBroken
+from treadle.core.errors import ModelError, StreamBroken
 from treadle.core.transcript.content import AssistantContent, Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.provider_base.codec import make_unique_call_id
+from treadle.models.openai_responses.stream_events import (
+    EventType,
+    FailureDetails,
+    OutputDelta,
+    OutputItem,
+    OutputItemEvent,
+    ResponseBody,
+    ResponseEvent,
+    decode_delta,
+    decode_event,
+    decode_item,
+)
+from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
+    UNREADABLE,
     ProviderErrorBody,
     ProviderInfo,
     has_field,
     incomplete_stream_error,
+    late_arguments_error,
     map_error_body,
     parse_error_body,
     unreadable_event_error,
 )
-from treadle.models.provider_base.lenient import decode_leniently
+from treadle.models.provider_base.lenient import decode_opaque
 from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
 from treadle.models.provider_base.request_limits import restore_tool_name
 
@@ -48,108 +62,6 @@ CITATIONS_LABEL = "citations"
 EXTRA_LABELS = frozenset({MESSAGE_EXTRA_LABEL, CALL_EXTRA_LABEL, CITATIONS_LABEL})
 
 
-class _Delta(msgspec.Struct, gc=False):
-    delta: str = ""
-    item_id: str = ""
-    output_index: int | None = None
-    summary_index: int = 0
-
-    @property
-    def key(self) -> int | str:
-        return self.item_id if self.output_index is None else self.output_index
-
-
-class _ItemEvent(msgspec.Struct):
-    item: msgspec.Raw
-    output_index: int | None = None
-
-
-class _Part(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-    refusal: str | None = None
-    annotations: list[Any] | None = None
-
-
-class _ItemHeader(msgspec.Struct):
-    type: str = ""
-    id: str | None = None
-
-
-class _Item(msgspec.Struct):
-    type: str = ""
-    id: str | None = None
-    status: str | None = None
-    content: list[_Part] | None = None
-    summary: list[_Part] | None = None
-    encrypted_content: str | None = None
-    phase: str | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    namespace: str | None = None
-
-
-class _FailureDetails(msgspec.Struct):
-    reason: str | None = None
-    code: str | None = None
-    message: str | None = None
-
-
-class _Response(msgspec.Struct):
-    id: str | None = None
-    error: _FailureDetails | None = None
-    incomplete_details: _FailureDetails | None = None
-    usage: OpenAIUsage | None = None
-    output: list[msgspec.Raw] | None = None
-
-
-class _ResponseEvent(msgspec.Struct):
-    response: _Response
-
-
-class _TypeOnly(msgspec.Struct):
-    type: str = ""
-
-
-_decode_delta = msgspec.json.Decoder(_Delta).decode
-# The reply depends on these fields; any other one is ignored if it does not fit.
-_STRICT_FIELDS = frozenset(
-    [
-        "response",
-        "output",
-        "item",
-        "type",
-        "content",
-        "text",
-        "refusal",
-        "summary",
-        "encrypted_content",
-        "call_id",
-        "name",
-        "arguments",
-        "delta",
-    ]
-)
-# Items of other types are kept as they are.
-_READ_ITEMS = frozenset({"message", "function_call", "reasoning"})
-T = TypeVar("T", bound=msgspec.Struct)
-
-
-def _decode(data: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return decode_leniently(data, kind, _STRICT_FIELDS)
-
-
-def _decode_item(data: bytes) -> _Item:
-    header = _decode(data, _ItemHeader)
-    if header.type in _READ_ITEMS:
-        return _decode(data, _Item)
-    return _Item(type=header.type, id=header.id)
-
-
 class _Status(msgspec.Struct):
     status: str | None = None
 
@@ -158,18 +70,22 @@ def split_response(body: bytes) -> list[tuple[bytes, bytes]]:
     """The last event of a stream that holds this whole response."""
     if not has_field(body, "output"):
         return []
-    status = _decode(body, _Status).status or "completed"
+    try:
+        status = decode_event(body, _Status).status or "completed"
+    except UNREADABLE:
+        return []
     return [(b"response." + status.encode(), b'{"response":' + body + b"}")]
 
 
 class _PartialItem(msgspec.Struct):
     """One output item while it arrives; `raw` is the whole item, once it is complete."""
 
-    item: _Item
-    raw: bytes = b""
+    item: OutputItem
+    raw: str = ""
     call_id: str = ""
     call: ToolCall | None = None
-    deltas: list[str] = []
+    doubtful_call: ToolCall | None = None  # its arguments are invalid: it may have been cut
+    deltas: list[str] = []  # what was shown
 
 
 class ResponsesDecoder:
@@ -192,8 +108,8 @@ class ResponsesDecoder:
         self._provider = provider
         self._origin = origin
         self._max_tokens = max_tokens
-        self._partial_items: dict[int | str, _PartialItem] = {}
-        self._doubtful_calls: list[tuple[_PartialItem, ToolCall]] = []
+        self._items: list[_PartialItem] = []
+        self._items_by_key: dict[int | str, _PartialItem] = {}
         self._ids: set[str] = set()
         self._is_cut = False
         self._is_refused = False
@@ -203,21 +119,29 @@ class ResponsesDecoder:
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
         out: list[ModelEvent] = []
         for name, data in events:
+            if self.done:
+                break
             try:
                 if name == b"response.output_text.delta" and b'"delta"' in data:
                     self._read_delta(data, ModelTextDelta, out)
                 elif data != b"[DONE]":
-                    self._handle_event(name or _decode(data, _TypeOnly).type.encode(), data, out)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                expected = "of the Responses protocol"
-                raise unreadable_event_error(self._provider, data, expected, error) from error
+                    self._handle_event(
+                        name or decode_event(data, EventType).type.encode(), data, out
+                    )
+            except (ModelError, *UNREADABLE) as error:
+                failure = error if isinstance(error, ModelError) else self._unreadable(data, error)
+                raise (DecodeFailed(failure, out) if out else failure) from error
         return out
+
+    def _unreadable(self, data: bytes, error: Exception) -> ModelError:
+        expected = "of the Responses protocol"
+        return unreadable_event_error(self._provider, data, expected, error)
 
     def finish(self) -> AssistantItem:
         if not self.done:
             raise incomplete_stream_error(self._provider)
         content: list[AssistantContent] = []
-        for partial in self._partial_items.values():
+        for partial in self._items:
             self._append_content(partial, content)
         if self._refusal_text:
             content.append(Text(self._refusal_text))
@@ -236,32 +160,31 @@ class ResponsesDecoder:
             case b"response.output_text.delta" | b"response.refusal.delta":
                 self._read_delta(data, ModelTextDelta, out)
             case b"response.function_call_arguments.delta":
-                self._read_arguments(_decode(data, _Delta), out)
+                self._read_arguments(decode_event(data, OutputDelta), out)
             case b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta":
                 self._read_delta(data, ModelThinkingDelta, out)
             case b"response.reasoning_summary_part.added":
-                part = _decode(data, _Delta)
+                part = decode_event(data, OutputDelta)
                 if part.summary_index:
-                    self._append_delta(part.key, "\n\n")
-                    out.append(ModelThinkingDelta("\n\n"))
+                    self._show(self._get_item(part.key, "reasoning"), "\n\n", out)
             case b"response.output_item.added":
-                event = _decode(data, _ItemEvent)
-                self._start_item(_decode_item(bytes(event.item)), event.output_index, out)
+                event = decode_event(data, OutputItemEvent)
+                self._start_item(decode_item(bytes(event.item)), event.output_index, out)
             case b"response.output_item.done":
-                event = _decode(data, _ItemEvent)
+                event = decode_event(data, OutputItemEvent)
                 self._finish_item(bytes(event.item), event.output_index, out)
             case b"response.created" | b"response.in_progress" | b"response.queued":
-                self.response_id = _decode(data, _ResponseEvent).response.id or self.response_id
+                self.response_id = decode_event(data, ResponseEvent).response.id or self.response_id
             case b"response.completed" | b"response.incomplete" | b"response.done":
-                self._finish_response(_decode(data, _ResponseEvent).response, out)
+                self._finish_response(decode_event(data, ResponseEvent).response, out)
             case b"response.failed" | b"response.cancelled":
-                self._handle_failure(_decode(data, _ResponseEvent).response)
+                self._handle_failure(decode_event(data, ResponseEvent).response)
             case b"error":
                 raise map_error_body(self._provider, parse_error_body(data), None)
             case _:
                 # Server-side tools report their progress, which is not kept. Data that is not
                 # JSON still means a broken stream.
-                _decode(data, _TypeOnly)
+                decode_event(data, EventType)
                 if name.startswith(b"response."):
                     self.progress += 1
 
@@ -272,72 +195,115 @@ class ResponsesDecoder:
         out: list[ModelEvent],
     ) -> None:
         try:
-            delta = _decode_delta(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            delta = _decode(data, _Delta)
+            delta = decode_delta(data)
+        except UNREADABLE:
+            delta = decode_event(data, OutputDelta)
         self.progress += 1
-        self._append_delta(delta.key, delta.delta)
+        kind = "message" if event_type is ModelTextDelta else "reasoning"
+        self._get_item(delta.key, kind).deltas.append(delta.delta)
         out.append(event_type(delta.delta))
 
-    def _append_delta(self, key: int | str, text: str) -> None:
-        partial = self._partial_items.get(key)
-        if partial is not None:
-            partial.deltas.append(text)
+    def _get_item(self, key: int | str, kind: str) -> _PartialItem:
+        """The message or the reasoning that a delta belongs to; some servers do not start it."""
+        partial = self._items_by_key.get(key)
+        if partial is None or partial.item.type != kind:
+            own_key = f"{kind} {key}"
+            partial = self._items_by_key.get(own_key)
+            if partial is None:
+                partial = self._items_by_key[own_key] = _PartialItem(OutputItem(kind))
+                self._items.append(partial)
+        return partial
 
-    def _read_arguments(self, delta: _Delta, out: list[ModelEvent]) -> None:
+    def _show(self, partial: _PartialItem, text: str, out: list[ModelEvent]) -> None:
+        partial.deltas.append(text)
+        is_text = partial.item.type == "message"
+        out.append(ModelTextDelta(text) if is_text else ModelThinkingDelta(text))
+
+    def _read_arguments(self, delta: OutputDelta, out: list[ModelEvent]) -> None:
         self.progress += 1
-        partial = self._partial_items.get(delta.key)
-        if partial is None:
-            name = self._provider.name
+        partial = self._items_by_key.get(delta.key)
+        name = self._provider.name
+        if partial is None or partial.item.type != "function_call":
             message = f"{name} sent arguments of a call that it had not started."
             raise StreamBroken(message, provider=name)
+        if partial.raw and delta.delta.strip():
+            raise late_arguments_error(self._provider, self._get_tool_name(partial.item))
         partial.deltas.append(delta.delta)
         out.append(ModelToolCallDelta(partial.call_id, delta.delta))
 
-    def _start_item(self, item: _Item, index: int | None, out: list[ModelEvent]) -> _PartialItem:
+    def _start_item(
+        self, item: OutputItem, index: int | None, out: list[ModelEvent]
+    ) -> _PartialItem:
         self.progress += 1
         partial = _PartialItem(item)
-        key = item.id or f"item {len(self._partial_items)}"
-        self._partial_items[key if index is None else index] = partial
+        self._items.append(partial)
+        for key in (index, item.id):
+            if key is not None and key != "":
+                self._items_by_key[key] = partial
         if item.type == "function_call":
             partial.call_id = make_unique_call_id(item.call_id or "", self._ids, self._transcript)
             out.append(ModelToolCallBegan(partial.call_id, self._get_tool_name(item)))
         return partial
 
-    def _finish_item(self, raw: bytes, index: int | None, out: list[ModelEvent]) -> None:
+    def _finish_item(
+        self, raw: bytes, index: int | None, out: list[ModelEvent], is_last: bool = False
+    ) -> None:
+        """Take the whole item; `is_last`: out of the last event, which may repeat items."""
         self.progress += 1
-        item = _decode_item(raw)
-        key = item.id if index is None else index
-        partial = self._partial_items.get(key) if key is not None else None
+        item = decode_item(raw)
+        partial = self._find_started(item, index, is_last)
         if partial is None:
             partial = self._start_item(item, index, out)
-        partial.item, partial.raw = item, raw
-        if item.type == "function_call" and item.status != "incomplete" and partial.call is None:
-            arguments = item.arguments if item.arguments is not None else "".join(partial.deltas)
-            call = ToolCall(partial.call_id, self._get_tool_name(item), arguments)
-            if call.problem is None:
-                partial.call = call
-                out.append(ModelToolCallRequested(call))
-            else:
-                self._doubtful_calls.append((partial, call))
+        if partial.raw and is_last:
+            return
+        partial.item, partial.raw = item, decode_opaque(raw)
+        if item.type == "function_call":
+            self._finish_call(partial, out)
+        elif item.type in ("message", "reasoning"):
+            shown, whole = "".join(partial.deltas), _join_texts(item)
+            if whole.startswith(shown) and whole != shown:
+                self._show(partial, whole[len(shown) :], out)
 
-    def _get_tool_name(self, item: _Item) -> str:
+    def _find_started(
+        self, item: OutputItem, index: int | None, is_last: bool
+    ) -> _PartialItem | None:
+        """By its index, else by its id, else the first one that is not finished."""
+        for key in (index, item.id, f"{item.type} {index}", f"{item.type} {item.id}"):
+            partial = self._items_by_key.get(key) if key is not None else None
+            if partial is not None and partial.item.type == item.type:
+                return partial
+        if index is not None and not is_last:
+            return None
+        unfinished = (one for one in self._items if not one.raw and one.item.type == item.type)
+        return next(unfinished, None)
+
+    def _finish_call(self, partial: _PartialItem, out: list[ModelEvent]) -> None:
+        item = partial.item
+        if item.status == "incomplete" or partial.call or partial.doubtful_call:
+            return
+        arguments = item.arguments if item.arguments is not None else "".join(partial.deltas)
+        call = ToolCall(partial.call_id, self._get_tool_name(item), arguments)
+        if call.problem is None:
+            partial.call = call
+            out.append(ModelToolCallRequested(call))
+        else:
+            partial.doubtful_call = call
+
+    def _get_tool_name(self, item: OutputItem) -> str:
         return restore_tool_name(item.name or "", self._tools)
 
     # ------------------------------------------------------------------ the end
 
-    def _finish_response(self, response: _Response, out: list[ModelEvent]) -> None:
+    def _finish_response(self, response: ResponseBody, out: list[ModelEvent]) -> None:
         self.response_id = response.id or self.response_id
         reason = response.incomplete_details.reason if response.incomplete_details else None
         self._is_cut = reason is not None and reason != "content_filter"
         self._is_refused = reason == "content_filter"
         output = response.output or []
-        if len(output) > sum(1 for partial in self._partial_items.values() if partial.raw):
+        if len(output) > sum(1 for partial in self._items if partial.raw):
             # Some servers send no item events; the whole output is at the end.
             for index, raw in enumerate(output):
-                partial = self._partial_items.get(index)
-                if partial is None or not partial.raw:
-                    self._finish_item(bytes(raw), index, out)
+                self._finish_item(bytes(raw), index, out, is_last=True)
         if response.usage is not None:
             self._usage = response.usage
             out.append(ModelUsageUpdated(self._build_usage()))
@@ -351,16 +317,17 @@ class ResponsesDecoder:
         """
         used = self._usage.output_tokens if self._usage is not None else None
         at_limit = self._max_tokens is not None and used is not None and used >= self._max_tokens
-        has_calls = any(partial.call for partial in self._partial_items.values())
-        if at_limit and (self._doubtful_calls or not has_calls):
+        has_calls = any(partial.call for partial in self._items)
+        doubtful = [partial for partial in self._items if partial.doubtful_call]
+        if at_limit and (doubtful or not has_calls):
             self._is_cut = True
-        for partial, call in self._doubtful_calls:
-            if not self._is_cut:
-                partial.call = call
-                out.append(ModelToolCallRequested(call))
+        for partial in doubtful:
+            if not self._is_cut and partial.doubtful_call is not None:
+                partial.call = partial.doubtful_call
+                out.append(ModelToolCallRequested(partial.call))
 
-    def _handle_failure(self, response: _Response) -> None:
-        details = response.error or _FailureDetails(message="no reason given")
+    def _handle_failure(self, response: ResponseBody) -> None:
+        details = response.error or FailureDetails(message="no reason given")
         code, message = details.code or "", details.message or ""
         if "policy" in code or code == "content_filter":  # a refusal, not an error
             self._is_refused, self._refusal_text, self.done = True, message or code, True
@@ -370,7 +337,7 @@ class ResponsesDecoder:
         raise map_error_body(self._provider, error, 400 if is_about_input else None)
 
     def _append_content(self, partial: _PartialItem, content: list[AssistantContent]) -> None:
-        item = partial.item
+        item, shown = partial.item, "".join(partial.deltas)
         if item.type == "function_call" and partial.call is not None:
             if item.namespace:
                 content.append(self._make_extra(CALL_EXTRA_LABEL, {"namespace": item.namespace}))
@@ -378,24 +345,23 @@ class ResponsesDecoder:
         elif item.type == "message":
             if item.phase:
                 content.append(self._make_extra(MESSAGE_EXTRA_LABEL, {"phase": item.phase}))
-            if not partial.raw:
-                content.append(Text("".join(partial.deltas)))
-            for part in item.content or ():
-                self._is_refused = self._is_refused or part.refusal is not None
+            parts = item.content or []
+            self._is_refused = self._is_refused or any(part.refusal is not None for part in parts)
+            if shown and _join_texts(item) != shown:  # the item says something else, or nothing
+                content.append(Text(shown))
+                return
+            for part in parts:
                 text = part.text or part.refusal
                 if text and part.annotations:
                     content.append(self._make_extra(CITATIONS_LABEL, part.annotations))
                 if text:
                     content.append(Text(text))
         elif item.type == "reasoning":
-            parts = item.summary or item.content or ()
-            text = "\n\n".join([part.text for part in parts if part.text])
-            text = text if partial.raw else "".join(partial.deltas)
             encrypted = item.encrypted_content or "" if partial.raw else ""
-            if text or encrypted:
-                content.append(Thinking(text, encrypted, item.id or "", self._origin))
+            if shown or encrypted:
+                content.append(Thinking(shown, encrypted, item.id or "", self._origin))
         elif partial.raw and item.type != "function_call":
-            content.append(Opaque(self._origin, partial.raw.decode(), item.type))
+            content.append(Opaque(self._origin, partial.raw, item.type))
 
     def _make_extra(self, label: str, value: object) -> Opaque:
         return Opaque(self._origin, msgspec.json.encode(value).decode(), label)
@@ -408,6 +374,12 @@ class ResponsesDecoder:
         return "tool_use" if any(type(part) is ToolCall for part in content) else "end_turn"
 
     def _build_usage(self) -> Usage:
-        items = self._partial_items.values()
-        searches = sum(partial.item.type == "web_search_call" for partial in items)
+        searches = sum(partial.item.type == "web_search_call" for partial in self._items)
         return convert_usage(self._card, self._usage or OpenAIUsage(), searches=searches)
+
+
+def _join_texts(item: OutputItem) -> str:
+    """All text of a message, or of reasoning, whose parts are paragraphs."""
+    if item.type == "message":
+        return "".join([part.text or part.refusal or "" for part in item.content or ()])
+    return "\n\n".join([part.text for part in item.summary or item.content or () if part.text])

@@ -111,6 +111,17 @@ def make_unique_call_id(call_id: str, used_ids: set[str], transcript: Transcript
     return unique
 
 
+MAX_TOKENS = 1 << 40  # far more than any request has; a database can store it
+
+
+def _is_count(number: int) -> bool:
+    return 0 <= number <= MAX_TOKENS
+
+
+def _to_count(number: int) -> int:
+    return number if _is_count(number) else 0
+
+
 def build_usage(
     card: ModelCard,
     *,
@@ -124,15 +135,16 @@ def build_usage(
 ) -> Usage:
     """Usage of one request, with its cost; `input` excludes cache reads and writes.
 
-    A missing or negative count becomes 0 and makes the cost unknown, which is better than wrong.
+    A count that is missing, negative or too large to be one becomes 0 and makes the cost unknown,
+    which is better than wrong.
     """
     counts = (input or 0, output or 0, cache_read or 0, cache_write or 0)
-    is_complete = input is not None and output is not None and min(counts) >= 0
-    fresh, out, read, written = counts if is_complete else [max(0, count) for count in counts]
-    usage = Usage(fresh, out, read, written, max(0, reasoning or 0), 1, None)
+    is_complete = input is not None and output is not None and all(map(_is_count, counts))
+    fresh, out, read, written = counts if is_complete else [_to_count(count) for count in counts]
+    usage = Usage(fresh, out, read, written, _to_count(reasoning or 0), 1, None)
     if not is_complete:
         return usage
-    cost = compute_cost(card, usage, cache_write_1h=cache_write_1h)
-    if cost is not None and searches > 0:
+    cost = compute_cost(card, usage, cache_write_1h=_to_count(cache_write_1h))
+    if cost is not None and searches > 0 and _is_count(searches):
         cost += searches * SEARCH_PRICE
     return msgspec.structs.replace(usage, cost=cost)

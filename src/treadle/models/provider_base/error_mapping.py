@@ -36,6 +36,7 @@ from treadle.models.http.transport import (
     TLSFailed,
     TransportError,
 )
+from treadle.models.provider_base.lenient import fix_json_surrogates
 from treadle.models.provider_base.request_limits import make_provider_tool_name
 
 MAX_QUOTE_CHARS = 400
@@ -62,11 +63,15 @@ class ProviderInfo(msgspec.Struct, frozen=True):
     secret: str = ""  # the key; never quoted
 
 
+# What decoding raises for data that is not JSON of the expected type, or nested too deeply.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 def parse_error_body(body: bytes) -> ProviderErrorBody:
     """Read an error body: {"error": {...}}, {"error": "..."}, {"detail": ...}, text, HTML."""
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = msgspec.json.decode(fix_json_surrogates(body.decode()))
+    except UNREADABLE:
         text = body[:4096].decode("utf-8", "replace").strip()
         if text[:200].lstrip("\ufeff").lstrip().lower().startswith(("<!doctype", "<html", "<?xml")):
             return ProviderErrorBody(message=_find_html_title(text), is_html=True)
@@ -99,21 +104,9 @@ def has_field(body: bytes, name: str) -> bool:
     """Whether this is a JSON object with a value for this field."""
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return False
     return bytes(fields.get(name, b"null")) != b"null"
-
-
-_ERROR_LINE = re.compile(rb"[\r\n]error:[ \t]*([^\r\n]+)")
-
-
-def find_error_field(end: bytes) -> bytes:
-    """The value of an `error:` line at the end of a stream; empty if there is none.
-
-    Some servers send the reason for which they end a stream in a field that the format lacks.
-    """
-    values = _ERROR_LINE.findall(end)
-    return bytes(values[-1]) if values else b""
 
 
 _TOOL_NUMBERS = (
@@ -229,7 +222,8 @@ def map_error_body(
 def map_stream_error(provider: ProviderInfo, data: bytes) -> ModelError:
     """The error that a server reports inside a stream."""
     error = parse_error_body(data)
-    return map_error_body(provider, error, int(error.code) if error.code.isdigit() else None)
+    status = int(error.code) if re.fullmatch("[1-5][0-9][0-9]", error.code) else None
+    return map_error_body(provider, error, status)
 
 
 def _classify(
@@ -359,6 +353,11 @@ def unreadable_event_error(
     """An event that is not what was `expected`; its first bytes are quoted."""
     quote = quote_message(data[:120].decode("utf-8", "replace"), provider.secret)
     message = f"{provider.name} sent an event that is not {expected} ({error}): {quote}"
+    return StreamBroken(message, provider=provider.name)
+
+
+def late_arguments_error(provider: ProviderInfo, tool: str) -> StreamBroken:
+    message = f"{provider.name} sent arguments for the call {tool!r} after its end: try again."
     return StreamBroken(message, provider=provider.name)
 
 

@@ -8,8 +8,7 @@ Other failures are not retried here: the loop does that.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -28,7 +27,6 @@ from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.models.http.transport import Response, Transport, TransportError
 from treadle.models.provider_base.codec import Codec, DecodeFailed, Decoder, EncodedRequest
 from treadle.models.provider_base.error_mapping import (
-    find_error_field,
     find_refused_tool,
     has_field,
     map_stream_error,
@@ -110,13 +108,11 @@ class HTTPModel:
         if request.idempotency_key:
             headers["idempotency-key"] = request.idempotency_key
         reader = SSEReader()
-        last_chunks = deque([b"\n"], maxlen=3)  # a stream begins with a new line
         try:
             async with transport.post(url, headers, encoded.body, self._timeouts) as response:
                 for events in await self._read_whole_reply(response, decoder):
                     yield events
                 async for chunk in response:
-                    last_chunks.append(chunk)
                     progress, failure = decoder.progress, None
                     try:
                         events = decoder.feed(reader.feed(chunk))
@@ -142,20 +138,21 @@ class HTTPModel:
             raise
         except TransportError as error:
             if not decoder.done:
-                self._raise_reason(last_chunks)
+                self._raise_reason(reader)
                 raise map_transport_error(codec.provider, error) from error
         try:
             reply = decoder.finish()
         except StreamBroken:
-            self._raise_reason(last_chunks)
+            self._raise_reason(reader)
             raise
         yield [Reply(reply)]
 
-    def _raise_reason(self, last_chunks: Iterable[bytes]) -> None:
+    def _raise_reason(self, reader: SSEReader) -> None:
         """Raise the error for which the server ended the stream, if it sent one."""
-        reason = find_error_field(b"".join(last_chunks))
-        if reason:
-            raise map_stream_error(self._codec.provider, reason) from None
+        if reader.pending:
+            reader.feed(b"\n\n")
+        if reader.error:
+            raise map_stream_error(self._codec.provider, reader.error) from None
 
     def _locate_refusal(self, request: ModelRequest, error: BadRequest) -> None:
         """Set the part and the tool that the error names."""

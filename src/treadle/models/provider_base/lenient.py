@@ -37,6 +37,14 @@ def fix_json_surrogates(text: str) -> str:
     return fix_surrogates(text) if fixed == plain else fixed
 
 
+def decode_opaque(data: bytes) -> str:
+    """JSON that is kept to be sent back, as text. Raises msgspec.DecodeError if it is invalid,
+    which a `msgspec.Raw` does not check."""
+    text = fix_json_surrogates(data.decode())
+    msgspec.json.decode(text)
+    return text
+
+
 def _decode_struct(data: bytes, kind: type[T], strict_fields: frozenset[str]) -> T:
     fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     values: dict[str, Any] = {}
