@@ -144,6 +144,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("append_system_prompt", "text", "text added to the system prompt"),
     Setting("add_dir", "list", "more folders the agent may work in"),
     Setting("theme", "choice", "colours of the terminal UI", ("dark", "light", "none")),
+    Setting("vim_keys", "boolean", "vim keys in the prompt of the terminal UI"),
     Setting("aliases", "table", "your own names for models"),
     Setting("checkers", "table", "commands that check changed files, by file name"),
 )
@@ -185,6 +186,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
     theme: Literal["", "dark", "light", "none"] = ""  # empty: detect from the terminal
+    vim_keys: bool = False
     aliases: dict[str, Any] = {}
     checkers: dict[str, Any] = {}
     env: dict[str, str] = {}  # for commands; of ~/.claude/settings.json

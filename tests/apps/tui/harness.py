@@ -131,6 +131,8 @@ async def running_app(
     theme: str = "dark",
     clock: Callable[[], float] | None = None,
     history_file: Path | None = None,
+    drafts_dir: Path | None = None,
+    has_vim_keys: bool = False,
 ) -> AsyncIterator[RunningApp]:
     """The app in the current folder, which is trusted unless a test says otherwise."""
     folder = Path.cwd()
@@ -139,7 +141,13 @@ async def running_app(
     host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()
-    options = TerminalOptions(resume=resume, theme=theme, history_file=history_file)
+    options = TerminalOptions(
+        resume=resume,
+        theme=theme,
+        history_file=history_file,
+        drafts_dir=drafts_dir,
+        has_vim_keys=has_vim_keys,
+    )
     app = TerminalApp(host, options, clock or PatientClock())
     async with app.run_test(size=size) as pilot:
         running = RunningApp(app, pilot, folder)

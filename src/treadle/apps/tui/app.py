@@ -12,7 +12,7 @@ from textual import events, on
 from textual.binding import Binding
 from textual.widget import Widget
 
-from treadle.apps.tui.screen import FullScreen
+from treadle.apps.tui.prompt_screen import PromptScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.core.text import plural
@@ -21,7 +21,7 @@ QUIT_HINT = "press ctrl+c again to quit"
 QUIT_SECONDS = 3.0  # for the second ctrl+c
 
 
-class TerminalApp(FullScreen):
+class TerminalApp(PromptScreen):
     """The screen with its keys."""
 
     BINDINGS = [  # noqa: RUF012 - textual's form
@@ -118,7 +118,8 @@ class TerminalApp(FullScreen):
         elif conversation is not None and self.shell_commands.stop():
             pass
         elif conversation is not None and self.prompt.text:
-            self._clear_prompt()
+            if not self.prompt.vim_mode:  # a habit there: it must not clear anything
+                self._clear_prompt()
         else:
             return False
         return True

@@ -36,10 +36,19 @@ def start(
     from treadle.apps.assembly.rules import is_trusted
     from treadle.apps.conversation.local_host import LocalHost
 
-    theme = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder)).theme
+    settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
-    history = treadle_home() / "history.jsonl"
-    return run(host, TerminalOptions(resume, prompt, theme, plain, history))
+    home = treadle_home()
+    options = TerminalOptions(
+        resume,
+        prompt,
+        settings.theme,
+        plain,
+        history_file=home / "history.jsonl",
+        drafts_dir=home / "drafts",
+        has_vim_keys=settings.vim_keys,
+    )
+    return run(host, options)
 
 
 def run(host: Host, options: TerminalOptions) -> int:

@@ -11,10 +11,13 @@ THEME_NAMES = ("dark", "light", "none")
 
 class TerminalOptions(msgspec.Struct, frozen=True):
     """`resume`: a session id, "" for the newest session here, None for a new one. `prompt` is the
-    first message. `history_file` keeps the typed messages across sessions."""
+    first message. `history_file` keeps the typed messages across sessions, `drafts_dir` what was
+    typed and not sent."""
 
     resume: str | None = None
     prompt: str = ""
     theme: str = ""
     is_plain: bool = False
     history_file: Path | None = None
+    drafts_dir: Path | None = None
+    has_vim_keys: bool = False

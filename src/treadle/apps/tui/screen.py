@@ -98,6 +98,7 @@ class FullScreen(Frontend, App[int]):
             yield LinesWidget(id="activity")
             yield LinesWidget(id="separator")
             yield LinesWidget(id="completions")
+            yield LinesWidget(id="prompt-panel")
             yield LinesWidget(id="dialog-hint")
             with Horizontal(id="prompt-row"):
                 yield Static(Text("› ", self.palette.accent), id="prompt-sign")

@@ -121,11 +121,14 @@ class Choices(Widget, can_focus=True):
         """The options around the cursor: complete if all fit, else one line each."""
         if not self.matching_options:
             return [Text("  no matches", self._palette.faint)]
-        rows = [self._option_row(index, width) for index in range(len(self.matching_options))]
-        if not self._is_filterable and sum(map(len, rows)) <= max_rows:
-            return [line for row in rows for line in row]
-        first = first_visible_row(self.cursor, len(rows), max_rows)
-        visible = rows[first : first + max_rows]
+        count = len(self.matching_options)
+        if not self._is_filterable and count <= max_rows:
+            rows = [self._option_row(index, width) for index in range(count)]
+            if sum(map(len, rows)) <= max_rows:
+                return [line for row in rows for line in row]
+        first = first_visible_row(self.cursor, count, max_rows)
+        shown = range(first, min(first + max_rows, count))
+        visible = [self._option_row(index, width) for index in shown]
         for line, *more in visible:
             if more:
                 line.append("…", self._palette.faint)
