@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import msgspec
+from rich.text import Text
 from textual import events
 from textual.widget import Widget
 
@@ -21,7 +22,7 @@ from treadle.core.contracts.model import ModelRequest
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 READ_SECONDS = 0.5  # in less time no person has read a question
-TEXT = "abeghilmnorstuyy12345? "
+LETTERS = "abeghilmnorstuyy12345? "
 NAMED = ("enter",) * 6 + ("up", "down", "escape", "backspace", "tab", "left", "ctrl+o")
 
 
@@ -74,11 +75,11 @@ class Typist:
         app.on_event = on_event
         render = Choices.render
 
-        def render_choices(widget: Choices) -> Any:
+        def render_choices(widget: Choices) -> Text:
             self._first_drawn.setdefault(widget, self.clock.now)
             return render(widget)
 
-        Choices.render = render_choices  # type: ignore[method-assign]
+        Choices.render = render_choices  # type: ignore[method-assign, assignment]
         self._render = render
 
     def stop(self) -> None:
@@ -130,7 +131,7 @@ class Typist:
         self._post(name, self.clock.now)
 
     def _choose_key(self) -> str:
-        return self._random.choice(NAMED if self._random.random() < 0.3 else TEXT)
+        return self._random.choice(NAMED if self._random.random() < 0.3 else LETTERS)
 
     def _post(self, name: str, typed_at: float) -> None:
         is_text = len(name) == 1

@@ -7,6 +7,7 @@ import pytest
 from textual import events
 
 from tests.apps.tui.harness import RunningApp, StoppedClock, running_app, scripted
+from treadle.core.transcript.items import UserItem
 from treadle.models.scripted import Pause, Say
 
 PNG = bytes.fromhex(
@@ -263,6 +264,7 @@ async def test_a_message_that_was_not_sent_is_back_after_a_crash(monkeypatch, tm
         assert list(drafts.glob("*.json")) == []
         sent = model.requests[-1].transcript[0]
         assert sent.text.count("line") == 300
+        assert isinstance(sent, UserItem)
         assert len(sent.content) == 2
     assert list(drafts.iterdir()) == []
     log = b"".join(file.read_bytes() for file in Path.home().rglob("journal*.jsonl"))

@@ -18,6 +18,7 @@ from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.core.text import plural
 
 QUIT_HINT = "press ctrl+c again to quit"
+MAX_SEARCH_CHARS = 1_000
 QUIT_SECONDS = 3.0  # for the second ctrl+c
 
 
@@ -83,7 +84,9 @@ class TerminalApp(PromptScreen):
         return target != "dropped" and not is_selecting
 
     def _route_paste(self) -> None:
-        if isinstance(self._dialog_widget, Choices) and not self.transcript.has_focus:
+        dialog = self._dialog_widget
+        takes_no_text = isinstance(dialog, Choices) and not dialog.is_filterable
+        if takes_no_text and not self.transcript.has_focus:
             self.key_guard.note_typing(self.clock())
             self._focus_for_input(self.prompt)
 
@@ -235,6 +238,7 @@ class TerminalApp(PromptScreen):
 
     async def _search(self) -> None:
         text = await self.dialogs.ask_text("Search", self.transcript.search_text, select_all=True)
+        text = text if text is None else text[:MAX_SEARCH_CHARS]
         if text is None:
             self.transcript.search("")
         elif self.transcript.search(text.strip()):

@@ -136,21 +136,28 @@ class PromptScreen(FullScreen):
     async def _edit_prompt(self) -> None:
         """Edit the prompt's text in the user's editor; the agent works on meanwhile."""
         draft = self.attachments.expand_pastes(self.prompt.text)
+        edited, problem = await self._run_editor(draft)
+        self.status_area.hint = problem
+        if edited != draft:
+            self.prompt.prompt_history.stop_browsing()
+            short = self.attachments.shorten(edited, MAX_EDITED_LINES, MAX_EDITED_CHARS)
+            self.prompt.set_text(short)
+        self.schedule_frame()
+
+    async def _run_editor(self, draft: str) -> tuple[str, str]:
+        """The edited text, and why it could not be edited."""
         self._is_editor_open = True
         try:
             command = find_editor(self.host.folder)
             with self._suspend_screen():
-                edited = await edit_text(draft, command, self.host.folder)
+                try:  # Textual takes the screen back only if nothing is raised
+                    return await edit_text(draft, command, self.host.folder), ""
+                except EditorError as error:
+                    return draft, str(error)
         except EditorError as error:
-            self.status_area.hint = str(error)
-        else:
-            if edited != draft:
-                self.prompt.prompt_history.stop_browsing()
-                short = self.attachments.shorten(edited, MAX_EDITED_LINES, MAX_EDITED_CHARS)
-                self.prompt.set_text(short)
+            return draft, str(error)
         finally:
             self._is_editor_open = False
-            self.schedule_frame()
 
     @contextmanager
     def _suspend_screen(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from treadle.core.text import plural
 
 BodyRenderer = Callable[[int], list[Text]]
 MAX_ROWS = 12
+MAX_FILTER_CHARS = 200  # of a paste
 MAX_NUMBER = 9  # of an option that a single digit selects
 
 
@@ -207,6 +208,16 @@ class Choices(Widget, can_focus=True):
         if self._is_filterable or character.lower() in {one.key for one in self.options}:
             return True
         return character.isdigit() and 1 <= int(character) <= min(len(self.options), MAX_NUMBER)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste into a filter: its first line."""
+        if self.is_filterable:
+            event.stop()
+            self._apply_filter(self.filter_text + event.text.partition("\n")[0][:MAX_FILTER_CHARS])
+
+    @property
+    def is_filterable(self) -> bool:
+        return self._is_filterable
 
     def scroll_body(self, pages: int) -> None:
         """Scroll the lines above the options."""
