@@ -113,11 +113,9 @@ def run_state(state: str, url: str, home: Path, keys: int) -> list[float]:
     config.write_text("vim_keys = true\n" if state == "vim" else "")
     program = PtyProgram(url, home, *flags, "--permission-mode=auto")
     try:
-        if not (home / "trusted").exists():
-            program.wait_for(b"Do you trust")
-            time.sleep(1)
-            program.write(b"y")
-            (home / "trusted").touch()
+        program.wait_for(b"Do you trust")
+        time.sleep(2)  # until it takes keys
+        program.write(b"y")
         program.wait_for(b"/help")
         if state in ("queue", "flood"):
             program.write(b"go\r")
@@ -139,8 +137,8 @@ async def run(states: list[str], keys: int) -> None:
     from treadle.testing.provider.script import FakeCall, FakeReply
     from treadle.testing.provider.server import ProviderServer
 
-    with tempfile.TemporaryDirectory() as name:
-        for state in states:
+    for state in states:
+        with tempfile.TemporaryDirectory() as name:
             command = "yes" if state == "flood" else "sleep 600"
             script = [FakeReply("I run it.", calls=(FakeCall("bash", {"command": command}),))]
             async with ProviderServer(script, strict=False) as server:

@@ -48,6 +48,7 @@ class PromptScreen(FullScreen):
         # Textual calls the handler of the base class, too.
         self._drafts = Drafts(self.options.drafts_dir, self.host.folder)
         self._thumbnails = Thumbnails(self.host.folder, self._draw_panel)
+        self.prompt.show_keys = self._open_keys
         self.prompt.use_vim_keys(self.options.has_vim_keys)
         self.app_resume_signal.subscribe(self.prompt, lambda _: self._look_again())
         self.set_interval(DRAFT_SECONDS, self._save_draft)
@@ -65,12 +66,10 @@ class PromptScreen(FullScreen):
                 return
         await super().on_event(event)
 
-    @on(PromptWidget.KeysRequested)
-    def _on_keys_requested(self) -> None:
-        if self.dialogs.is_open:
-            self.prompt.insert("?")
-        else:
+    def _open_keys(self) -> bool:
+        if not self.dialogs.is_open:
             self._show_keys(True)
+        return self._are_keys_shown
 
     def _show_keys(self, is_shown: bool) -> None:
         self._are_keys_shown = is_shown

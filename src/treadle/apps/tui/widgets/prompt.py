@@ -55,9 +55,6 @@ class PromptWidget(VimTextArea):
     class EditorRequested(Message):
         """The user wants to edit the text in an editor."""
 
-    class KeysRequested(Message):
-        """The user wants to see the keys."""
-
     class HintRaised(Message):
         """A hint for the status area."""
 
@@ -81,6 +78,7 @@ class PromptWidget(VimTextArea):
         self.completions: list[Completion] = []
         self.selected_completion = 0
         self.search: HistorySearch | None = None
+        self.show_keys: Callable[[], bool] = lambda: False  # the list of keys; False if it cannot
         self._has_chord = False  # ctrl+x was pressed: ctrl+e opens the editor
         self._list_commands = list_commands
         self._has_queue = has_queue
@@ -159,10 +157,7 @@ class PromptWidget(VimTextArea):
         return True
 
     def _handle_help_key(self, event: events.Key) -> bool:
-        if event.character != "?" or self.text:
-            return False
-        self.post_message(self.KeysRequested())
-        return True
+        return event.character == "?" and not self.text and self.show_keys()
 
     # --- search in the history -----------------------------------------------------------
 
