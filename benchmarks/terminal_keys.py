@@ -121,10 +121,11 @@ def run_state(state: str, url: str, home: Path, keys: int) -> list[float]:
             program.write(b"go\r")
             program.wait_for(b"running bash")
         if state == "queue":
-            for number in range(200):
-                program.write(f"message {number}\r".encode())
-                time.sleep(0.01)
-            program.wait_for(b"196 more messages")
+            for number in range(200):  # each by itself: together they would be a paste
+                program.write(f"message {number}".encode())
+                program.wait_for(f"message {number}".encode())
+                program.write(b"\r")
+                program.wait_for("↳".encode())
         if state == "paste":
             program.write(b"\x1b[200~" + b"word " * 2_000_000 + b"\x1b[201~")
             program.wait_for(b"[paste")

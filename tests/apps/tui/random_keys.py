@@ -93,10 +93,11 @@ class Typist:
         drawn_at = self._first_drawn.get(widget, float("inf"))
         self.answers.append(Answer(key, value, typed_at - drawn_at))
 
-    async def type(self, count: int, pauses: list[Pause]) -> None:
-        """Press keys in bursts; replies of the model come before, between and after them."""
+    async def type(self, count: int, pauses: list[Pause], answers: int = 0) -> None:
+        """Press so many keys, and until so many questions are answered. They come in bursts;
+        replies of the model come before, between and after them."""
         app: Any = self.on.app
-        while self.keys < count:
+        while self.keys < count or len(self.answers) < answers:
             if app._conversation is not None and app.conversation.is_idle:
                 app._send("go on")
             if self._random.random() < 0.5:
@@ -110,7 +111,7 @@ class Typist:
                 self._post(name, typed_at)
             self.keys += len(burst)
             self._release(pauses)
-            await self.on.pilot.pause(self._random.choice((0, 0, 0.01, 0.04)))
+            await self.on.pilot.pause(self._random.choice((0, 0.01, 0.04, 0.08)))
             if self._random.random() < 0.5:
                 await self._rest()
 
@@ -121,7 +122,7 @@ class Typist:
         if app.dialogs.is_open and (app.prompt.text or app.transcript.has_focus):
             self._press_now("escape")
             await self.on.pilot.pause()
-        self.clock.now += self._random.choice((0.1, 0.4, 0.6, 3.0))
+        self.clock.now += self._random.choice((0.1, 0.4, 0.6, 0.6, 3.0))
         app.update_dialog_focus()
         if app.dialogs.is_open:
             self._press_now(self._random.choice("yynta1"))
@@ -148,7 +149,7 @@ class Typist:
 
 
 def make_script(pauses: list[Pause]) -> Any:
-    """Every second reply asks for an approval, sometimes for two; each waits for the typist."""
+    """Most replies ask for an approval, some for two; each waits for the typist."""
     count = 0
 
     def reply(request: ModelRequest) -> ScriptElement:

@@ -10,10 +10,8 @@ async def test_no_key_answers_a_question_that_could_not_be_read(monkeypatch):
     async with running_app(monkeypatch, scripted(make_script(pauses)), clock=clock) as on:
         typist = Typist(on, clock, seed=15)
         try:
-            await typist.type(150, pauses)
+            await typist.type(80, pauses, answers=4)
         finally:
             typist.stop()
-        assert typist.questions > 3
-        assert typist.answers, "some questions were answered"
         too_early = [answer for answer in typist.answers if answer.seen_for < READ_SECONDS]
         assert too_early == []

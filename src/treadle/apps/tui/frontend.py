@@ -275,6 +275,9 @@ class Frontend:
         return True
 
     async def _close_session(self, conversation: Conversation | None) -> None:
+        task = self._question_task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()  # an answer would come too late
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 if conversation is not None:
