@@ -31,6 +31,7 @@ async def run(keys: int, seed: int) -> int:
     from treadle.models.scripted import Pause
 
     answers: list[Answer] = []
+    early: list[Answer] = []
     typed = questions = refusals = 0
     began = time.monotonic()
     while typed < keys:
@@ -46,8 +47,9 @@ async def run(keys: int, seed: int) -> int:
         answers += typist.answers
         typed, questions = typed + typist.keys, questions + typist.questions
         refusals += typist.refusals
-        print(f"{typed:,} keys, {questions:,} questions, {len(answers):,} answers", flush=True)
-    early = [answer for answer in answers if answer.seen_for < READ_SECONDS]
+        early = [answer for answer in answers if answer.seen_for < READ_SECONDS]
+        counts = f"{typed:,} keys, {questions:,} questions, {len(answers):,} answers"
+        print(f"{counts}, {len(early)} too early", flush=True)
     print(f"closed with esc: {refusals:,}")
     print(f"shortest time on the screen: {min(answer.seen_for for answer in answers):.2f} s")
     print(f"answered before it could be read: {len(early)} {early[:3] or ''}")

@@ -111,7 +111,7 @@ def run_state(state: str, url: str, home: Path, keys: int) -> list[float]:
     config = home / ".treadle/config.toml"
     config.parent.mkdir(exist_ok=True)
     config.write_text("vim_keys = true\n" if state == "vim" else "")
-    program = PtyProgram(url, home, *flags, "--permission-mode=auto")
+    program = PtyProgram(url, home, *flags, "--permission-mode=auto", "--allow=Bash")
     try:
         program.wait_for(b"Do you trust")
         time.sleep(2)  # until it takes keys
