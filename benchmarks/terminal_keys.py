@@ -61,9 +61,11 @@ class PtyProgram:
         os.close(other)
 
     def write(self, data: bytes) -> None:
+        """Write all; what the program writes meanwhile is lost only during a long text."""
         while data:
             data = data[os.write(self._fd, data[:4096]) :]
-            self.read(0)
+            if data:
+                self.read(0)
 
     def read(self, seconds: float) -> bytes:
         """What the program has written, waiting for the first byte."""

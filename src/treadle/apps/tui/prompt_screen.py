@@ -85,6 +85,8 @@ class PromptScreen(FullScreen):
         self._draw_panel()
 
     def _draw_panel(self) -> None:
+        if not self.screen_stack:  # an image was decoded too late
+            return
         if self._are_keys_shown:
             lines = self._render_keys()
         elif self.prompt.search is not None:
@@ -197,8 +199,11 @@ class PromptScreen(FullScreen):
         self.status_area.hint = DRAFT_HINT + removed
 
     async def _save_draft(self) -> None:
-        drafts, text = self._drafts, self.prompt.find_draft()
-        if drafts is None or text == self._saved_draft or self._conversation is None:
+        drafts = self._drafts
+        if drafts is None or self._conversation is None or not self.screen_stack:
+            return
+        text = self.prompt.find_draft()
+        if text == self._saved_draft:
             return
         self._saved_draft = text
         if text.strip():
