@@ -221,6 +221,22 @@ async def test_messages_that_wait_keep_their_order_over_close_and_resume(withdra
     assert len(live) == (3 if withdrawn is None else 2)
 
 
+@pytest.mark.parametrize(
+    ("moved", "by", "order"),
+    [(0, 1, "bac"), (2, -1, "acb"), (0, 9, "bca"), (2, -9, "cab"), (1, 0, "abc"), (0, -1, "abc")],
+)
+async def test_a_queued_message_can_be_moved_and_keeps_its_place_after_resume(moved, by, order):
+    store = MemoryStore()
+    driver = Agent(Scripted(["x"])).start(store=store)
+    ids = [driver.steer("a"), driver.steer("b"), driver.submit("c")]
+    assert driver.move_message(ids[moved], by)
+    assert not driver.move_message("msg_unknown", 1)
+    live = [message.item for message in driver.queued_messages]
+    assert "".join(item.text for item in live) == order
+    await driver.aclose()
+    assert list(fold_entries(store.durable).queued) == live
+
+
 async def test_a_queued_message_can_be_withdrawn_by_its_id():
     pause, seen = Pause(), RecordingObserver()
     driver = Agent(Scripted([["Working", pause], "never asked"])).start(prompt="go")

@@ -168,6 +168,7 @@ SETTINGS: tuple[Setting, ...] = (
         "full, or inline: the conversation stays in the terminal's scrollback",
         ("full", "inline"),
     ),
+    Setting("vim_keys", "boolean", "vim keys in the prompt of the terminal UI"),
     Setting("aliases", "table", "your own names for models"),
     Setting("checkers", "table", "commands that check changed files, by file name"),
 )
@@ -213,6 +214,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     notify: Literal["off", "bell", "auto"] = "auto"
     reduced_motion: Literal["auto", "on", "off"] = "auto"
     screen: Literal["full", "inline"] = "full"
+    vim_keys: bool = False
     aliases: dict[str, Any] = {}
     checkers: dict[str, Any] = {}
     env: dict[str, str] = {}  # for commands; of ~/.claude/settings.json

@@ -140,6 +140,8 @@ async def running_app(
     clock: Callable[[], float] | None = None,
     history_file: Path | None = None,
     picks_session: bool = False,
+    drafts_dir: Path | None = None,
+    has_vim_keys: bool = False,
 ) -> AsyncIterator[RunningApp]:
     """The app in the current folder, which is trusted unless a test says otherwise."""
     folder = Path.cwd()
@@ -149,7 +151,12 @@ async def running_app(
     if trusted:
         host.trust()
     options = TerminalOptions(
-        resume=resume, theme=theme, history_file=history_file, picks_session=picks_session
+        resume=resume,
+        theme=theme,
+        history_file=history_file,
+        drafts_dir=drafts_dir,
+        has_vim_keys=has_vim_keys,
+        picks_session=picks_session,
     )
     app = TerminalApp(host, options, clock or PatientClock())
     async with app.run_test(size=size) as pilot:

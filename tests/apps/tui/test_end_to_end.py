@@ -42,7 +42,10 @@ def terminal(own_place: Path) -> Iterator[Terminal]:
 
 
 def environment(server: ProviderServer) -> dict[str, str]:
-    return {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+    editor = Path.home() / "editor"
+    editor.write_text("#!/bin/sh\necho 'the editor has the screen'; printf ' into a.txt' >> $1\n")
+    editor.chmod(0o755)
+    return {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url, "EDITOR": str(editor)}
 
 
 GIVEN = ("--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark")
@@ -60,8 +63,10 @@ def _first_part(terminal: Terminal, server: ProviderServer) -> None:
     terminal.sees("Do you trust the files in this folder?")
     terminal.answer("y")
     terminal.sees("/help lists commands and keys")
-    # a task with an approval
-    terminal.type("write two lines into a.txt")
+    # a message that is finished in an editor, and a task with an approval
+    terminal.type("write two lines")
+    terminal.press("C-g")
+    terminal.sees("› write two lines into a.txt")
     terminal.press("Enter")
     screen = terminal.sees("Allow write a.txt?")
     assert "1 + one" in screen

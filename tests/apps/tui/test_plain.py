@@ -470,7 +470,7 @@ async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
         on.type("make it")
         await on.sees("I make it.")
         on.type("1")
-        await on.sees("What to do with this message? 1 to 2: ")
+        await on.sees("What to do with this message? 1 to 4: ")
         on.type("2")
         await on.sees("Allow, 1 to 5: ")
         assert not exists("made.txt")

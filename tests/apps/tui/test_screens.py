@@ -286,3 +286,28 @@ async def test_an_approval_while_a_message_is_typed(monkeypatch):
         await on.type("wait, look at the tests")
         await on.sees("Run this command?")
         await check(on, "approval-draft", on.app.update_dialog_focus)
+
+
+async def test_the_keys_the_search_and_the_queue(monkeypatch, tmp_path):
+    history = tmp_path / "history.jsonl"
+    history.write_text('"fix the parser"\n"run the tests"\n')
+    pause = Pause()
+    model = scripted([["I begin.", pause], "End."])
+    async with running_app(
+        monkeypatch, model, history_file=history, has_vim_keys=True, clock=StoppedClock()
+    ) as on:
+        await on.press("?")
+        await check(on, "keys")
+        await on.press("escape", "ctrl+r", *"fix")
+        await check(on, "history-search")
+        await on.press("escape")
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        for number in range(1, 8):
+            on.app._send(f"message {number}")
+        await on.send("/queue")
+        await on.press("down")
+        await check(on, "queue")
+        await on.press("escape")
+        pause.release()
+        await on.sees("End.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -70,6 +70,25 @@ class Attachments:
             return content if isinstance(content, str) else placeholder[0]
 
         return _PLACEHOLDER.sub(expand, text)
+
+    def find_contents(self, text: str) -> dict[int, str | Path | Image | Document]:
+        """The contents of the placeholders in a text, by their numbers."""
+        numbers = (int(match[1]) for match in _PLACEHOLDER.finditer(text))
+        return {number: self._contents[number] for number in numbers if number in self._contents}
+
+    def put_back(self, text: str, contents: Mapping[int, str | Path]) -> tuple[str, list[str]]:
+        """Add contents that belong to the placeholders of a text; the text with their new numbers,
+        and the placeholders that have no content and were removed."""
+        lost: list[str] = []
+
+        def renumber(placeholder: re.Match[str]) -> str:
+            content = contents.get(int(placeholder[1]))
+            if content is None:
+                lost.append(placeholder[0])
+                return ""
+            return placeholder[0].replace(placeholder[1], str(self._store(content)), 1)
+
+        return _PLACEHOLDER.sub(renumber, text), lost
 
     def build_item(self, text: str) -> UserItem:
         """The message: the text, its images and documents. Mentioned text files are not attached:

@@ -136,13 +136,23 @@ class Conversation:
     def withdraw(self, item: UserItem) -> bool:
         """Take back a queued message; False if it has been accepted already."""
         is_withdrawn = self.driver.withdraw(item)
+        self._update_queue()
+        return is_withdrawn
+
+    def move_queued(self, item: UserItem, by: int) -> bool:
+        """Give a queued message another place; False if it has been accepted already."""
+        is_moved = self.driver.move_message(item, by)
+        self._update_queue()
+        return is_moved
+
+    def _update_queue(self) -> None:
         self.view = set_queued_messages(self.view, _queued_items(self.driver))
         self._on_change()
-        return is_withdrawn
 
     def interrupt(self) -> None:
         """Stop the turn; queued messages go back to the user instead of starting the next one."""
-        returned = [item for item in self.list_queued() if self.withdraw(item)]
+        returned = [item for item in self.list_queued() if self.driver.withdraw(item)]
+        self._update_queue()
         self.driver.interrupt()
         if returned:
             self._on_returned(returned)
@@ -345,7 +355,7 @@ class Conversation:
 
 
 def _queued_items(driver: Driver) -> list[UserItem]:
-    return [item for item in driver.snapshot().pending_input if isinstance(item, UserItem)]
+    return [message.item for message in driver.queued_messages]
 
 
 def _call_id(question: PendingQuestion) -> str:

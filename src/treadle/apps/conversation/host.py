@@ -331,6 +331,9 @@ class Host(Protocol):
     async def remember(self, text: str) -> str:
         """Add a line to the project's memory file; its path."""
 
+    def save_setting(self, name: str, value: bool | str) -> str:
+        """Write a setting of the user; a message about it."""
+
     def save_theme(self, name: str) -> str:
         """Write the theme to the user's settings; a message about it."""
 

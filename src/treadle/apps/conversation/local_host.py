@@ -608,13 +608,16 @@ class LocalHost:
         append_memory(file, text)
         return str(file)
 
-    def save_theme(self, name: str) -> str:
+    def save_setting(self, name: str, value: bool | str) -> str:
         from treadle.apps.services.settings_writer import write_setting
 
-        file = write_setting("theme", name)
+        file = write_setting(name, value)
         settings = settings_page.load_settings(self.folder)
-        overridden = f", but {settings.origin('theme')} sets {settings.theme}"
-        return f"saved in {file}{'' if settings.theme == name else overridden}"
+        overridden = f", but {settings.origin(name)} sets {settings.format(name)}"
+        return f"saved in {file}{'' if getattr(settings, name) == value else overridden}"
+
+    def save_theme(self, name: str) -> str:
+        return self.save_setting("theme", name)
 
     async def flush(self) -> Path:
         await self._current_session.store.flush()

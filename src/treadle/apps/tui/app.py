@@ -13,16 +13,17 @@ from textual.binding import Binding
 from textual.widget import Widget
 
 from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.tui.screen import FullScreen
+from treadle.apps.tui.prompt_screen import PromptScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.core.text import plural
 
 QUIT_HINT = "press ctrl+c again to quit"
+MAX_SEARCH_CHARS = 1_000
 QUIT_SECONDS = 3.0  # for the second ctrl+c
 
 
-class TerminalApp(FullScreen):
+class TerminalApp(PromptScreen):
     """The screen with its keys."""
 
     BINDINGS = [  # noqa: RUF012 - textual's form
@@ -88,7 +89,9 @@ class TerminalApp(FullScreen):
         return target != "dropped" and not is_selecting
 
     def _route_paste(self) -> None:
-        if isinstance(self._dialog_widget, Choices) and not self.transcript.has_focus:
+        dialog = self._dialog_widget
+        takes_no_text = isinstance(dialog, Choices) and not dialog.is_filterable
+        if takes_no_text and not self.transcript.has_focus:
             self.key_guard.note_typing(self.clock())
             self._focus_for_input(self.prompt)
 
@@ -123,7 +126,8 @@ class TerminalApp(FullScreen):
         elif conversation is not None and self.shell_commands.stop():
             pass
         elif conversation is not None and self.prompt.text:
-            self._clear_prompt()
+            if not self.prompt.vim_mode:  # a habit there: it must not clear anything
+                self._clear_prompt()
         else:
             return False
         return True
@@ -269,6 +273,7 @@ class TerminalApp(FullScreen):
 
     async def _search(self) -> None:
         text = await self.dialogs.ask_text("Search", self.transcript.search_text, select_all=True)
+        text = text if text is None else text[:MAX_SEARCH_CHARS]
         if text is None:
             self.transcript.search("")
         elif self.transcript.search(text.strip()):

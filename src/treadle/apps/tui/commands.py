@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -30,7 +30,6 @@ from treadle.apps.tui.options import THEME_NAMES
 from treadle.apps.tui.session_picker import list_session_options, pick_session
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_dollars
-from treadle.core.transcript.items import UserItem
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
@@ -167,34 +166,11 @@ async def _export(ui: Frontend, arguments: str) -> None:
 
 
 async def _queue(ui: Frontend, arguments: str) -> None:
-    queued = {str(number): item for number, item in enumerate(ui.conversation.list_queued())}
-    if not queued:
-        ui.show_message("no message is queued")
-        return
-    # The list is closed when it is out of date: a message was accepted, or taken back.
-    choosing = asyncio.ensure_future(_choose_queued(ui, queued))
-    changing = asyncio.ensure_future(ui.conversation.wait_for_queue_change())
-    try:
-        await asyncio.wait((choosing, changing), return_when=asyncio.FIRST_COMPLETED)
-        if not choosing.done():
-            ui.show_message("the queue has changed, so its list was closed")
-            return
-        chosen, action = choosing.result()
-    finally:
-        choosing.cancel()
-        changing.cancel()
-    if action and ui.conversation.withdraw(queued[chosen]) and action == "edit":
-        ui.edit_messages([queued[chosen]])
+    await ui.edit_queue()
 
 
-async def _choose_queued(ui: Frontend, queued: Mapping[str, UserItem]) -> tuple[str, str]:
-    """The key of a queued message, and what to do with it: edit, remove, or "" for nothing."""
-    options = [ChoiceOption(key, " ".join(item.text.split())) for key, item in queued.items()]
-    chosen = await ui.choose("Queued messages", options)
-    if chosen is None:
-        return "", ""
-    edit, remove = ChoiceOption("edit", "Edit", key="e"), ChoiceOption("remove", "Remove", key="r")
-    return chosen, await ui.choose("What to do with this message?", [edit, remove]) or ""
+async def _vim(ui: Frontend, arguments: str) -> None:
+    ui.show_message(ui.toggle_vim_keys(), "faint")
 
 
 async def _quit(ui: Frontend, arguments: str) -> None:
@@ -384,6 +360,9 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("shift+tab", "next permission mode"),
     ("esc", "interrupt; clear the prompt; twice on an empty prompt: rewind"),
     ("up", "earlier messages; with a queued message: edit it"),
+    ("ctrl+r", "search in earlier messages; again: an older one, enter takes it"),
+    ("ctrl+g", "write the message in your editor (VISUAL or EDITOR); also ctrl+x ctrl+e"),
+    ("?", "on an empty prompt: show these keys"),
     ("ctrl+c", "interrupt or clear the prompt; twice: quit"),
     ("ctrl+o", "expand or fold the last call"),
     ("tab", "select blocks above: enter expands, c copies (code first), o opens a link"),
@@ -443,7 +422,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("todo", "show the todo list", _todo),
     SlashCommand("plan", "show the plan that you accepted", _plan),
     SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),
-    SlashCommand("queue", "edit or remove a message that waits", _queue),
+    SlashCommand("queue", "edit, move or remove messages that wait", _queue),
     SlashCommand("goal", "continue every turn until a command succeeds", _goal, "goal", False),
     SlashCommand(
         "budget", "show or change the limits of cost, tokens and time", _budget, "budget", False
@@ -475,6 +454,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         "tour", "learn the terminal in two minutes", session_commands.run_tour, None, False
     ),
+    SlashCommand("vim", "turn the vim keys of the prompt on or off", _vim),
     SlashCommand("clear", "start a new session", _clear, while_busy=False),
     SlashCommand("quit", "quit", _quit),
 )

@@ -29,7 +29,7 @@ from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.services.undo import describe_changes
-from treadle.apps.tui import questions
+from treadle.apps.tui import questions, queue_menu
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.errors import TreadleError
@@ -326,6 +326,9 @@ class Frontend:
         return True
 
     async def _close_session(self, conversation: Conversation | None) -> None:
+        task = self._question_task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()  # an answer would come too late
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 if conversation is not None:
@@ -358,6 +361,14 @@ class Frontend:
     def edit_messages(self, items: Sequence[UserItem]) -> None:
         """Put messages that were queued back into the prompt."""
         self.set_prompt_text("\n".join(self.attachments.restore(item) for item in items))
+
+    async def edit_queue(self) -> None:
+        """Let the user edit, move or remove queued messages."""
+        await queue_menu.edit_queue(self)
+
+    def toggle_vim_keys(self) -> str:
+        """Turn the vim keys of the prompt on or off; a message about it."""
+        return "vim keys work only on the full screen"
 
     # --- questions -----------------------------------------------------------------------
 

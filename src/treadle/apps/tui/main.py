@@ -43,12 +43,15 @@ def start(
 
     settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
+    home = treadle_home()
     options = TerminalOptions(
         resume,
         prompt,
         settings.theme,
         plain,
-        treadle_home() / "history.jsonl",
+        history_file=home / "history.jsonl",
+        drafts_dir=home / "drafts",
+        has_vim_keys=settings.vim_keys,
         picks_session=picks_session,
         is_inline=settings.screen == "inline",
         notify=settings.notify,

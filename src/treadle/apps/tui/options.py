@@ -11,9 +11,9 @@ THEME_NAMES = ("dark", "light", "dark-contrast", "light-contrast", "none")
 
 class TerminalOptions(msgspec.Struct, frozen=True):
     """`resume`: a session id, "" for the newest session here, None for a new one. `prompt` is the
-    first message. `history_file` keeps the typed messages across sessions. `picks_session`: the
-    user chooses the session to resume. `is_inline`: in the scrollback, not on the full screen.
-    `notify` and `reduced_motion` are the settings."""
+    first message. `history_file` keeps the typed messages across sessions, `drafts_dir` what was
+    typed and not sent. `picks_session`: the user chooses the session to resume. `is_inline`: in
+    the scrollback, not on the full screen. `notify` and `reduced_motion` are the settings."""
 
     resume: str | None = None
     prompt: str = ""
@@ -24,3 +24,5 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     is_inline: bool = False
     notify: str = "auto"
     reduced_motion: str = "off"
+    drafts_dir: Path | None = None
+    has_vim_keys: bool = False

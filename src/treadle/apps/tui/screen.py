@@ -110,6 +110,7 @@ class FullScreen(TerminalScreen):
             yield LinesWidget(id="activity")
             yield LinesWidget(id="separator")
             yield LinesWidget(id="completions")
+            yield LinesWidget(id="prompt-panel")
             yield LinesWidget(id="dialog-hint")
             with Horizontal(id="prompt-row"):
                 yield Static(Text("› ", self.palette.accent), id="prompt-sign")
@@ -227,7 +228,9 @@ class FullScreen(TerminalScreen):
         """Draw soon; several calls make one frame."""
         if not self._is_frame_due and self.is_running:
             self._is_frame_due = True
-            self.set_timer(FRAME_SECONDS, self._draw_frame)
+            # Not `set_timer`: on a busy machine Textual may skip a timer that is late.
+            loop = asyncio.get_running_loop()
+            loop.call_later(FRAME_SECONDS, self.call_later, self._draw_frame)
 
     _on_change = schedule_frame
 

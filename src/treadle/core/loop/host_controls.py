@@ -112,6 +112,12 @@ class HostControls:
             self._emitter.emit(MessageDropped, message_id, "withdrawn")
         return bool(message_id)
 
+    def move_message(self, message: str | UserItem, by: int) -> bool:
+        """Give a queued message an earlier (`by` < 0) or a later place among the queued ones; False
+        if it has entered the transcript already."""
+        self._interruption.check_loop("move_message")
+        return self._inbox.move(message, by)
+
     @property
     def queued_messages(self) -> tuple[QueuedMessage, ...]:
         """The messages that wait, in their order."""

@@ -18,7 +18,7 @@ from treadle.core.events import InputAccepted, MessageDropped, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.session_state import SessionState
-from treadle.core.transcript.entries import Entry, InputDropped, InputQueued
+from treadle.core.transcript.entries import Entry, InputDropped, InputMoved, InputQueued
 from treadle.core.transcript.items import NoticeItem, UserItem
 
 TASK = "task"  # the kind of a notice: the report of a background task
@@ -79,6 +79,22 @@ class Inbox:
                 del self._queue[index]
                 return waiting.id
         return ""
+
+    def move(self, message: str | UserItem, by: int) -> bool:
+        """Move a message that waits by some places among the messages; False if it is not there."""
+        places = [place for place, one in enumerate(self._queue) if isinstance(one.item, UserItem)]
+        for position, index in enumerate(places):
+            waiting = self._queue[index]
+            if message == waiting.id or message is waiting.item:
+                to = places[max(0, min(position + by, len(places) - 1))]
+                if to != index:
+                    self.log_waiting()  # the log has to know what is moved
+                    self._write_entry(InputMoved(index, to))
+                    waiting = self._queue[index]
+                    del self._queue[index]
+                    self._queue.insert(to, waiting)
+                return True
+        return False
 
     @property
     def first(self) -> WaitingItem | None:

@@ -45,6 +45,13 @@ class InputDropped(
     index: int = 0
 
 
+class InputMoved(msgspec.Struct, frozen=True, tag="moved", tag_field="kind"):
+    """The user gave a queued message another place; both are positions among the queued ones."""
+
+    index: int
+    to: int
+
+
 class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind", omit_defaults=True):
     turn_id: str
     agent: str = ""  # the name of the agent
@@ -223,6 +230,7 @@ Entry = (
     ItemAdded
     | InputQueued
     | InputDropped
+    | InputMoved
     | TurnBegan
     | Intent
     | EarlyResult
@@ -307,6 +315,9 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
                 queued.append(said)
             case InputDropped(index=index):
                 del queued[index : index + 1]
+            case InputMoved(index=index, to=to):
+                if index < len(queued):
+                    queued.insert(to, queued.pop(index))
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), history)
                 turns, open_turn, parked = max(turns + 1, _turn_number(turn_id)), turn_id, None

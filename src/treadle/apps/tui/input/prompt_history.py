@@ -51,6 +51,11 @@ class PromptHistory:
         return draft
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """Every entry, the oldest first."""
+        return tuple(self._lines)
+
+    @property
     def is_browsing(self) -> bool:
         return self._position < len(self._lines)
 

@@ -20,7 +20,7 @@ from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
-from treadle.core.text import format_count, format_dollars, format_duration, shorten_home
+from treadle.core.text import format_count, format_dollars, format_duration, plural, shorten_home
 
 MAX_TODOS = 6
 MAX_QUEUED_SHOWN = 4
@@ -42,6 +42,7 @@ class StatusInfo(msgspec.Struct, frozen=True):
     hint: str = ""
     is_scrolled: bool = False
     has_sandbox_problem: bool = False
+    vim_mode: str = ""
 
 
 def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> list[Text]:
@@ -51,6 +52,9 @@ def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Pale
         lines += _render_todos(view, palette)
     for task in view.tasks:
         lines.append(Text(f"◌ {task.task_id} {task.summary}", palette.accent))
+    if len(view.queued_messages) > MAX_QUEUED_SHOWN:
+        earlier = len(view.queued_messages) - MAX_QUEUED_SHOWN
+        lines.append(Text(f"↳ {plural(earlier, 'more message')} (/queue)", palette.faint))
     lines += [
         styled_prefix("↳ ", palette.accent).append(_collapse_whitespace(text), palette.faint)
         for text in view.queued_messages[-MAX_QUEUED_SHOWN:]
@@ -100,6 +104,8 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
     left = [(1, mode), (2, Text(info.model, palette.faint)), (5, Text(where, palette.faint))]
     if info.has_sandbox_problem:
         left.insert(1, (1, Text("no sandbox", palette.warning)))
+    if info.vim_mode:
+        left.insert(0, (0, Text(info.vim_mode.upper(), palette.accent)))
     right: list[tuple[int, Text]] = []
     if info.is_scrolled:
         right.append((0, Text("↓ end", palette.accent)))
@@ -146,6 +152,7 @@ class StatusArea:
         self._host = host
         self.branch = ""
         self.hint = ""
+        self.vim_mode = ""
         self.tick = 0
         self.turn_seconds = 0.0
         self._started: float | None = None
@@ -179,6 +186,7 @@ class StatusArea:
             hint=self.hint,
             is_scrolled=is_scrolled,
             has_sandbox_problem=bool(self._host.sandbox_problem),
+            vim_mode=self.vim_mode,
         )
         activity = render_activity(view, info, width, palette)[-max(height // 3, 1) :]
         return activity, render_status_line(view, info, width, palette)

@@ -23,6 +23,7 @@ from treadle.core.text import plural
 
 BodyRenderer = Callable[[int], list[Text]]
 MAX_ROWS = 12
+MAX_FILTER_CHARS = 200  # of a paste
 MAX_NUMBER = 9  # of an option that a single digit selects
 OTHER_BODY_KEY = "w"
 MARK_ALL_KEY = "*"
@@ -130,11 +131,14 @@ class Choices(Widget, can_focus=True):
         """The options around the cursor: complete if all fit, else one line each."""
         if not self.matching_options:
             return [Text("  no matches", self._palette.faint)]
-        rows = [self._option_row(index, width) for index in range(len(self.matching_options))]
-        if not self._is_filterable and sum(map(len, rows)) <= max_rows:
-            return [line for row in rows for line in row]
-        first = first_visible_row(self.cursor, len(rows), max_rows)
-        visible = rows[first : first + max_rows]
+        count = len(self.matching_options)
+        if not self._is_filterable and count <= max_rows:
+            rows = [self._option_row(index, width) for index in range(count)]
+            if sum(map(len, rows)) <= max_rows:
+                return [line for row in rows for line in row]
+        first = first_visible_row(self.cursor, count, max_rows)
+        shown = range(first, min(first + max_rows, count))
+        visible = [self._option_row(index, width) for index in shown]
         for line, *more in visible:
             if more:
                 line.append("…", self._palette.faint)
@@ -238,6 +242,16 @@ class Choices(Widget, can_focus=True):
         if self._is_filterable or character.lower() in {one.key for one in self.options}:
             return True
         return character.isdigit() and 1 <= int(character) <= min(len(self.options), MAX_NUMBER)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste into a filter: its first line."""
+        if self.is_filterable:
+            event.stop()
+            self._apply_filter(self.filter_text + event.text.partition("\n")[0][:MAX_FILTER_CHARS])
+
+    @property
+    def is_filterable(self) -> bool:
+        return self._is_filterable
 
     def scroll_body(self, pages: int) -> None:
         """Scroll the lines above the options."""

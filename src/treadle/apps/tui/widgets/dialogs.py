@@ -93,6 +93,11 @@ class Dialogs:
                 on_highlight(widget, options[0].value)
             return await answer
 
+    async def show_list(self, widget: Choices) -> str | None:
+        """The answer to a list that the user has opened."""
+        async with self._open_dialog(widget, by_user=True) as answer:
+            return await answer
+
     async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
         hint = "space marks an answer, enter sends the marked ones"
         widget = Choices(title, options, self._dialog_host.palette, hint=hint, multiple=True)

@@ -2,6 +2,7 @@
 
     enter sends · shift+enter, alt+enter, ctrl+j or \\ at the end of the line start a new line
     up and down browse the history; up edits a queued message · tab accepts a completion
+    ctrl+r searches the history · ctrl+g opens the editor · ? shows the keys
     ctrl+v pastes text or an image from the desktop's clipboard
 
 The app handles the submitted text.
@@ -13,19 +14,22 @@ from collections.abc import Callable, Sequence
 
 from textual import events
 from textual.message import Message
-from textual.widgets import TextArea
 
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.completion import Completion, find_completions
 from treadle.apps.tui.input.clipboard import read_clipboard
+from treadle.apps.tui.input.history_search import HistorySearch
 from treadle.apps.tui.input.prompt_history import PromptHistory
+from treadle.apps.tui.widgets.vim_text_area import VimTextArea
 
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter"})
+MAX_QUERY_CHARS = 1_000  # of a paste into the search
 MAX_EDITED_LINES, MAX_EDITED_CHARS = 50, 10_000  # of an earlier message
 
 
-class PromptWidget(TextArea):
-    """A text area with history, completions and attachments."""
+class PromptWidget(VimTextArea):
+    """A text area with history, completions and attachments. `search` is the search in the history
+    that is open."""
 
     DEFAULT_CSS = """
     PromptWidget, PromptWidget:focus {
@@ -44,6 +48,12 @@ class PromptWidget(TextArea):
 
     class QueueRequested(Message):
         """The user wants to edit the last queued message."""
+
+    class SearchChanged(Message):
+        """`search` has changed."""
+
+    class EditorRequested(Message):
+        """The user wants to edit the text in an editor."""
 
     class HintRaised(Message):
         """A hint for the status area."""
@@ -67,13 +77,23 @@ class PromptWidget(TextArea):
         self.list_resources: Callable[[], Sequence[str]] = tuple  # of MCP servers
         self.completions: list[Completion] = []
         self.selected_completion = 0
+        self.search: HistorySearch | None = None
+        self.show_keys: Callable[[], bool] = lambda: False  # the list of keys; False if it cannot
+        self._has_chord = False  # ctrl+x was pressed: ctrl+e opens the editor
         self._list_commands = list_commands
         self._has_queue = has_queue
 
     # --- keys ----------------------------------------------------------------------------
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._handle_key(event.key):
+        has_chord, self._has_chord = self._has_chord, False
+        if (
+            self._handle_search_key(event)
+            or (has_chord and event.key == "ctrl+e" and self._open_editor())
+            or self._handle_help_key(event)
+            or self.handle_vim_key(event)
+            or self._handle_key(event.key)
+        ):
             event.stop()
             event.prevent_default()
             return
@@ -83,6 +103,15 @@ class PromptWidget(TextArea):
         if key == "ctrl+v":
             self.run_worker(self._paste_clipboard())
             return True
+        if key == "ctrl+g":
+            return self._open_editor()
+        if key == "ctrl+x" and self.selection.is_empty:
+            self._has_chord = True
+            return True
+        if key == "ctrl+r":
+            return self._begin_search()
+        if self.vim_mode == "normal" and key in ("j", "k"):
+            key = "down" if key == "j" else "up"
         if key in NEW_LINE_KEYS:
             self.insert("\n")
             return True
@@ -123,11 +152,77 @@ class PromptWidget(TextArea):
         self.submit()
         return True
 
+    def _open_editor(self) -> bool:
+        self.post_message(self.EditorRequested())
+        return True
+
+    def _handle_help_key(self, event: events.Key) -> bool:
+        return event.character == "?" and not self.text and self.show_keys()
+
+    # --- search in the history -----------------------------------------------------------
+
+    def _begin_search(self) -> bool:
+        draft = self.find_draft()
+        self.prompt_history.stop_browsing()
+        self.dismiss_completions()
+        self.search = HistorySearch(self.prompt_history.lines, draft)
+        self.post_message(self.SearchChanged())
+        return True
+
+    def _handle_search_key(self, event: events.Key) -> bool:
+        """While a search is open: typing changes it, any other key takes the match."""
+        search = self.search
+        if search is None:
+            return False
+        if event.key == "escape":
+            self.stop_search()
+            return True
+        if event.key in ("enter", "tab"):
+            self._close_search()
+            return True
+        if event.key == "ctrl+r":
+            search.find_older()
+        elif event.key == "backspace":
+            search.shorten()
+        elif event.is_printable and event.character is not None:
+            search.extend(event.character)
+        else:
+            self._close_search()
+            return False
+        self._show_match(search)
+        return True
+
+    def _show_match(self, search: HistorySearch) -> None:
+        match = search.match
+        if match is not None:
+            match = self.attachments.shorten(match, MAX_EDITED_LINES, MAX_EDITED_CHARS)
+        self.load_text(search.draft if match is None else match)
+        self.move_cursor(self.document.end)
+        self.post_message(self.SearchChanged())
+
+    def stop_search(self) -> None:
+        """Close the search; the text from before is back."""
+        if self.search is not None:
+            self.set_text(self.search.draft)
+
+    def _close_search(self) -> None:
+        self.search = None
+        self.post_message(self.SearchChanged())
+
+    def on_blur(self) -> None:
+        self.stop_search()
+
+    # --- the text ------------------------------------------------------------------------
+
     def submit(self) -> None:
         self.post_message(self.Submitted(self.clear_text()))
 
     def clear_text(self) -> str:
-        """Empty the prompt and return its text; the history keeps it, with the pasted texts."""
+        """Empty the prompt and return its text; the history keeps it, with the pasted texts. An
+        open search is closed instead."""
+        if self.search is not None:
+            self.stop_search()
+            return ""
         text = self.text
         expanded = self.attachments.expand_pastes(text) if len(text) < 10_000 else text
         self.prompt_history.add(expanded)
@@ -143,12 +238,17 @@ class PromptWidget(TextArea):
 
     def find_draft(self) -> str:
         """What the user has typed and not sent; "" for an entry of the history."""
+        if self.search is not None:
+            return self.search.draft
         history, expanded = self.prompt_history, self.attachments.expand_pastes(self.text)
         draft = history.find_draft(expanded)
         return self.text if draft == expanded else draft
 
     def set_text(self, text: str) -> None:
         """Replace the text; the cursor is at its end."""
+        if self.search is not None:
+            self._close_search()
+        self.reset_vim()
         self.load_text(text)
         self.move_cursor(self.document.end)
         self._update_completions()
@@ -164,7 +264,7 @@ class PromptWidget(TextArea):
         if row and before.startswith("/"):
             before = ""
         completions: list[Completion] = []
-        if not self.prompt_history.is_browsing:
+        if not self.prompt_history.is_browsing and self.search is None:
             files = self.project_files
             if "@" in before and (resources := self.list_resources()):
                 files = [*resources, *files]
@@ -193,7 +293,10 @@ class PromptWidget(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        if event.text:
+        if self.search is not None and event.text:
+            self.search.extend(event.text.partition("\n")[0][:MAX_QUERY_CHARS])
+            self._show_match(self.search)
+        elif event.text:
             self.insert(self.attachments.add_paste(event.text))
         else:  # a terminal sends an empty paste for an image
             self.run_worker(self._paste_clipboard())

@@ -1,12 +1,15 @@
-"""A text area in which the user answers a question."""
+"""A text area in which the user answers a question. A long paste is a placeholder in it."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-from treadle.apps.tui.widgets.prompt import NEW_LINE_KEYS
+from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.tui.widgets.prompt import MAX_EDITED_CHARS, MAX_EDITED_LINES, NEW_LINE_KEYS
 
 
 class TextEntry(TextArea):
@@ -29,13 +32,20 @@ class TextEntry(TextArea):
     def __init__(self, text: str = "") -> None:
         super().__init__(text, compact=True, highlight_cursor_line=False)
         self.cursor_blink = False
+        self._pastes = Attachments(Path.cwd())
         self.move_cursor(self.document.end)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        text = event.text.replace("\r\n", "\n").replace("\r", "\n")
+        self.insert(self._pastes.shorten(text, MAX_EDITED_LINES, MAX_EDITED_CHARS))
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key in NEW_LINE_KEYS:
             self.insert("\n")
         elif event.key == "enter":
-            self.post_message(self.Submitted(self.text))
+            self.post_message(self.Submitted(self._pastes.expand_pastes(self.text)))
         elif event.key == "escape":
             self.post_message(self.Submitted(None))
         else:

@@ -1,0 +1,163 @@
+"""How long a key takes to the screen, in a real terminal (a pty), in the states that are hard.
+
+    python benchmarks/terminal_keys.py [--keys 30] [--states empty,queue]
+
+    empty     nothing is there yet                 paste   10 MB were pasted into the prompt
+    queue     200 messages are queued              flood   a command writes without end
+    vim       vim keys, in insert mode
+
+A letter is written to the terminal, and the time is taken until the program has drawn it. Printed:
+median and worst in ms. At most 50 ms are wanted for the median, on an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import pty
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+PATIENCE = 120.0  # seconds
+STATES = ("empty", "queue", "paste", "flood", "vim")
+LETTERS = "qwertyuiopasdfghjklzxcvbnm"
+
+
+class PtyProgram:
+    """The program in a pty of its own."""
+
+    def __init__(self, url: str, home: Path, *flags: str) -> None:
+        self._fd, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        folder = home / "project"
+        folder.mkdir(exist_ok=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(ROOT / "src/treadle/__main__.py"), *flags],
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            cwd=folder,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "HOME": str(home),
+                "TERM": "xterm-256color",
+                "ANTHROPIC_API_KEY": "k",
+                "ANTHROPIC_BASE_URL": url,
+            },
+        )
+        os.close(other)
+
+    def write(self, data: bytes) -> None:
+        """Write all; what the program writes meanwhile is lost only during a long text."""
+        while data:
+            data = data[os.write(self._fd, data[:4096]) :]
+            if data:
+                self.read(0)
+
+    def read(self, seconds: float) -> bytes:
+        """What the program has written, waiting for the first byte."""
+        out = b""
+        while select.select([self._fd], [], [], 0 if out else seconds)[0]:
+            out += os.read(self._fd, 1 << 16)
+        return out
+
+    def wait_for(self, text: bytes) -> float:
+        """Seconds until the program writes a text."""
+        began, seen = time.monotonic(), b""
+        while text not in seen:
+            seen = seen[-1000:] + self.read(1)
+            if time.monotonic() - began > PATIENCE:
+                raise TimeoutError(f"{text!r} does not come: {seen[-500:]!r}")
+        return time.monotonic() - began
+
+    def settle(self) -> None:
+        while self.read(0.5):
+            pass
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._fd)
+
+
+def measure(program: PtyProgram, keys: int) -> list[float]:
+    """Milliseconds from a letter to the screen; each letter is deleted again."""
+    times = []
+    for number in range(keys):
+        letter = LETTERS[number % len(LETTERS)].upper().encode()
+        program.read(0.05)
+        began = time.monotonic()
+        program.write(letter)
+        program.wait_for(letter)
+        times.append((time.monotonic() - began) * 1_000)
+        program.write(b"\x7f")
+        program.read(0.05)
+    return times
+
+
+def run_state(state: str, url: str, home: Path, keys: int) -> list[float]:
+    flags = ["--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark"]
+    config = home / ".treadle/config.toml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text("vim_keys = true\n" if state == "vim" else "")
+    program = PtyProgram(url, home, *flags, "--permission-mode=auto", "--allow=Bash")
+    try:
+        program.wait_for(b"Do you trust")
+        time.sleep(2)  # until it takes keys
+        program.write(b"y")
+        program.wait_for(b"/help")
+        if state in ("queue", "flood"):
+            program.write(b"go\r")
+            program.wait_for(b"running bash")
+        if state == "queue":
+            for number in range(200):  # each by itself: together they would be a paste
+                program.write(f"message {number}".encode())
+                program.wait_for(f"message {number}".encode())
+                program.write(b"\r")
+                program.wait_for("↳".encode())
+        if state == "paste":
+            program.write(b"\x1b[200~" + b"word " * 2_000_000 + b"\x1b[201~")
+            program.wait_for(b"[paste")
+        return measure(program, keys)
+    finally:
+        program.close()
+
+
+async def run(states: list[str], keys: int) -> None:
+    from treadle.testing.provider.script import FakeCall, FakeReply
+    from treadle.testing.provider.server import ProviderServer
+
+    for state in states:
+        with tempfile.TemporaryDirectory() as name:
+            command = "yes" if state == "flood" else "sleep 600"
+            script = [FakeReply("I run it.", calls=(FakeCall("bash", {"command": command}),))]
+            async with ProviderServer(script, strict=False) as server:
+                times = await asyncio.to_thread(run_state, state, server.url, Path(name), keys)
+            middle, worst = statistics.median(times), max(times)
+            print(f"{state:6} median {middle:6.1f} ms   worst {worst:6.1f} ms", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--keys", type=int, default=30)
+    parser.add_argument("--states", default=",".join(STATES))
+    options = parser.parse_args()
+    asyncio.run(run(options.states.split(","), options.keys))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Keeps what the user has typed and not sent, so that a crash does not lose it.
+
+One file for each running program, in ~/.treadle/drafts (mode 600): the text of the prompt, long
+pastes, and the paths of attached files; no images of the clipboard, and no secrets. A draft whose
+program has ended is offered at the next start in its folder. Never part of a session's log.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from treadle.apps.assembly.redaction import redact_for_display
+
+MAX_DRAFT_CHARS = 1_000_000
+MAX_DRAFT_BYTES = 8 * MAX_DRAFT_CHARS  # of a file
+MAX_DRAFTS = 50  # of programs that have ended; the oldest are removed
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """`pastes` and `files` are the contents of placeholders, by their numbers. `session` is where
+    it was typed."""
+
+    session: str = ""
+    text: str = ""
+    pastes: dict[int, str] = {}
+    files: dict[int, str] = {}
+
+
+def make_draft(session: str, text: str, contents: Mapping[int, object]) -> Draft:
+    """The draft of a prompt with its attachments. What is beyond MAX_DRAFT_CHARS is left out, from
+    the last paste on."""
+    text = text[:MAX_DRAFT_CHARS]
+    room, pastes = MAX_DRAFT_CHARS - len(text), {}
+    for number, content in contents.items():
+        if isinstance(content, str) and len(content) <= room:
+            room -= len(content)
+            pastes[number] = content
+    files = {number: str(path) for number, path in contents.items() if isinstance(path, Path)}
+    return Draft(session, text, pastes, files)
+
+
+class Drafts:
+    """The draft of this program, and those of programs that have ended. `place` is where the files
+    are, None: nowhere. If they cannot be written, drafts last as long as the program."""
+
+    def __init__(self, place: Path | None, folder: Path) -> None:
+        self._place = place
+        key = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
+        self._prefix = f"{key}-"
+        self._name = f"{self._prefix}{os.getpid()}-{os.urandom(4).hex()}"
+        self._lock: int | None = None  # held as long as this program runs
+
+    def save(self, draft: Draft) -> None:
+        """Write the draft; may take a moment: call it in a thread."""
+        if self._place is None:
+            return
+        safe = msgspec.structs.replace(
+            draft,
+            text=redact_for_display(draft.text),
+            pastes={number: redact_for_display(text) for number, text in draft.pastes.items()},
+        )
+        try:
+            self._hold_lock(self._place)
+            file = self._place / f"{self._name}.json"
+            new = file.with_suffix(".new")
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123 - with a mode
+                out.write(msgspec.json.encode(safe))
+            new.replace(file)
+        except OSError:
+            self._place = None
+
+    def remove(self) -> None:
+        """The draft was sent or cleared."""
+        if self._place is not None:
+            (self._place / f"{self._name}.json").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """The program ends. A draft that is still there is offered at the next start."""
+        if self._lock is not None and self._place is not None:
+            if not (self._place / f"{self._name}.json").exists():
+                (self._place / f"{self._name}.lock").unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = None
+
+    def take(self, session: str, *, is_new: bool) -> Draft | None:
+        """The newest draft of a program that has ended: of this session, or in a new session any
+        of this folder. It belongs to this program from now on."""
+        for file in self._list_left(self._prefix):
+            draft = _read(file)
+            if draft is None or not (is_new or draft.session == session):
+                continue
+            assert self._place is not None, "a file was found in it"
+            try:
+                self._hold_lock(self._place)
+                file.rename(self._place / f"{self._name}.json")
+                file.with_suffix(".lock").unlink(missing_ok=True)
+            except OSError:
+                continue
+            return draft
+        return None
+
+    def _hold_lock(self, place: Path) -> None:
+        if self._lock is None:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for file in self._list_left("")[MAX_DRAFTS:]:
+                file.unlink(missing_ok=True)
+                file.with_suffix(".lock").unlink(missing_ok=True)
+            self._lock = os.open(place / f"{self._name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _list_left(self, prefix: str) -> list[Path]:
+        """The files of programs that have ended, the newest first."""
+        if self._place is None:
+            return []
+        try:
+            files = [file for file in self._place.glob(f"{prefix}*.json") if not _is_held(file)]
+            return sorted(files, key=lambda file: -file.stat().st_mtime)
+        except OSError:
+            return []
+
+
+def _is_held(file: Path) -> bool:
+    try:
+        lock = os.open(file.with_suffix(".lock"), os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _read(file: Path) -> Draft | None:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_DRAFT_BYTES + 1)
+        return msgspec.json.decode(data, type=Draft) if len(data) <= MAX_DRAFT_BYTES else None
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,274 @@
+"""The full screen with what belongs to the prompt: editor, keys, drafts, images, queue, vim keys.
+
+Between screen.py and app.py. Each part is its own module; here they meet the widgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.text import Text
+from textual import events, on
+from textual.widget import Widget
+
+from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
+from treadle.apps.tui.input.external_editor import EditorError, edit_text, find_editor
+from treadle.apps.tui.queue_menu import NO_MESSAGE, QUEUE_CHANGED
+from treadle.apps.tui.render.markdown import styled_prefix
+from treadle.apps.tui.screen import FullScreen
+from treadle.apps.tui.widgets.lines import LinesWidget
+from treadle.apps.tui.widgets.prompt import (
+    MAX_EDITED_CHARS,
+    MAX_EDITED_LINES,
+    PromptWidget,
+)
+from treadle.apps.tui.widgets.queue_list import CHANGED, EDIT, QueueList
+from treadle.apps.tui.widgets.thumbnails import Thumbnails
+from treadle.core.transcript.items import UserItem
+
+DRAFT_SECONDS = 1.0
+KEY_COLUMN = 10
+RESERVED_ROWS = 6  # of the screen, that the list of keys leaves free
+DRAFT_HINT = "the message that you had not sent is back; esc clears it"
+
+
+class PromptScreen(FullScreen):
+    """Handles the messages of the prompt widget that screen.py does not."""
+
+    _are_keys_shown = False
+    _is_editor_open = False
+    _saved_draft = ""
+    _drafts: Drafts | None = None
+
+    async def on_mount(self) -> None:
+        # Textual calls the handler of the base class, too.
+        self._drafts = Drafts(self.options.drafts_dir, self.host.folder)
+        self._thumbnails = Thumbnails(self.host.folder, self._draw_panel)
+        self.prompt.show_keys = self._open_keys
+        self.prompt.use_vim_keys(self.options.has_vim_keys)
+        self.app_resume_signal.subscribe(self.prompt, lambda _: self._look_again())
+        self.set_interval(DRAFT_SECONDS, self._save_draft)
+
+    # --- the panel above the prompt: keys, search, images ---------------------------------
+
+    async def on_event(self, event: events.Event) -> None:
+        is_key = isinstance(event, events.Key) and not event.is_forwarded
+        if self._are_keys_shown and (is_key or isinstance(event, events.Paste)):
+            self._show_keys(False)
+            if isinstance(event, events.Key) and event.key == "escape":
+                return
+            if isinstance(event, events.Key) and event.character == "?":
+                self.prompt.insert("?")
+                return
+        await super().on_event(event)
+
+    def _open_keys(self) -> bool:
+        if not self.dialogs.is_open:
+            self._show_keys(True)
+        return self._are_keys_shown
+
+    def _show_keys(self, is_shown: bool) -> None:
+        self._are_keys_shown = is_shown
+        self._draw_panel()
+
+    @on(PromptWidget.SearchChanged)
+    def _on_search_changed(self) -> None:
+        self._draw_panel()
+
+    @on(PromptWidget.Changed)
+    def _on_prompt_changed(self) -> None:
+        self._thumbnails.update(self.attachments.find_contents(self.prompt.text), self.palette)
+        self._draw_panel()
+
+    def _draw_panel(self) -> None:
+        if not self.screen_stack:  # an image was decoded too late
+            return
+        if self._are_keys_shown:
+            lines = self._render_keys()
+        elif self.prompt.search is not None:
+            lines = [self._render_search()]
+        else:
+            lines = self._thumbnails.lines[: max(self.size.height // 4, 1)]
+        for line in lines:
+            line.truncate(max(self.size.width, 1), overflow="ellipsis")
+        panel = self.query_one("#prompt-panel", LinesWidget)
+        if lines or panel.lines:
+            panel.set_lines(lines)
+
+    def _render_keys(self) -> list[Text]:
+        keys = self.key_descriptions
+        room = max(self.size.height - RESERVED_ROWS, 2)
+        shown = keys if len(keys) < room else keys[: room - 1]
+        lines = [
+            styled_prefix(f"{key:{KEY_COLUMN}} ", self.palette.accent).append(description)
+            for key, description in shown
+        ]
+        end = "any key closes this" if shown is keys else "/help shows all keys"
+        return [*lines, Text(end, self.palette.faint)]
+
+    def _render_search(self) -> Text:
+        search = self.prompt.search
+        assert search is not None, "the caller has checked it"
+        line = styled_prefix("search earlier messages: ", self.palette.accent)
+        line.append(search.query[-200:])
+        if search.is_failed:
+            line.append("  no older message has it" if search.match else "  no message has it")
+        return line.append("  ctrl+r older · enter takes it · esc cancels", self.palette.faint)
+
+    async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
+        self._show_keys(False)
+        await super().show_dialog(*widgets, by_user=by_user, is_touched=is_touched)
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        self.call_later(self._draw_panel)
+
+    # --- the editor ----------------------------------------------------------------------
+
+    @on(PromptWidget.EditorRequested)
+    def _on_editor_requested(self) -> None:
+        if not self._is_editor_open:
+            self._spawn(self._edit_prompt())
+
+    async def _edit_prompt(self) -> None:
+        """Edit the prompt's text in the user's editor; the agent works on meanwhile."""
+        draft = self.attachments.expand_pastes(self.prompt.text)
+        edited, problem = await self._run_editor(draft)
+        self.status_area.hint = problem
+        if edited != draft:
+            self.prompt.prompt_history.stop_browsing()
+            short = self.attachments.shorten(edited, MAX_EDITED_LINES, MAX_EDITED_CHARS)
+            self.prompt.set_text(short)
+        self.schedule_frame()
+
+    async def _run_editor(self, draft: str) -> tuple[str, str]:
+        """The edited text, and why it could not be edited."""
+        self._is_editor_open = True
+        try:
+            command = find_editor(self.host.folder)
+            with self._suspend_screen():
+                try:  # Textual takes the screen back only if nothing is raised
+                    return await edit_text(draft, command, self.host.folder), ""
+                except EditorError as error:
+                    return draft, str(error)
+        except EditorError as error:
+            return draft, str(error)
+        finally:
+            self._is_editor_open = False
+
+    @contextmanager
+    def _suspend_screen(self) -> Iterator[None]:
+        """Give the terminal to another program; nothing is drawn meanwhile."""
+        if self._driver is None or not self._driver.can_suspend:
+            yield
+            return
+        with self.batch_update(), self.suspend():
+            yield
+
+    def _look_again(self) -> None:
+        """The screen is back: only from now on can an open dialog be read."""
+        now = self.clock()
+        self.key_guard.note_typing(now)
+        if self.key_guard.is_drawn:
+            self.key_guard.set_drawn(now)
+        self.update_dialog_focus()
+
+    def _notify_user(self, message: str) -> None:
+        if not self._is_editor_open:  # the terminal belongs to the editor
+            super()._notify_user(message)
+
+    # --- drafts --------------------------------------------------------------------------
+
+    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+        super()._on_session_attached(conversation, is_shown=is_shown)
+        if self._drafts is not None and not self.prompt.text:
+            driver = conversation.driver
+            draft = self._drafts.take(driver.session_id, is_new=not len(driver.history))
+            if draft is not None:
+                self._restore_draft(draft)
+
+    def _restore_draft(self, draft: Draft) -> None:
+        files = {number: Path(name) for number, name in draft.files.items()}
+        text, lost = self.attachments.put_back(draft.text, {**draft.pastes, **files})
+        self.prompt.set_text(text)
+        removed = f"; not kept: {', '.join(lost)}" if lost else ""
+        self.status_area.hint = DRAFT_HINT + removed
+
+    async def _save_draft(self) -> None:
+        drafts = self._drafts
+        if drafts is None or self._conversation is None or not self.screen_stack:
+            return
+        text = self.prompt.find_draft()
+        if text == self._saved_draft:
+            return
+        self._saved_draft = text
+        if text.strip():
+            await asyncio.to_thread(drafts.save, self._make_draft(text))
+            if not self._saved_draft:  # sent meanwhile
+                drafts.remove()
+        else:
+            drafts.remove()
+
+    def _make_draft(self, text: str) -> Draft:
+        session = self._conversation.driver.session_id if self._conversation is not None else ""
+        return make_draft(session, text, self.attachments.find_contents(text))
+
+    def _send(self, text: str) -> None:
+        super()._send(text)
+        self._saved_draft = ""
+        if self._drafts is not None:
+            self._drafts.remove()
+
+    async def _close(self, code: int, message: str = "") -> None:
+        if self._drafts is not None:
+            text = self.prompt.find_draft()
+            if text.strip():
+                self._drafts.save(self._make_draft(text))
+            self._drafts.close()
+        await super()._close(code, message)
+
+    # --- the queue -----------------------------------------------------------------------
+
+    async def edit_queue(self) -> None:
+        conversation = self.conversation
+        if not conversation.list_queued():
+            self.show_message(NO_MESSAGE)
+            return
+        widget = QueueList(conversation, self.palette, self._keep_removed)
+        following = asyncio.ensure_future(_follow_queue(conversation, widget))
+        try:
+            answer = await self.dialogs.show_list(widget)
+        finally:
+            following.cancel()
+        if answer == CHANGED:
+            self.show_message(QUEUE_CHANGED)
+        elif answer == EDIT and conversation.withdraw(widget.item):
+            self.edit_messages([widget.item])
+
+    def _keep_removed(self, item: UserItem) -> None:
+        """A removed message can be found in the history."""
+        self.prompt.prompt_history.add(item.text)
+
+    # --- vim keys ------------------------------------------------------------------------
+
+    @on(PromptWidget.VimModeChanged)
+    def _on_vim_mode_changed(self) -> None:
+        self.status_area.vim_mode = self.prompt.vim_mode
+        self.schedule_frame()
+
+    def toggle_vim_keys(self) -> str:
+        is_on = not self.prompt.vim_mode
+        self.prompt.use_vim_keys(is_on)
+        saved = self.host.save_setting("vim_keys", is_on)
+        return f"vim keys are {'on: esc leads to normal mode' if is_on else 'off'}: {saved}"
+
+
+async def _follow_queue(conversation: Conversation, widget: QueueList) -> None:
+    while True:
+        await conversation.wait_for_queue_change()
+        if widget.is_attached:
+            widget.update_queue()

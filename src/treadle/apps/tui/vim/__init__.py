@@ -1,0 +1,1 @@
+"""The vim keys of the prompt: text in, text out, no widget."""
