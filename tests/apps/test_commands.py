@@ -183,7 +183,12 @@ def test_resume_takes_the_next_word_as_id_unless_it_is_an_option():
 
 def test_one_word_is_a_prompt_unless_it_is_nearly_a_command(monkeypatch):
     started: list[list[str]] = []
-    monkeypatch.setattr(main, "run_module", lambda module, words: started.append(words) or 0)
+
+    def start(_module: str, words: list[str]) -> int:
+        started.append(words)
+        return 0
+
+    monkeypatch.setattr(main, "run_module", start)
     for words in (["fix"], ["fix", "--model=x"], ["Prüfe"], ["--", "modles"]):
         assert main.run(words) == 0
         assert started.pop() == words
