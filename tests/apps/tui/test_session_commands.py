@@ -22,6 +22,10 @@ def config_file() -> Path:
     return Path.home() / ".treadle/config.toml"
 
 
+def list_files() -> list[str]:
+    return [path.name for path in Path.cwd().iterdir()]
+
+
 async def ask(on: RunningApp, line: str, answer: str) -> None:
     await on.send(line)
     await on.sees(answer)
@@ -134,10 +138,30 @@ async def test_a_side_question_is_answered_while_a_turn_runs(monkeypatch):
         await on.sees("It is done.")
 
 
-async def test_a_review_is_made_by_an_agent_that_only_reads(monkeypatch):
-    async def git(*words: str) -> None:
-        subprocess.run(["git", *words], check=True, capture_output=True)  # noqa: ASYNC221
+async def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True, capture_output=True)  # noqa: ASYNC221
 
+
+async def commit_all() -> None:
+    await git("add", "-A")
+    await git("-c", "user.name=n", "-c", "user.email=e", "commit", "--allow-empty", "-qm", "m")
+
+
+async def test_diff_and_review_run_no_program_that_the_folder_names(monkeypatch):
+    write_file("a.py", "print(1)\n")
+    write_file(".gitattributes", "*.py diff=py\n")
+    await git("init", "-q")
+    await commit_all()
+    for name in ("core.fsmonitor", "diff.external", "diff.py.textconv"):
+        await git("config", name, f"touch {Path.cwd()}/{name}.ran #")
+    write_file("a.py", "print(2)\n")
+    async with running_app(monkeypatch, scripted(["No findings."]), size=(120, 40)) as on:
+        await ask(on, "/diff", "+print(2)")
+        await ask(on, "/review", "No findings.")
+    assert not [name for name in list_files() if name.endswith(".ran")]
+
+
+async def test_a_review_is_made_by_an_agent_that_only_reads(monkeypatch):
     seen: list[ModelRequest] = []
     task = {"description": "review it", "prompt": "Review.", "subagent_type": "review"}
     write = Say(calls=[("bash", {"command": "touch made.txt"}), ("bash", {"command": "git diff"})])
@@ -155,7 +179,7 @@ async def test_a_review_is_made_by_an_agent_that_only_reads(monkeypatch):
     async with running_app(monkeypatch, scripted(script), size=(120, 40)) as on:
         await ask(on, "/review", "this folder is not in a git repository")
         await git("init", "-q")
-        await git("-c", "user.name=n", "-c", "user.email=e", "commit", "--allow-empty", "-qm", "m")
+        await commit_all()
         await ask(on, "/review main..nowhere", "git does not know the commits main..nowhere")
         write_file("a.py", "print(1)\n")
         await on.send("/review")

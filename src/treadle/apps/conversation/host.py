@@ -323,6 +323,10 @@ class Host(Protocol):
     async def expand_command(self, command: CustomCommand, arguments: str) -> UserItem:
         """The message of a custom command; what it allows is allowed until the turn ends."""
 
+    async def run_git(self, arguments: str) -> CommandResult:
+        """Run git for a command of ours, such as /diff: in the sandbox where there is one, and
+        without the hooks and the file monitor of the folder, which may not be trusted."""
+
     async def run_shell_command(
         self, command: str, on_output: Callable[[str], None]
     ) -> CommandResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -593,11 +593,19 @@ class LocalHost:
             session.policy.grant(command.allowed_tools)
         return message
 
+    async def run_git(self, arguments: str) -> CommandResult:
+        from treadle.workspace.worktrees.git import SAFE_SETTINGS
+
+        settings = " ".join(f"-c {setting}" for setting in SAFE_SETTINGS)
+        return await self._run_command(f"git {settings} --no-pager {arguments}")
+
     async def run_shell_command(
         self, command: str, on_output: Callable[[str], None]
     ) -> CommandResult:
-        workspace = self._current_session.workspace
-        result = await workspace.run(command, on_output=on_output, sandboxed=False)
+        return await self._run_command(command, on_output=on_output, sandboxed=False)
+
+    async def _run_command(self, command: str, **options: Any) -> CommandResult:
+        result = await self._current_session.workspace.run(command, **options)
         output = redact(find_environment_secrets(), result.output)
         return msgspec.structs.replace(result, output=output)
 

@@ -64,5 +64,5 @@ async def _is_revision(host: Host, word: str) -> bool:
 
 async def _run_git(host: Host, command: str) -> str | None:
     """Its output; None if git fails, or is not there."""
-    result = await host.run_shell_command(f"git --no-pager {command}", lambda text: None)
+    result = await host.run_git(command)
     return result.output.strip() if result.exit_code == 0 else None

@@ -298,8 +298,8 @@ async def _context(ui: Frontend, arguments: str) -> None:
 
 
 async def _diff(ui: Frontend, arguments: str) -> None:
-    command = "git --no-pager diff --no-color HEAD"
-    result = await ui.host.run_shell_command(command, lambda text: None)
+    # Programs that the folder names for diffs are not run: it may not be trusted.
+    result = await ui.host.run_git("diff --no-color --no-ext-diff --no-textconv HEAD")
     output = result.output.strip()
     if result.exit_code != 0:
         ui.show_message(output or f"git diff failed: exit code {result.exit_code}", "warning")

@@ -190,9 +190,12 @@ def _find_summary(item: Item) -> str:
 def _find_task_id_of_0_1(item: ToolResultItem | NoticeItem) -> str:
     """The same for logs of version 0.1, which have it only in the text."""
     if isinstance(item, ToolResultItem):
-        found = re.match(r"Running as task (t\d+)\.", item.display)
+        text, begins = item.display, "Running as task "
     else:
-        found = re.match(r"Background task (t\d+) ", item.text) if item.kind == TASK else None
+        text, begins = (item.text, "Background task ") if item.kind == TASK else ("", " ")
+    if not text.startswith(begins):  # nearly all results; a session may have 100,000
+        return ""
+    found = re.match(begins + r"(t\d+)[. ]", text)
     return found[1] if found else ""
 
 
