@@ -52,6 +52,18 @@ def test_a_paste_that_the_terminal_does_not_mark_sends_nothing():
     assert describe(parser.feed("\x1b[A\rx")) == ["up", "enter", "x"]
 
 
+def test_alt_with_enter_or_a_digit_is_a_key_also_in_terminals_that_send_an_escape_before_it():
+    parser = PasteParser()
+    assert describe(parser.feed("a\x1b\rb")) == ["a", "alt+enter", "b"]
+    assert describe(parser.feed("\x1b1\x1b[13;3u")) == ["alt+1", "alt+enter"]
+
+
+def test_with_vim_keys_escape_and_a_letter_that_arrive_together_are_two_keys():
+    parser = PasteParser(splits_escape=lambda: True)
+    assert describe(parser.feed("a\x1b0x")) == ["a", "escape", "0", "x"]
+    assert describe(parser.feed("\x1bb\x1b[A\x1b\r")) == ["escape", "b", "up", "alt+enter"]
+
+
 def test_a_megabyte_is_pasted_in_no_time():
     text = "lorem ipsum dolor\n" * 60_000
     stream = f"{BEGIN}{text}{END}"

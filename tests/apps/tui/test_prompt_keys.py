@@ -28,6 +28,31 @@ def write_image(name: str, data: bytes) -> None:
     Path(name).write_bytes(data)
 
 
+# ------------------------------------------------------------------ order
+
+
+BURSTS = {
+    ("a", "b", "c", "backspace", "d"): "abd",
+    ("a", "b", "c", "left", "left", "x"): "axbc",
+    ("o", "l", "d", "ctrl+u", "n", "e", "w"): "new",
+    ("a", "space", "b", "ctrl+w", "c"): "a c",
+    ("a", "b", "home", "x", "delete"): "xb",
+    ("a", "escape", "b"): "b",
+    ("a", "ctrl+c", "b"): "b",
+}
+
+
+@pytest.mark.parametrize("keys", BURSTS)
+async def test_keys_that_arrive_together_keep_their_order(monkeypatch, keys: tuple[str, ...]):
+    async with running_app(monkeypatch) as on:
+        for key in keys:
+            character = key if len(key) == 1 else " " if key == "space" else None
+            on.app.post_message(events.Key(key, character))
+        await on.until(lambda: on.app.prompt.text == BURSTS[keys], "the text")
+        await on.pilot.pause()
+        assert on.app.prompt.text == BURSTS[keys]
+
+
 # ------------------------------------------------------------------ history
 
 

@@ -6,6 +6,8 @@ is commands.KEY_DESCRIPTIONS.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 
 from textual import events, on
@@ -20,6 +22,7 @@ from treadle.core.text import plural
 
 QUIT_HINT = "press ctrl+c again to quit"
 MAX_SEARCH_CHARS = 1_000
+KEY_SECONDS = 1.0  # a key waits at most so long for those before it
 QUIT_SECONDS = 3.0  # for the second ctrl+c
 
 
@@ -65,7 +68,19 @@ class TerminalApp(PromptScreen):
             if event.key not in ("escape", "ctrl+c") and self.status_area.hint:
                 self.status_area.hint = ""
                 self.schedule_frame()
+            await self._wait_for_earlier_keys()
+            if event.key == "escape" and self.focused is self.prompt and not self._are_keys_shown:
+                if not self.prompt.use_escape(event):
+                    self.action_escape()
+                return
         await super().on_event(event)
+
+    async def _wait_for_earlier_keys(self) -> None:
+        """Keys of the app and of the text area that has the focus keep their order."""
+        handled = asyncio.Event()
+        if self.focused is not None and self.focused.call_later(handled.set):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(handled.wait(), KEY_SECONDS)
 
     def _route_key(self, event: events.Key) -> bool:
         """Move the focus to where the key belongs; False if it is dropped."""

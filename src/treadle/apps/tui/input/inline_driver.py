@@ -21,6 +21,7 @@ from treadle.apps.tui.input.keyboard import KeyboardDriver
 class InlineDriver(LinuxInlineDriver):
     _read_input = KeyboardDriver._read_input
     _dispatch = KeyboardDriver._dispatch
+    _has_vim_keys = KeyboardDriver._has_vim_keys
     run_input_thread = KeyboardDriver.run_input_thread
 
     def start_application_mode(self) -> None:

@@ -25,6 +25,8 @@ from treadle.apps.tui.terminal.status import TerminalStatus
 READ_SIZE = 1 << 16
 PASTE_GAP_SECONDS = 0.03  # between two parts of an unmarked paste
 _LINE_BREAK_INSIDE = re.compile(r"[^\r\n][\r\n]+[^\r\n]")
+# As terminals without the newer key protocols send them; Textual reads other keys from these.
+ALT_KEYS = {"\x1b\r": "alt+enter", **{f"\x1b{digit}": f"alt+{digit}" for digit in range(10)}}
 POLL_SECONDS = 0.1  # after this an escape byte alone is the escape key
 
 
@@ -35,8 +37,15 @@ class PasteParser(XTermParser):
     too: its line breaks must not send messages or answer dialogs.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        splits_escape: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`splits_escape`: whether escape and a letter that arrive together are two keys, as in
+        vim; else they are the letter with alt."""
         super().__init__()
+        self._splits_escape = splits_escape
         self._paste_parts: list[str] | None = None  # of an unfinished paste
         self._clock = clock
         self._unmarked_at = float("-inf")  # the last part of an unmarked paste
@@ -70,6 +79,17 @@ class PasteParser(XTermParser):
                 size = len(BRACKETED_PASTE_END)
                 self._paste_parts[-1:] = [inside[:-size], inside[-size:]]
 
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        first, rest = sequence[:1], sequence[1:]
+        is_letter = first == "\x1b" and len(rest) == 1 and rest.isprintable() and rest not in "[O"
+        if is_letter and self._splits_escape():
+            yield events.Key("escape", "\x1b")
+            yield from super()._sequence_to_key_events(rest)
+        elif sequence in ALT_KEYS:
+            yield events.Key(ALT_KEYS[sequence], None)
+        else:
+            yield from super()._sequence_to_key_events(sequence, alt)
+
     def _is_unmarked_paste(self, data: str) -> bool:
         if not all(char.isprintable() or char in "\r\n\t" for char in data):
             return False
@@ -95,8 +115,12 @@ class KeyboardDriver(LinuxDriver):
     def _status(self) -> TerminalStatus | None:
         return getattr(self._app, "terminal_status", None)
 
+    def _has_vim_keys(self) -> bool:
+        prompt = getattr(self._app, "prompt", None)
+        return bool(getattr(prompt, "vim_mode", ""))
+
     def run_input_thread(self) -> None:
-        parser = PasteParser()
+        parser = PasteParser(splits_escape=self._has_vim_keys)
         decode = getincrementaldecoder("utf-8")("replace").decode
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)

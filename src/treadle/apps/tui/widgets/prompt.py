@@ -99,6 +99,11 @@ class PromptWidget(VimTextArea):
             return
         await super()._on_key(event)
 
+    def use_escape(self, event: events.Key) -> bool:
+        """Handle escape; False if it is for the app."""
+        self._has_chord = False
+        return self._handle_search_key(event) or self.handle_vim_key(event)
+
     def _handle_key(self, key: str) -> bool:
         if key == "ctrl+v":
             self.run_worker(self._paste_clipboard())

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from textual import events
 from textual.message import Message
-from textual.widgets import TextArea
 
 from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.tui.widgets.ordered_text_area import OrderedTextArea
 from treadle.apps.tui.widgets.prompt import MAX_EDITED_CHARS, MAX_EDITED_LINES, NEW_LINE_KEYS
 
 
-class TextEntry(TextArea):
+class TextEntry(OrderedTextArea):
     """Enter submits the text, escape submits None."""
 
     # A background of its own: Textual fails to draw a text area that is just being removed, which

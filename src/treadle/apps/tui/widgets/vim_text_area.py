@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 from textual import events
 from textual.message import Message
-from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
 from treadle.apps.tui.vim.vim_keys import VimState, press
+from treadle.apps.tui.widgets.ordered_text_area import OrderedTextArea
 
 
-class VimTextArea(TextArea):
+class VimTextArea(OrderedTextArea):
     """`vim` is None while the vim keys are off."""
 
     class VimModeChanged(Message):
