@@ -34,7 +34,7 @@ BECOMING: dict[str, Callable[[Path], object]] = {
 }
 SAID = {
     "pipe": "is a named pipe",
-    "endless": "through a symlink",
+    "endless": "a symlink",
     "outside": "through a symlink",
     "folder": "is a folder",
     "huge": "larger than",
