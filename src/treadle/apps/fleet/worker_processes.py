@@ -76,17 +76,22 @@ class WorkerProcesses:
         if not self._running:  # they saw no run that was left; the caller does
             await self.start()
 
-    async def aclose(self) -> None:
-        """Runs that are at work end their step and go back to the queue. If this is cancelled, the
-        workers are killed, and their runs go back to the queue as they are."""
+    async def aclose(self, hurry: asyncio.Event | None = None) -> None:
+        """Runs that are at work end their step and go back to the queue. If this is cancelled or
+        `hurry` is set, the workers are killed, and their runs go back to the queue as they are."""
         for process, _ in self._running:
             if process.returncode is None:
                 process.terminate()
+        ends = [
+            asyncio.create_task(self._wait_for_ends()),
+            asyncio.create_task((hurry or asyncio.Event()).wait()),
+        ]
         try:
-            async with asyncio.timeout(STOP_SECONDS):
-                for process, _ in self._running:
-                    await process.wait()
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait(ends, timeout=STOP_SECONDS, return_when=first)
         finally:
+            for end in ends:
+                end.cancel()
             running, self._running = self._running, []
             killed = [process for process, _ in running if process.returncode is None]
             for process in killed:
@@ -98,6 +103,11 @@ class WorkerProcesses:
                     await process.wait()
                 pids = [process.pid for process in killed]
                 await self._database.forget_workers(socket.gethostname(), pids)
+
+    async def _wait_for_ends(self) -> bool:
+        for process, _ in self._running:
+            await process.wait()
+        return True
 
     async def _start_one(self) -> None:
         # -P: the current folder may have files with the names of modules.

@@ -85,10 +85,11 @@ async def _run(
         status = name_command(database, "status")
         print_line(f"{plural(len(runs) - ended, 'run')} submitted; {status} shows them")
         return SUCCESS
-    received = _stop_on_signals()
+    hurry = asyncio.Event()
+    received = _stop_on_signals(hurry)
     ids = [run.id for run in runs]
     try:
-        runs = await _wait(database, ids, options)
+        runs = await _wait(database, ids, options, hurry)
     except asyncio.CancelledError:
         if not received:
             raise
@@ -125,10 +126,10 @@ async def _set_limits(database: FleetDatabase, options: argparse.Namespace) -> N
 
 
 async def _wait(
-    database: FleetDatabase, ids: Sequence[str], options: argparse.Namespace
+    database: FleetDatabase, ids: Sequence[str], options: argparse.Namespace, hurry: asyncio.Event
 ) -> list[FleetRun]:
     """Until all runs have ended, or the money is spent; with the workers of this machine
-    meanwhile."""
+    meanwhile, which are killed when `hurry` is set at the end."""
     arguments = ["--until-idle", "--runs-at-once", str(options.runs_at_once)]
     arguments += ["--agent", options.agent] if options.agent else []
     table, took = LiveTable(sys.stderr, name_command(database, "approve")), 0.0
@@ -150,19 +151,20 @@ async def _wait(
         table.finish(runs, time.time())
         return runs
     finally:
-        await workers.aclose()
+        await workers.aclose(hurry)
 
 
-def _stop_on_signals() -> list[int]:
-    """Cancel this task at the first signal; the second one ends the process at once. The workers
-    then end their steps, and their runs can be continued."""
+def _stop_on_signals(hurry: asyncio.Event) -> list[int]:
+    """Cancel this task at the first signal; the workers then end their steps, and their runs can be
+    continued. A second signal sets `hurry`, however soon it comes."""
     task, loop, received = asyncio.current_task(), asyncio.get_running_loop(), list[int]()
     assert task is not None
 
     def stop(number: int) -> None:
         received.append(number)
-        for other in STOP_SIGNALS:
-            loop.remove_signal_handler(other)
+        if len(received) > 1:
+            hurry.set()
+            return
         print_error("stopping: each run ends its step; a second ctrl-c ends them at once")
         task.cancel()
 
