@@ -269,6 +269,18 @@ def test_usage_adds_up_and_the_window_is_the_last_request():
     assert (view.context_tokens, view.usage.total) == (170, 280)
 
 
+def test_what_child_agents_use_is_counted_for_the_session_and_not_as_its_context():
+    one, two = Usage(input=100, requests=1, cost=0.1), Usage(input=50, requests=1, cost=0.2)
+    in_grandchild = UsageUpdated("g", "t", 0, "m", two, two)
+    view = after(
+        (UsageUpdated, "m", one, one),
+        (ChildEvent, "c1", UsageUpdated("k", "t", 0, "m", two, two)),
+        (ChildEvent, "c1", ChildEvent("k", "t", 1, "k1", in_grandchild)),
+    )
+    assert view.usage == one + two + two
+    assert view.context_tokens == 100
+
+
 def test_what_the_engine_says_is_a_note():
     view = after((Notified, "a"), (WarningRaised, "b"), (ModelChanged, "x", "y", "overloaded"))
     assert [type(block) for block in blocks(view)] == [NoteBlock, NoteBlock, NoteBlock]

@@ -3,7 +3,8 @@
 from tests.apps.tui.harness import make_usage, running_app, scripted
 from treadle.apps.conversation.child_views import ChildViews
 from treadle.core import events
-from treadle.core.transcript import UserItem
+from treadle.core.contracts.model import ModelRequest
+from treadle.core.transcript import ToolResultItem, UserItem
 from treadle.models import Pause, Say
 
 IDS = ("s", "t", 0)
@@ -106,6 +107,46 @@ async def test_an_agent_is_watched_steered_and_stopped(monkeypatch):
         await on.press("escape", "escape")
         await on.sees("The agent was stopped.")
         assert "› go" in on.screen()
+
+
+def make_background_model(pause: Pause):
+    """A model whose agent works in the background; one reply for the user, one for the agent."""
+    task = {"description": "look around", "prompt": "look", "run_in_background": True}
+
+    def reply(request: ModelRequest):
+        texts = [item.text for item in request.transcript if isinstance(item, UserItem)]
+        if texts[0] == "look":
+            usage = make_usage(100_000)
+            return ["I look.", pause] if len(texts) == 1 else Say("I hurry.", usage=usage)
+        is_first = not any(isinstance(item, ToolResultItem) for item in request.transcript)
+        usage = make_usage(1_000)
+        return Say(calls=[("task", task)], usage=usage) if is_first else Say("Begun.", usage=usage)
+
+    return scripted(reply)
+
+
+async def test_an_agent_in_the_background_takes_a_message_and_its_cost_counts(monkeypatch):
+    pause = Pause()
+    async with running_app(monkeypatch, make_background_model(pause), flags=BYPASS) as on:
+        await on.send("go")
+        await on.sees("Begun.")
+        await pause.reached.wait()
+        await on.press("ctrl+b")
+        await on.sees("Agents and tasks at work")
+        await on.press("s")
+        await on.sees("Message to task")
+        await on.press(*"hurry", "enter")
+        await on.sees("message sent")
+        await on.press("escape")
+        pause.release()
+        await on.sees("finished")
+        assert "$0.3" in on.screen().splitlines()[-1]  # the status line
+        await on.send("/cost")
+        await on.sees("requests          4")
+        session = on.app.host.driver.session_id
+    async with running_app(monkeypatch, resume=session) as on:
+        await on.send("/cost")
+        await on.sees("requests          4")
 
 
 async def test_without_an_agent_at_work_the_kinds_are_listed(monkeypatch):

@@ -102,6 +102,8 @@ class ChildViews:
         if work is None or not work.is_running:
             title = self._summaries.get(key, "agent")
             work = ChildWork(key, title, self.clock(), True, event.session_id)
+        elif not work.is_agent:  # it was detached before its first event
+            work = _replace(work, is_agent=True, session_id=event.session_id)
         self._works[key] = _replace(work, view=apply_event(work.view, event))
         self._apply(f"{key}/", event)
 

@@ -68,7 +68,7 @@ class Conversation:
         self.driver = driver
         self._allow_for_session = allow_for_session
         view = view or build_view(driver.history)
-        view = msgspec.structs.replace(view, usage=driver.usage, model="")
+        view = msgspec.structs.replace(view, usage=driver.total_usage, model="")
         self.view = set_queued_messages(view, _queued_items(driver))
         self.questions: list[PendingQuestion] = []
         self._notify_frontend = on_change

@@ -243,7 +243,13 @@ def _child_event(view: ViewState, event: events.ChildEvent) -> ViewState:
     def update(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(call, child=_update_child(call.child, event.child))
 
-    return update_call(view, event.call_id, update)
+    view = update_call(view, event.call_id, update)
+    inner = event.child
+    while isinstance(inner, events.ChildEvent):
+        inner = inner.child
+    if isinstance(inner, events.UsageUpdated):  # its cost is a cost of this session
+        view = _replace(view, usage=view.usage + inner.last)
+    return view
 
 
 def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
