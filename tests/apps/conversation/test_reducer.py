@@ -320,6 +320,30 @@ def test_a_resumed_session_looks_as_it_did():
     assert (view.context_tokens, view.open_calls) == (55, {})
 
 
+def test_a_task_of_a_resumed_session_runs_until_a_notice_tells_its_end():
+    data = {"task_id": "t1", "summary": "[bash: serve]"}
+    items: list[Item] = [
+        AssistantItem((CALL,), "tool_use", "m"),
+        ToolResultItem("c1", "bash", (Text("Running as task t1."),), data=data),
+    ]
+    view = build_view(items)
+    assert (call_of(view).state, view.tasks) == (
+        "background",
+        (TaskLine("t1", "c1", "bash: serve"),),
+    )
+    for state, call_state, text in (
+        ("done", "done", "task t1 (bash: serve) finished"),
+        ("cancelled", "stopped", "task t1 (bash: serve) was stopped"),
+        ("lost", "interrupted", "task t1 (bash: serve) is lost: the program that ran it ended"),
+    ):
+        notice = NoticeItem("it ended", kind="task", data={"task_id": "t1", "state": state})
+        ended = build_view([*items, notice])
+        assert (call_of(ended).state, ended.tasks, ended.open_calls) == (call_state, (), {})
+        note = blocks(ended)[-1]
+        assert isinstance(note, NoteBlock)
+        assert note.text == text
+
+
 def test_an_event_costs_the_same_in_a_long_session():
     def seconds(view: ViewState) -> float:
         best = 1.0

@@ -1,11 +1,15 @@
 """The agents at work: watched live, sent a message, stopped after a question."""
 
-from tests.apps.tui.harness import make_usage, running_app, scripted
+import os
+
+from tests.apps.tui.harness import make_usage, running_app, scripted, write_file
 from treadle.apps.conversation.child_views import ChildViews
 from treadle.core import events
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.transcript import ToolResultItem, UserItem
 from treadle.models import Pause, Say
+from treadle.sessions.library import Library
+from treadle.sessions.log.reader import list_segments
 
 IDS = ("s", "t", 0)
 BYPASS: dict[str, object] = {"permission_mode": "bypass"}
@@ -147,6 +151,56 @@ async def test_an_agent_in_the_background_takes_a_message_and_its_cost_counts(mo
     async with running_app(monkeypatch, resume=session) as on:
         await on.send("/cost")
         await on.sees("requests          4")
+
+
+async def test_the_output_of_a_command_in_the_background_is_shown_while_it_runs(monkeypatch):
+    wait = "until [ -e go ]; do sleep 0.05; done"
+    command = f"echo first line; {wait}; echo last line; exec sleep 600"
+    calls = [
+        ("bash", {"command": "exec sleep 600", "run_in_background": True}),
+        ("bash", {"command": command, "run_in_background": True}),
+    ]
+    model = scripted([Say(calls=calls), "Begun.", "It was stopped."])
+    async with running_app(monkeypatch, model, flags=BYPASS) as on:
+        await on.send("go")
+        await on.sees("Begun.")
+        await on.press("ctrl+b")
+        await on.sees("Agents and tasks at work")
+        await on.press("down", "enter")
+        await on.sees("watching bash")
+        await on.until(lambda: "first line" in on.screen().splitlines()[0])
+        write_file("go")
+        await on.until(lambda: "last line" in on.screen().splitlines()[1])
+        await on.press("escape")
+        await on.sees("▸ 2 bash: echo first")  # the cursor is on the watched one
+        await on.press("s")
+        await on.sees("only an agent at work takes a message")
+        await on.sees("▸ 2 bash: echo first")
+        await on.press("x")
+        await on.sees("Stop bash")
+        await on.press("y")
+        await on.sees("stopped")
+        await on.sees("▸ 2 bash: echo first")
+        await on.press("escape")
+        await on.sees("! task t2 (bash: echo first")
+        assert ") was stopped" in on.screen().replace("\n", " ")
+
+
+async def test_a_resumed_session_tells_which_tasks_died_with_their_process(monkeypatch):
+    call = ("bash", {"command": "exec sleep 600", "run_in_background": True})
+    async with running_app(
+        monkeypatch, scripted([Say(calls=[call]), "Begun."]), flags=BYPASS
+    ) as on:
+        await on.send("go")
+        await on.sees("Begun.")
+        await on.idle()
+        session = on.app.host.driver.session_id
+        (log,) = list_segments(Library().find(session))
+        size = log.stat().st_size
+    os.truncate(log, size)  # what a killed process leaves
+    async with running_app(monkeypatch, resume=session) as on:
+        await on.sees("! task t1 (bash: exec sleep 600) is lost: the program that ran it ended")
+        assert "◌" not in on.screen()
 
 
 async def test_without_an_agent_at_work_the_kinds_are_listed(monkeypatch):
