@@ -3,6 +3,7 @@ import time
 from tests.apps.tui.events import after, blocks
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.state.blocks import (
+    WORKING,
     WRITING,
     Activity,
     ChildProgress,
@@ -216,6 +217,23 @@ def test_every_terminal_reason_but_end_turn_is_shown():
         assert isinstance(blocks(after(end(reason)))[-1], NoteBlock)
     failed = after((RunFailed, "no key", "AccessDenied", TurnResult("t", "error")))
     assert blocks(failed) == [NoteBlock("no key", "error")]
+
+
+def test_a_call_that_is_allowed_waits_until_the_other_questions_are_answered():
+    second = ToolCall("c2", "bash", '{"command":"ls"}')
+    asked = after(
+        (ToolCallRequested, CALL),
+        (ToolCallRequested, second),
+        (ApprovalRequired, CALL, "[bash: ls]", "it runs a command"),
+        (ApprovalRequired, second, "[bash: ls]", "it runs a command"),
+        (ApprovalResolved, "c1", "allow", "user"),
+    )
+    assert [call.state for call in blocks(asked) if isinstance(call, ToolCallBlock)] == [
+        "waiting",
+        "asking",
+    ]
+    assert asked.activity == Activity("approval")
+    assert after((ApprovalResolved, "c2", "allow", "user"), view=asked).activity == WORKING
 
 
 def test_a_detached_call_is_a_task_until_it_finishes():

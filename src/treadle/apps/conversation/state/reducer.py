@@ -184,7 +184,15 @@ def _approval_resolved(view: ViewState, event: events.ApprovalResolved) -> ViewS
     def resolve(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(call, state="denied" if denied else "waiting", reason=event.reason)
 
-    return _replace(update_call(view, event.call_id, resolve), activity=WORKING)
+    view = update_call(view, event.call_id, resolve)
+    return _replace(view, activity=_find_activity(view))
+
+
+def _find_activity(view: ViewState) -> Activity:
+    """What is left when something has ended: calls run when the last question is answered."""
+    calls = (view.blocks[index] for index in view.open_calls.values())
+    is_asking = any(isinstance(call, ToolCallBlock) and call.state == "asking" for call in calls)
+    return Activity("approval") if is_asking else WORKING
 
 
 def _tool_started(view: ViewState, event: events.ToolStarted) -> ViewState:
@@ -215,7 +223,8 @@ def _tool_finished(view: ViewState, event: events.ToolFinished) -> ViewState:
         return _replace(call, state=state, result=result, display=display, progress="")
 
     view = finish_todos(view, event.call_id, is_error=event.is_error)
-    return _replace(update_call(view, event.call_id, finish), activity=WORKING)
+    view = update_call(view, event.call_id, finish)
+    return _replace(view, activity=_find_activity(view))
 
 
 def _tool_detached(view: ViewState, event: events.ToolDetached) -> ViewState:
@@ -347,7 +356,7 @@ def _mutation_started(view: ViewState, event: events.MutationStarted) -> ViewSta
 
 def _mutation_finished(view: ViewState, event: events.MutationFinished) -> ViewState:
     """What a mutator did, it tells itself (Notified)."""
-    return _replace(view, activity=WORKING)
+    return _replace(view, activity=_find_activity(view))
 
 
 def _tools_changed(view: ViewState, event: events.ToolsChanged) -> ViewState:
