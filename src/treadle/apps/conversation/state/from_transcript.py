@@ -8,6 +8,7 @@ import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.state import markdown_stream, view_state
+from treadle.apps.conversation.state.background_tasks import detach_call, end_task
 from treadle.apps.conversation.state.blocks import (
     NoteBlock,
     TaskLine,
@@ -15,7 +16,7 @@ from treadle.apps.conversation.state.blocks import (
     ToolCallBlock,
     strip_brackets,
 )
-from treadle.apps.conversation.state.reducer import apply_tool_result, detach_call, end_task
+from treadle.apps.conversation.state.reducer import apply_tool_result
 from treadle.apps.conversation.state.view_state import ViewState, add_block, add_call, update_call
 from treadle.core.text import plural
 from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall

@@ -14,6 +14,7 @@ import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.state import markdown_stream
+from treadle.apps.conversation.state.background_tasks import detach_call, end_task
 from treadle.apps.conversation.state.blocks import (
     IDLE,
     THINKING,
@@ -29,7 +30,6 @@ from treadle.apps.conversation.state.blocks import (
     ShellBlock,
     TaskLine,
     ThinkingBlock,
-    Tone,
     ToolCallBlock,
     UserMessageBlock,
     strip_brackets,
@@ -234,46 +234,9 @@ def _tool_detached(view: ViewState, event: events.ToolDetached) -> ViewState:
     return detach_call(view, TaskLine(event.task_id, event.call_id, summary))
 
 
-def detach_call(view: ViewState, task: TaskLine) -> ViewState:
-    """The call continues in the background."""
-
-    def detach(call: ToolCallBlock) -> ToolCallBlock:
-        return _replace(call, state="background", task_id=task.task_id)
-
-    return _replace(update_call(view, task.call_id, detach), tasks=(*view.tasks, task))
-
-
 def _task_finished(view: ViewState, event: events.TaskFinished) -> ViewState:
     state = "cancelled" if event.is_cancelled else "failed" if event.is_error else "done"
     return end_task(view, event.task_id, state, event.name)
-
-
-def end_task(view: ViewState, task_id: str, state: str, name: str = "") -> ViewState:
-    """A background task has ended; `state` is that of its notice."""
-    ended = [task for task in view.tasks if task.task_id == task_id]
-    text, tone, call_state = _TASK_ENDS.get(state, ("ended", "faint", "done"))
-
-    def end(call: ToolCallBlock) -> ToolCallBlock:
-        return _replace(call, state=call_state) if call.state == "background" else call
-
-    for task in ended:
-        view = update_call(view, task.call_id, end)
-        name = task.summary
-    title = f"task {task_id} ({name})" if name else f"task {task_id}"
-    view = add_block(view, NoteBlock(f"{title} {text}", tone))
-    calls = {task.call_id for task in ended}
-    open_calls = {call: index for call, index in view.open_calls.items() if call not in calls}
-    tasks = tuple(task for task in view.tasks if task not in ended)
-    return _replace(view, tasks=tasks, open_calls=open_calls)
-
-
-# What a note says, its tone, and the state of the call.
-_TASK_ENDS: dict[str, tuple[str, Tone, CallState]] = {
-    "done": ("finished", "good", "done"),
-    "failed": ("failed", "warning", "done"),
-    "cancelled": ("was stopped", "warning", "stopped"),
-    "lost": ("is lost: the program that ran it ended", "warning", "interrupted"),
-}
 
 
 def _child_event(view: ViewState, event: events.ChildEvent) -> ViewState:
