@@ -55,7 +55,7 @@ async def test_a_host_replaces_the_task_manager_and_the_model_is_told_the_same_w
     driver.submit("and?")
     await driver.next()
     notices = [item for item in driver.transcript if isinstance(item, NoticeItem)]
-    assert [notice.data for notice in notices] == [{"task_id": task.id}]
+    assert [notice.data for notice in notices] == [{"task_id": task.id, "state": "done"}]
     assert any(isinstance(event, TaskFinished) for event in seen.events)
     await driver.aclose()
 

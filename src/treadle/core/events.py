@@ -278,10 +278,13 @@ class ToolDetached(Event, frozen=True, tag="tool_detached", gc=False):
 
 
 class TaskFinished(Event, frozen=True, tag="task_finished", gc=False):
+    """`is_error`: it was not done; `is_cancelled`: because it was stopped."""
+
     task_id: str
     name: str
     result: str
     is_error: bool = False
+    is_cancelled: bool = False
 
 
 class ChildEvent(Event, frozen=True, tag="child_event"):

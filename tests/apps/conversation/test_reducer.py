@@ -3,6 +3,7 @@ import time
 from tests.apps.tui.events import after, blocks
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.state.blocks import (
+    WORKING,
     WRITING,
     Activity,
     ChildProgress,
@@ -218,6 +219,23 @@ def test_every_terminal_reason_but_end_turn_is_shown():
     assert blocks(failed) == [NoteBlock("no key", "error")]
 
 
+def test_a_call_that_is_allowed_waits_until_the_other_questions_are_answered():
+    second = ToolCall("c2", "bash", '{"command":"ls"}')
+    asked = after(
+        (ToolCallRequested, CALL),
+        (ToolCallRequested, second),
+        (ApprovalRequired, CALL, "[bash: ls]", "it runs a command"),
+        (ApprovalRequired, second, "[bash: ls]", "it runs a command"),
+        (ApprovalResolved, "c1", "allow", "user"),
+    )
+    assert [call.state for call in blocks(asked) if isinstance(call, ToolCallBlock)] == [
+        "waiting",
+        "asking",
+    ]
+    assert asked.activity == Activity("approval")
+    assert after((ApprovalResolved, "c2", "allow", "user"), view=asked).activity == WORKING
+
+
 def test_a_detached_call_is_a_task_until_it_finishes():
     view = after(
         (TurnStarted,),
@@ -269,6 +287,18 @@ def test_usage_adds_up_and_the_window_is_the_last_request():
     assert (view.context_tokens, view.usage.total) == (170, 280)
 
 
+def test_what_child_agents_use_is_counted_for_the_session_and_not_as_its_context():
+    one, two = Usage(input=100, requests=1, cost=0.1), Usage(input=50, requests=1, cost=0.2)
+    in_grandchild = UsageUpdated("g", "t", 0, "m", two, two)
+    view = after(
+        (UsageUpdated, "m", one, one),
+        (ChildEvent, "c1", UsageUpdated("k", "t", 0, "m", two, two)),
+        (ChildEvent, "c1", ChildEvent("k", "t", 1, "k1", in_grandchild)),
+    )
+    assert view.usage == one + two + two
+    assert view.context_tokens == 100
+
+
 def test_what_the_engine_says_is_a_note():
     view = after((Notified, "a"), (WarningRaised, "b"), (ModelChanged, "x", "y", "overloaded"))
     assert [type(block) for block in blocks(view)] == [NoteBlock, NoteBlock, NoteBlock]
@@ -306,6 +336,30 @@ def test_a_resumed_session_looks_as_it_did():
     ]
     assert (call_of(view).state, call_of(view).result) == ("done", "a.py")
     assert (view.context_tokens, view.open_calls) == (55, {})
+
+
+def test_a_task_of_a_resumed_session_runs_until_a_notice_tells_its_end():
+    data = {"task_id": "t1", "summary": "[bash: serve]"}
+    items: list[Item] = [
+        AssistantItem((CALL,), "tool_use", "m"),
+        ToolResultItem("c1", "bash", (Text("Running as task t1."),), data=data),
+    ]
+    view = build_view(items)
+    assert (call_of(view).state, view.tasks) == (
+        "background",
+        (TaskLine("t1", "c1", "bash: serve"),),
+    )
+    for state, call_state, text in (
+        ("done", "done", "task t1 (bash: serve) finished"),
+        ("cancelled", "stopped", "task t1 (bash: serve) was stopped"),
+        ("lost", "interrupted", "task t1 (bash: serve) is lost: the program that ran it ended"),
+    ):
+        notice = NoticeItem("it ended", kind="task", data={"task_id": "t1", "state": state})
+        ended = build_view([*items, notice])
+        assert (call_of(ended).state, ended.tasks, ended.open_calls) == (call_state, (), {})
+        note = blocks(ended)[-1]
+        assert isinstance(note, NoteBlock)
+        assert note.text == text
 
 
 def test_an_event_costs_the_same_in_a_long_session():

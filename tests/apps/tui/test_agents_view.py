@@ -1,10 +1,15 @@
 """The agents at work: watched live, sent a message, stopped after a question."""
 
-from tests.apps.tui.harness import make_usage, running_app, scripted
+import os
+
+from tests.apps.tui.harness import make_usage, running_app, scripted, write_file
 from treadle.apps.conversation.child_views import ChildViews
 from treadle.core import events
-from treadle.core.transcript import UserItem
+from treadle.core.contracts.model import ModelRequest
+from treadle.core.transcript import ToolResultItem, UserItem
 from treadle.models import Pause, Say
+from treadle.sessions.library import Library
+from treadle.sessions.log.reader import list_segments
 
 IDS = ("s", "t", 0)
 BYPASS: dict[str, object] = {"permission_mode": "bypass"}
@@ -106,6 +111,96 @@ async def test_an_agent_is_watched_steered_and_stopped(monkeypatch):
         await on.press("escape", "escape")
         await on.sees("The agent was stopped.")
         assert "› go" in on.screen()
+
+
+def make_background_model(pause: Pause):
+    """A model whose agent works in the background; one reply for the user, one for the agent."""
+    task = {"description": "look around", "prompt": "look", "run_in_background": True}
+
+    def reply(request: ModelRequest):
+        texts = [item.text for item in request.transcript if isinstance(item, UserItem)]
+        if texts[0] == "look":
+            usage = make_usage(100_000)
+            return ["I look.", pause] if len(texts) == 1 else Say("I hurry.", usage=usage)
+        is_first = not any(isinstance(item, ToolResultItem) for item in request.transcript)
+        usage = make_usage(1_000)
+        return Say(calls=[("task", task)], usage=usage) if is_first else Say("Begun.", usage=usage)
+
+    return scripted(reply)
+
+
+async def test_an_agent_in_the_background_takes_a_message_and_its_cost_counts(monkeypatch):
+    pause = Pause()
+    async with running_app(monkeypatch, make_background_model(pause), flags=BYPASS) as on:
+        await on.send("go")
+        await on.sees("Begun.")
+        await pause.reached.wait()
+        await on.press("ctrl+b")
+        await on.sees("Agents and tasks at work")
+        await on.press("s")
+        await on.sees("Message to task")
+        await on.press(*"hurry", "enter")
+        await on.sees("message sent")
+        await on.press("escape")
+        pause.release()
+        await on.sees("finished")
+        assert "$0.3" in on.screen().splitlines()[-1]  # the status line
+        await on.send("/cost")
+        await on.sees("requests          4")
+        session = on.app.host.driver.session_id
+    async with running_app(monkeypatch, resume=session) as on:
+        await on.send("/cost")
+        await on.sees("requests          4")
+
+
+async def test_the_output_of_a_command_in_the_background_is_shown_while_it_runs(monkeypatch):
+    wait = "until [ -e go ]; do sleep 0.05; done"
+    command = f"echo first line; {wait}; echo last line; exec sleep 600"
+    calls = [
+        ("bash", {"command": "exec sleep 600", "run_in_background": True}),
+        ("bash", {"command": command, "run_in_background": True}),
+    ]
+    model = scripted([Say(calls=calls), "Begun.", "It was stopped."])
+    async with running_app(monkeypatch, model, flags=BYPASS) as on:
+        await on.send("go")
+        await on.sees("Begun.")
+        await on.press("ctrl+b")
+        await on.sees("Agents and tasks at work")
+        await on.press("down", "enter")
+        await on.sees("watching bash")
+        await on.until(lambda: "first line" in on.screen().splitlines()[0])
+        write_file("go")
+        await on.until(lambda: "last line" in on.screen().splitlines()[1])
+        await on.press("escape")
+        await on.sees("▸ 2 bash: echo first")  # the cursor is on the watched one
+        await on.press("s")
+        await on.sees("only an agent at work takes a message")
+        await on.sees("▸ 2 bash: echo first")
+        await on.press("x")
+        await on.sees("Stop bash")
+        await on.press("y")
+        await on.sees("stopped")
+        await on.sees("▸ 2 bash: echo first")
+        await on.press("escape")
+        await on.sees("! task t2 (bash: echo first")
+        assert ") was stopped" in on.screen().replace("\n", " ")
+
+
+async def test_a_resumed_session_tells_which_tasks_died_with_their_process(monkeypatch):
+    call = ("bash", {"command": "exec sleep 600", "run_in_background": True})
+    async with running_app(
+        monkeypatch, scripted([Say(calls=[call]), "Begun."]), flags=BYPASS
+    ) as on:
+        await on.send("go")
+        await on.sees("Begun.")
+        await on.idle()
+        session = on.app.host.driver.session_id
+        (log,) = list_segments(Library().find(session))
+        size = log.stat().st_size
+    os.truncate(log, size)  # what a killed process leaves
+    async with running_app(monkeypatch, resume=session) as on:
+        await on.sees("! task t1 (bash: exec sleep 600) is lost: the program that ran it ended")
+        assert "◌" not in on.screen()
 
 
 async def test_without_an_agent_at_work_the_kinds_are_listed(monkeypatch):

@@ -50,7 +50,7 @@ def test_a_call_that_was_resumed_has_no_summary_and_is_named_by_its_arguments():
 
 @pytest.mark.parametrize(
     ("state", "sign"),
-    [("writing", "○"), ("waiting", "○"), ("asking", "?"), ("running", "◐"), ("failed", "✗"),
+    [("writing", "○"), ("waiting", "…"), ("asking", "?"), ("running", "◐"), ("failed", "✗"),
      ("denied", "⊘"), ("background", "◌"), ("stopped", "◦")],
 )  # fmt: skip
 def test_a_sign_shows_the_state_of_a_call_not_colour_alone(state, sign):

@@ -63,6 +63,7 @@ class ChildViews:
         self.clock = clock
         self._works: dict[str, ChildWork] = {}
         self._summaries: dict[str, str] = {}  # of calls that run, by key
+        self._outputs: dict[str, str] = {}  # of calls in the foreground, which may be detached
 
     def list(self) -> list[ChildWork]:
         """The running ones, oldest first, then those that ended, newest first."""
@@ -102,6 +103,8 @@ class ChildViews:
         if work is None or not work.is_running:
             title = self._summaries.get(key, "agent")
             work = ChildWork(key, title, self.clock(), True, event.session_id)
+        elif not work.is_agent:  # it was detached before its first event
+            work = _replace(work, is_agent=True, session_id=event.session_id)
         self._works[key] = _replace(work, view=apply_event(work.view, event))
         self._apply(f"{key}/", event)
 
@@ -110,11 +113,16 @@ class ChildViews:
         if work is None:
             work = ChildWork(key, self._summaries.get(key, task_id), self.clock(), False)
         self._works[key] = _replace(work, task_id=task_id)
+        if earlier := self._outputs.pop(key, ""):
+            self._add_output(key, earlier)
 
     def _add_output(self, key: str, text: str) -> None:
         """The view of a command is the end of its output."""
         work = self._works.get(key)
-        if work is None or work.is_agent:
+        if work is None:
+            self._outputs[key] = (self._outputs.get(key, "") + text)[-MAX_PROGRESS_CHARS:]
+            return
+        if work.is_agent:
             return
         last = work.view.blocks[0] if len(work.view.blocks) else NoteBlock("", "plain")
         assert isinstance(last, NoteBlock), "a command has one note"
@@ -126,6 +134,7 @@ class ChildViews:
     def _end(self, key: str) -> None:
         """It has ended, and what it started, too."""
         self._summaries.pop(key, None)
+        self._outputs.pop(key, None)
         for work in list(self._works.values()):
             is_meant = work.key == key or work.key.startswith(f"{key}/")
             if is_meant and work.is_running:
@@ -141,6 +150,6 @@ class ChildViews:
             is_below = work.key.startswith(parent) and "/" not in work.key[len(parent) :]
             if is_below and not work.task_id:
                 self._end(work.key)
-        self._summaries = {
-            key: text for key, text in self._summaries.items() if not key.startswith(parent)
-        }
+        for texts in (self._summaries, self._outputs):
+            for key in [key for key in texts if key.startswith(parent)]:
+                del texts[key]

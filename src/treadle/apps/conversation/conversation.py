@@ -14,8 +14,9 @@ import msgspec
 from treadle.apps.conversation.child_views import ChildViews
 from treadle.apps.conversation.context_usage import estimate_change
 from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
+from treadle.apps.conversation.state.background_tasks import end_task
 from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
-from treadle.apps.conversation.state.from_transcript import build_view
+from treadle.apps.conversation.state.from_transcript import apply_item, build_view
 from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
 from treadle.apps.conversation.state.view_state import (
     ViewState,
@@ -34,7 +35,7 @@ from treadle.core.steps import (
     PendingApproval,
 )
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import Item, ToolResultItem, UserItem
+from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
@@ -67,8 +68,8 @@ class Conversation:
     ) -> None:
         self.driver = driver
         self._allow_for_session = allow_for_session
-        view = view or build_view(driver.history)
-        view = msgspec.structs.replace(view, usage=driver.usage, model="")
+        view = _end_lost_tasks(view or build_view(driver.history), driver)
+        view = msgspec.structs.replace(view, usage=driver.total_usage, model="")
         self.view = set_queued_messages(view, _queued_items(driver))
         self.questions: list[PendingQuestion] = []
         self._notify_frontend = on_change
@@ -352,6 +353,19 @@ class Conversation:
             task.cancel()
             await asyncio.wait([task])
         self.driver.unwatch(self)
+
+
+def _end_lost_tasks(view: ViewState, driver: Driver) -> ViewState:
+    """The view of a resumed session, with the end of the tasks of earlier processes."""
+    if not view.tasks:
+        return view
+    for item in driver.snapshot().view.queued:
+        if isinstance(item, NoticeItem):  # the report of a task that ended with its process
+            view = apply_item(view, item)
+    for task in view.tasks:
+        if driver.tasks.read(task.task_id) is None:
+            view = end_task(view, task.task_id, "lost")
+    return view
 
 
 def _queued_items(driver: Driver) -> list[UserItem]:

@@ -343,7 +343,7 @@ class LocalHost:
         return await self.open(callbacks, resume=session)
 
     def list_limits(self) -> list[LimitLine]:
-        settings, usage = self._load_settings(), self.driver.usage
+        settings, usage = self._load_settings(), self.driver.total_usage
         used = {"max_cost": usage.cost, "max_tokens": float(usage.total), "max_time": None}
         lines: list[LimitLine] = []
         for name, amount in used.items():

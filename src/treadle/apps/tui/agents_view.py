@@ -28,6 +28,7 @@ class AgentsView:
     def __init__(self, screen: FullScreen) -> None:
         self._screen = screen
         self._children = screen.conversation.children
+        self._current = ""  # the row of the list that the cursor is on
 
     async def show(self) -> None:
         watched = ""
@@ -37,6 +38,7 @@ class AgentsView:
                 return
             action, _, key = (answer or "list ").partition(" ")
             work = self._children.get(key)
+            self._current = key or self._current
             if action == "watch":
                 watched = key
             elif action == "list" or work is None:
@@ -52,7 +54,7 @@ class AgentsView:
         footer = [Text(f"{name}  {text}", palette.faint) for name, text in rows]
         if footer:
             footer.insert(0, Text("agents that can be started", palette.faint))
-        widget = AgentList(self._format_title, self._list_options, palette, footer)
+        widget = AgentList(self._format_title, self._list_options, palette, footer, self._current)
         return await self._screen.dialogs.show_widget(widget)
 
     def _format_title(self) -> str:

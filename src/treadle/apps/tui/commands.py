@@ -278,7 +278,7 @@ async def _cost(ui: Frontend, arguments: str) -> None:
     from treadle.apps.services.costs import describe_thinking
     from treadle.models.catalog import compute_thinking_cost
 
-    usage = ui.host.driver.usage
+    usage = ui.host.driver.total_usage
     thinking = describe_thinking(usage, compute_thinking_cost(ui.host.model.name, usage))
     rows = [
         ("input tokens", f"{usage.input:,}"),

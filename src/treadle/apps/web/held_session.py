@@ -64,7 +64,7 @@ class HeldSession:
         view = load_view(self._session_dir)
         items = view.transcript if view.history is None else view.history
         shown = build_view(items)
-        self._view = msgspec.structs.replace(shown, usage=view.usage)
+        self._view = msgspec.structs.replace(shown, usage=view.usage + view.child_usage)
         self._seconds = read_call_seconds(self._session_dir)
         banner = (
             f"Another program has this session open ({self._find_holder()}). You can read it here; "

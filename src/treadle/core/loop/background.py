@@ -135,9 +135,10 @@ class TaskReports:
         self._on_notice = on_notice
 
     def report_end(self, task: TaskInfo, text: str) -> None:
-        self._emitter.emit(TaskFinished, task.id, task.name, preview(text), task.state != "done")
+        is_error, is_cancelled = task.state != "done", task.state == "cancelled"
+        self._emitter.emit(TaskFinished, task.id, task.name, preview(text), is_error, is_cancelled)
         head = f"Background task {task.id} {task.summary} is {task.state}."
-        self._notify(task.id, f"{head}\n{text}")
+        self._notify(task.id, task.state, f"{head}\n{text}")
 
     def report_lost(self, manager: TaskManager, items: Iterable[Item]) -> None:
         """Tell the model which tasks of earlier processes are lost."""
@@ -156,7 +157,7 @@ class TaskReports:
                 lost = unfinished  # nothing is known of them any more
             for task_id in lost:
                 task = f"{task_id} {summaries.get(task_id, '')}".strip()
-                self._notify(task_id, LOST_NOTICE.format(task=task))
+                self._notify(task_id, "lost", LOST_NOTICE.format(task=task))
 
     async def close(self, manager: TaskManager) -> None:
         """Close the manager. It may be code of others: if it fails, that is told, and the rest is
@@ -169,8 +170,9 @@ class TaskReports:
     def _warn(self, error: Exception) -> None:
         self._emitter.emit(WarningRaised, f"the task manager failed: {error_text(error)}")
 
-    def _notify(self, task_id: str, text: str) -> None:
-        self._on_notice(NoticeItem(text, kind=TASK, data={"task_id": task_id}))
+    def _notify(self, task_id: str, state: str, text: str) -> None:
+        data = {"task_id": task_id, "state": state}
+        self._on_notice(NoticeItem(text, kind=TASK, data=data))
 
 
 def _find_task_id(item: Item) -> str:

@@ -8,7 +8,14 @@ import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.state import markdown_stream, view_state
-from treadle.apps.conversation.state.blocks import NoteBlock, ThinkingBlock, ToolCallBlock
+from treadle.apps.conversation.state.background_tasks import detach_call, end_task
+from treadle.apps.conversation.state.blocks import (
+    NoteBlock,
+    TaskLine,
+    ThinkingBlock,
+    ToolCallBlock,
+    strip_brackets,
+)
 from treadle.apps.conversation.state.reducer import apply_tool_result
 from treadle.apps.conversation.state.view_state import ViewState, add_block, add_call, update_call
 from treadle.core.text import plural
@@ -35,7 +42,8 @@ def build_view(items: Iterable[Item], view: ViewState | None = None) -> ViewStat
 
 def finish_view(view: ViewState) -> ViewState:
     """The view after the last item: calls without a result were interrupted."""
-    for call_id in view.open_calls:
+    running = {task.call_id for task in view.tasks}
+    for call_id in view.open_calls.keys() - running:
         view = update_call(view, call_id, lambda call: _replace(call, state="interrupted"))
     return view
 
@@ -49,14 +57,25 @@ def apply_item(view: ViewState, item: Item) -> ViewState:
             return _apply_reply(view, item)
         case ToolResultItem():
             view = view_state.finish_todos(view, item.call_id, is_error=item.is_error)
-            return apply_tool_result(view, item)
+            return apply_tool_result(_apply_detached(view, item), item)
         case SummaryItem():
             items = plural(item.replaces, "earlier item")
             return add_block(view, NoteBlock(f"{items} replaced by a summary for the model"))
         case NoticeItem(kind="interrupted"):
             return add_block(view, NoteBlock("interrupted", "warning"))
+        case NoticeItem(kind="task", data={"task_id": str(task_id), **more}):
+            return end_task(view, task_id, str(more.get("state", "")))
         case NoticeItem():
             return view
+
+
+def _apply_detached(view: ViewState, item: ToolResultItem) -> ViewState:
+    """The result of a call that continued in the background names its task."""
+    match item.data:
+        case {"task_id": str(task_id), "summary": str(summary)} if task_id:
+            title = redact_for_display(strip_brackets(summary))
+            return detach_call(view, TaskLine(task_id, item.call_id, title))
+    return view
 
 
 def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:

@@ -14,6 +14,7 @@ import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.state import markdown_stream
+from treadle.apps.conversation.state.background_tasks import detach_call, end_task
 from treadle.apps.conversation.state.blocks import (
     IDLE,
     THINKING,
@@ -183,7 +184,15 @@ def _approval_resolved(view: ViewState, event: events.ApprovalResolved) -> ViewS
     def resolve(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(call, state="denied" if denied else "waiting", reason=event.reason)
 
-    return _replace(update_call(view, event.call_id, resolve), activity=WORKING)
+    view = update_call(view, event.call_id, resolve)
+    return _replace(view, activity=_find_activity(view))
+
+
+def _find_activity(view: ViewState) -> Activity:
+    """What is left when something has ended: calls run when the last question is answered."""
+    calls = (view.blocks[index] for index in view.open_calls.values())
+    is_asking = any(isinstance(call, ToolCallBlock) and call.state == "asking" for call in calls)
+    return Activity("approval") if is_asking else WORKING
 
 
 def _tool_started(view: ViewState, event: events.ToolStarted) -> ViewState:
@@ -214,36 +223,33 @@ def _tool_finished(view: ViewState, event: events.ToolFinished) -> ViewState:
         return _replace(call, state=state, result=result, display=display, progress="")
 
     view = finish_todos(view, event.call_id, is_error=event.is_error)
-    return _replace(update_call(view, event.call_id, finish), activity=WORKING)
+    view = update_call(view, event.call_id, finish)
+    return _replace(view, activity=_find_activity(view))
 
 
 def _tool_detached(view: ViewState, event: events.ToolDetached) -> ViewState:
     index = view.open_calls.get(event.call_id)
     call = view.blocks[index] if index is not None else None
     summary = call.summary if isinstance(call, ToolCallBlock) else event.task_id
-
-    def detach(call: ToolCallBlock) -> ToolCallBlock:
-        return _replace(call, state="background", task_id=event.task_id)
-
-    view = update_call(view, event.call_id, detach)
-    return _replace(view, tasks=(*view.tasks, TaskLine(event.task_id, event.call_id, summary)))
+    return detach_call(view, TaskLine(event.task_id, event.call_id, summary))
 
 
 def _task_finished(view: ViewState, event: events.TaskFinished) -> ViewState:
-    running = tuple(task for task in view.tasks if task.task_id != event.task_id)
-    summary = next((t.summary for t in view.tasks if t.task_id == event.task_id), event.name)
-    name = f"task {event.task_id} ({summary})"
-    failed, finished = NoteBlock(f"{name} failed", "warning"), NoteBlock(f"{name} finished", "good")
-    for call_id in [task.call_id for task in view.tasks if task.task_id == event.task_id]:
-        view = update_call(view, call_id, lambda call: _replace(call, state="done"))
-    return _replace(add_block(view, failed if event.is_error else finished), tasks=running)
+    state = "cancelled" if event.is_cancelled else "failed" if event.is_error else "done"
+    return end_task(view, event.task_id, state, event.name)
 
 
 def _child_event(view: ViewState, event: events.ChildEvent) -> ViewState:
     def update(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(call, child=_update_child(call.child, event.child))
 
-    return update_call(view, event.call_id, update)
+    view = update_call(view, event.call_id, update)
+    inner = event.child
+    while isinstance(inner, events.ChildEvent):
+        inner = inner.child
+    if isinstance(inner, events.UsageUpdated):  # its cost is a cost of this session
+        view = _replace(view, usage=view.usage + inner.last)
+    return view
 
 
 def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
@@ -313,7 +319,7 @@ def _mutation_started(view: ViewState, event: events.MutationStarted) -> ViewSta
 
 def _mutation_finished(view: ViewState, event: events.MutationFinished) -> ViewState:
     """What a mutator did, it tells itself (Notified)."""
-    return _replace(view, activity=WORKING)
+    return _replace(view, activity=_find_activity(view))
 
 
 def _tools_changed(view: ViewState, event: events.ToolsChanged) -> ViewState:

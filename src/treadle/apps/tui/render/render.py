@@ -44,7 +44,7 @@ MAX_FOLDED_LINES = 12
 # The sign of a call, and its style: a role of the palette.
 _STATE_SIGNS: dict[CallState, tuple[str, str]] = {
     "writing": ("○ ", "accent"),
-    "waiting": ("○ ", "accent"),
+    "waiting": ("… ", "faint"),
     "asking": ("? ", "warning"),
     "running": ("◐ ", "accent"),
     "background": ("◌ ", "accent"),
@@ -178,6 +178,8 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
         case "writing":
             size = plural(block.argument_chars, "character")
             return Text(size if block.argument_chars > 200 else "", palette.faint)
+        case "waiting":
+            return Text("has not begun", palette.faint)
         case "asking":
             return Text("needs your approval", palette.warning)
         case "running":
@@ -187,7 +189,8 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
         case "denied":
             return Text(_first_line(block.reason) or "denied", palette.warning)
         case "stopped" | "interrupted":
-            return Text("interrupted", palette.warning)
+            of_task = "stopped" if block.state == "stopped" else "lost"
+            return Text(of_task if block.task_id else "interrupted", palette.warning)
         case "failed":
             return Text(_first_line(block.result), palette.error)
     if is_diff(block.display):

@@ -29,9 +29,10 @@ class AgentList(Choices):
         list_options: ListOptions,
         palette: Palette,
         footer: Sequence[Text],
+        current: str = "",
     ) -> None:
         hint = "enter watches it, s sends a message, x stops it, esc closes"
-        super().__init__(format_title(), list_options(), palette, hint=hint)
+        super().__init__(format_title(), list_options(), palette, hint=hint, current=current)
         self._format_title = format_title
         self._list_options = list_options
         self._footer = footer
@@ -44,7 +45,8 @@ class AgentList(Choices):
         self.title = self._format_title()
         self.options = self.matching_options = list(self._list_options())
         values = [option.value for option in self.options]
-        self.cursor = values.index(marked) if marked in values else 0
+        nearest = max(min(self.cursor, len(values) - 1), 0)
+        self.cursor = values.index(marked) if marked in values else nearest
         self.refresh(layout=True)
 
     def _build_lines(self, width: int, height: int) -> list[Text]:

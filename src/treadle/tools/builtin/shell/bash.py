@@ -6,7 +6,7 @@ task of the loop, which reports its end and ends it with the session.
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -21,7 +21,7 @@ from treadle.core.contracts.tool import (
     ToolContext,
     ToolOutput,
 )
-from treadle.core.contracts.workspace import CommandResult
+from treadle.core.contracts.workspace import CommandResult, RunningCommand
 from treadle.core.errors import WorkspaceError
 from treadle.core.json_types.fit_names import Report, fold_name
 from treadle.core.transcript import Arguments, Item, ToolResultItem
@@ -43,6 +43,8 @@ UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # what a REPL prints is seen at once
 TERMINAL_ENV = {"TERM": "dumb", "HISTFILE": "/dev/null", "HISTSIZE": "0", "PAGER": "cat"}
 INTERRUPTED_NOTE = "interrupted before it ended; its effect may be incomplete"
 MAX_INTERRUPTED_CHARS = 30_000
+REPORT_SECONDS = 0.5  # between two looks at the output of a background command
+MAX_REPORTED_CHARS = 4_000
 # One search, and what it prints about a path that it could not open: only its output tells that.
 _SEARCH = re.compile(r"\s*(?:git grep|[efz]?grep|rg|find|du|ls|wc)\s[^;&|<>`$()\n]*")
 _PROBLEM = re.compile(r"^(?:error|[efz]?grep|rg|find|du|ls|wc): (.+)$", re.MULTILINE)
@@ -219,12 +221,38 @@ class BashTool(BuiltinTool[BashArguments]):
         site.session.running_commands[call_id] = running
         started = StartedCommand(args.command, args.sandbox, args.tty)
         site.session.record_started(call_id, started, site.context.tasks)
+        reports = _OutputReports(running, site.context.report_progress)
+        reporting = asyncio.create_task(reports.run())
         try:
             site.context.detach()
-            return _make_output(await running.wait(), site.cwd)
+            done = await running.wait()
+            reports.report_new()
+            return _make_output(done, site.cwd)
         finally:
+            reporting.cancel()
             site.session.running_commands.pop(call_id, None)
             await kill_shielded(running)
+
+
+class _OutputReports:
+    """Reports what a background command prints, for those who watch it."""
+
+    def __init__(self, running: RunningCommand, report: Callable[[str], None]) -> None:
+        self._running, self._report = running, report
+        self._seen = ""
+
+    async def run(self) -> None:
+        while True:
+            self.report_new()
+            await asyncio.sleep(REPORT_SECONDS)
+
+    def report_new(self) -> None:
+        text, seen = self._running.output(), self._seen
+        if text and text != seen:
+            # Of a long output the middle is left out: its end is all that can be told.
+            new = text[len(seen) :] if text.startswith(seen) else text[-MAX_REPORTED_CHARS:]
+            self._seen = text
+            self._report(new)
 
 
 def _sandbox_options(args: BashArguments) -> dict[str, Any]:
