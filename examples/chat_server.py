@@ -1,5 +1,6 @@
 """A chat server: any number of stored sessions, streamed answers. It survives `kill -9`.
 
+    pip install 'treadle[web]'
     python examples/chat_server.py anthropic/claude-sonnet-4-5 [PORT]
     curl -N -d "A table for two, please" http://127.0.0.1:8000/chats/ada
 
