@@ -52,8 +52,9 @@ _IDEAS_FOR_NOTHING = (
     "start a Python project with tests",
 )
 _CODE_SUFFIXES = frozenset(
-    ".py .js .ts .tsx .go .rs .java .kt .c .h .cc .cpp .cs .rb .php .swift .sh .html".split()
-)
+    {".py", ".js", ".ts", ".tsx", ".go", ".rs", ".java", ".kt", ".c", ".h", ".cc", ".cpp", ".cs",
+     ".rb", ".php", ".swift", ".sh", ".html"}
+)  # fmt: skip
 INIT_IDEA = "/init  writes AGENTS.md: what the agent should know about this project"
 
 
