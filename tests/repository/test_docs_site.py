@@ -119,6 +119,15 @@ def test_the_reference_shows_signatures_as_they_are_written():
     assert "<class" not in page
 
 
+def test_the_reference_begins_with_what_a_reader_looks_for():
+    page = write_reference()["reference/treadle.md"]
+    names = re.findall(r"^## (\w+)$", page, re.MULTILINE)
+    assert names[:3] == ["Agent", "Session", "Stream"]
+    methods = re.findall(r"^### Agent\.(\w+)$", page, re.MULTILINE)
+    assert methods[:4] == ["run", "run_sync", "stream", "session"]
+    assert "finish_turn" not in methods
+
+
 def test_the_reference_has_the_help_of_every_command_and_its_subcommands():
     page = write_reference()["reference/command-line.md"]
     for name in COMMANDS:

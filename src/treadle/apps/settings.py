@@ -80,8 +80,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "thinking",
         "effort",
-        "reasoning effort: auto (what the model's maker recommends), none, low, medium, high, or a "
-        "number of tokens",
+        "reasoning effort, also a number of tokens; auto: what the model's maker recommends",
         ("auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"),
     ),
     Setting(
