@@ -77,7 +77,7 @@ def test_the_first_start_sets_up_and_says_so_and_the_second_is_silent(checkout: 
 
 
 def test_arguments_and_exit_code_pass_through(checkout: Checkout):
-    code, out, err = checkout.run("no-such;command")
+    code, out, err = checkout.run("help", "no-such;command")
     assert (code, out) == (2, "")
     assert "no-such;command" in err
 
