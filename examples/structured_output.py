@@ -1,6 +1,6 @@
 """Answers with a type: the agent's `output_type`, another one for a run, and what does not fit.
 
-Dataclasses, pydantic models, msgspec Structs, TypedDicts, lists, unions and JSON schemas work. An
+Dataclasses, msgspec Structs, pydantic models, TypedDicts, lists, unions and JSON schemas work. An
 answer that does not fit goes back to the model with the reason, `output_retries` times.
 """
 
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from msgspec import Meta
 
 from treadle import Agent, OutputMismatch
 from treadle.contracts import ModelCard
 from treadle.models import Scripted
 
 
-class Line(BaseModel):
+@dataclass
+class Line:
     article: str
-    count: int = Field(ge=1)
+    count: Annotated[int, Meta(ge=1)]
 
 
-class Order(BaseModel):
+@dataclass
+class Order:
     customer: str
     lines: list[Line]
 

@@ -1,4 +1,4 @@
-"""Tools are typed functions: a dataclass, a pydantic model and plain types as parameters.
+"""Tools are typed functions: dataclasses and plain types as parameters, with limits.
 
 The model gets a schema that is made from the types and the docstring. Arguments that do not fit go
 back to the model with the reason, and the function is not called. What a run depends on reaches
@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from msgspec import Meta
 
 from treadle import Agent, ToolContext, ToolFinished, tool
 from treadle.models import Say, Scripted
 
 
-class Guest(BaseModel):
+@dataclass
+class Guest:
     name: str
-    age: int = Field(ge=0, description="in years")
+    age: Annotated[int, Meta(ge=0, description="in years")]
 
 
 @dataclass(frozen=True)

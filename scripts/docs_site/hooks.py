@@ -50,10 +50,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
+    page.meta["search"] = {"boost": choose_search_weight(name)}
     is_made = name.startswith((f"{reference.FOLDER}/", f"{proofs.FOLDER}/"))
     if is_made or not repository_path(name).endswith(".md"):  # a program is shown as it is
         return markdown
     return adapt_markdown(proofs.link_proofs(rewrite_links(markdown, name), name))
+
+
+def choose_search_weight(name: str) -> float:
+    """The guides come before the reference in the search; last comes what names everything: the
+    changelog, and the copies of programs and tests."""
+    if name == "cli.md":  # it explains every option
+        return 4
+    if name.startswith("repository/"):
+        return 0.1
+    return 0.5 if name.startswith((f"{reference.FOLDER}/", "decisions/")) else 1
 
 
 def adapt_markdown(text: str) -> str:

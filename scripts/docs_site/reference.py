@@ -12,7 +12,7 @@ import inspect
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from functools import cache
 from types import ModuleType
@@ -24,6 +24,14 @@ from scripts.docs_site.repository_links import ROOT
 FOLDER = "reference"
 NAMES = ROOT / "tests/repository/public_api.txt"
 WIDTH = 88
+# What a reader looks for first; the other names follow in the order of the alphabet, the other
+# methods in that of the source.
+FIRST_NAMES = ("Agent", "Session", "Stream", "Result", "coding_agent")
+FIRST_METHODS = ("run", "run_sync", "stream", "session", "start")
+# The engine calls them; programs have no use for them.
+ENGINE_METHODS = frozenset(
+    {"Agent.finish_turn", "Agent.finish_run", "Agent.disconnect", "Agent.aclose_owned_model"}
+)
 SUBCOMMAND = re.compile(r"^    (\w[\w-]*)(?: {2,}|$)", re.MULTILINE)
 # What `str(signature)` adds to the source: quotes of annotations, modules, forms of repr().
 NOISE = re.compile(r" at 0x[0-9a-f]+|\b(?:treadle|collections|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
@@ -59,8 +67,14 @@ def describe_module(name: str, homes: dict[str, str]) -> str:
             + ", ".join(f"[`{one}`]({homes[one]}.md#{one.lower()})" for one in others)
             + "."
         )
-    parts += [part for one in sorted(own) for part in describe(one, module)]
+    parts += [part for one in sort_first(own, FIRST_NAMES) for part in describe(one, module)]
     return "\n\n".join(parts) + "\n"
+
+
+def sort_first(names: Iterable[str], first: Sequence[str]) -> list[str]:
+    """The names of `first` in their order, then the others sorted."""
+    known = set(names)
+    return [*(one for one in first if one in known), *sorted(known - set(first))]
 
 
 def describe(name: str, module: ModuleType) -> Iterator[str]:
@@ -74,11 +88,22 @@ def describe(name: str, module: ModuleType) -> Iterator[str]:
     if text := read_docstring(value):
         yield text
     if isinstance(value, type):
-        for method_name, method in public_methods(value):
+        for method_name, method in list_methods(value):
             yield f"### {name}.{method_name}"
             yield block(write_signature(method_name, method))
             if text := read_docstring(method):
                 yield text
+
+
+def list_methods(kind: type) -> list[tuple[str, Any]]:
+    """The public methods that programs use, those of FIRST_METHODS first."""
+    methods = {
+        name: method
+        for name, method in public_methods(kind)
+        if f"{kind.__name__}.{name}" not in ENGINE_METHODS
+    }
+    first = [name for name in FIRST_METHODS if name in methods]
+    return [(name, methods[name]) for name in dict.fromkeys([*first, *methods])]
 
 
 def read_docstring(value: Any) -> str:

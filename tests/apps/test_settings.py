@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from treadle.apps.cli.options import parse_command_line
 from treadle.apps.settings import SETTINGS, SETTINGS_BY_NAME, Settings, is_narrower, load_settings
 from treadle.core.errors import ConfigError
 
@@ -80,6 +81,16 @@ def test_a_file_that_is_not_text_is_said_with_its_line(user_file: Path):
     user_file.write_bytes(b'model = "x"\n# \xff\n')
     with pytest.raises(ConfigError, match=r"config\.toml:2: not UTF-8"):
         load_settings(here(), environ={})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("acceptEdits", "accept-edits"), ("default", "ask"), ("dontAsk", "ask")]
+)
+def test_a_mode_may_have_the_name_of_claude_code(theirs: str, ours: str):
+    line = parse_command_line(["-p", "x", "--permission-mode", theirs])
+    assert load_settings(here(), line.settings(), environ={}).permission_mode == ours
+    environ = {"TREADLE_PERMISSION_MODE": theirs}
+    assert load_settings(here(), environ=environ).permission_mode == ours
 
 
 def test_an_unknown_variable_is_noted_with_the_nearest():

@@ -44,6 +44,23 @@ async def test_it_ends_by_itself_shows_its_point_and_leaves_nothing(example: Pat
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_it_needs_no_package_beyond_the_base_unless_its_text_says_what_to_install(example: Path):
+    tree = ast.parse(example.read_text())
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else list_names(node))
+    }
+    if imported - sys.stdlib_module_names - {"treadle", "msgspec"}:
+        assert "pip install" in (ast.get_docstring(tree) or "")
+
+
+def list_names(node: ast.Import) -> list[str]:
+    return [alias.name for alias in node.names]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_it_fits_a_screen_and_is_listed_in_the_readme(example: Path):
     source = example.read_text()
     assert ast.get_docstring(ast.parse(source))

@@ -282,3 +282,16 @@ def test_reasons_use_no_words_of_the_parser(command):
     assert ruling.outcome == "ask"
     reasons = " ".join(f"{finding.reason}" for finding in ruling.findings)
     assert not any(word in reasons for word in ("static", "ERROR", "not understood", "_"))
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("python3 -m unittest -q", "-m runs the code of the module unittest"),
+        ("uv run python -m pytest", "-m runs the code of the module pytest"),
+        ("python3 -c 'print(1)'", "code on the command line"),
+    ],
+)
+def test_the_reason_says_where_the_code_of_a_python_command_is(command: str, reason: str):
+    ruling = policy().evaluate(PolicyCall("bash", Access(command=command, cwd="/r")))
+    assert reason in " ".join(f"{finding.reason}" for finding in ruling.findings)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from treadle.apps.cli.commands import sessions
 from treadle.apps.cli.main import COMMANDS as PROGRAMS
 from treadle.apps.cli.options import OPTIONS_BY_LETTER, OPTIONS_BY_NAME
 from treadle.apps.conversation.approval_text import list_approval_options
+from treadle.apps.conversation.custom_commands import describe_unknown_command
 from treadle.apps.conversation.local_host import SELECTABLE_MODES
+from treadle.apps.peer_names import PEER_COMMANDS, PEER_OPTIONS, Equivalent
 from treadle.apps.settings import SETTINGS_BY_NAME
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.commands import ALIASES, COMMANDS, KEY_DESCRIPTIONS
@@ -24,18 +27,19 @@ from treadle.core.transcript.content import ToolCall
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("coming-from-claude-code.md", "coming-from-codex.md")
 SECTIONS = ("Keys", "Slash commands", "Flags")
+NOT_ON_THE_PAGES = {"mode"}  # of other programs
 # Of the prompt itself (widgets/prompt.py); docs/terminal.md has them.
 PROMPT_KEYS = {"shift+enter", "alt+enter", "ctrl+j", "esc", "\\", "/", "!", "@", "up", "down"}
 
 
-def list_rows(page: str, section: str) -> Iterator[tuple[str, list[str]]]:
-    """What they have, and the code in our column."""
+def list_rows(page: str, section: str) -> Iterator[tuple[str, list[str], str]]:
+    """What they have, the code in our column, and the difference."""
     text = (DOCS / page).read_text(encoding="utf-8")
     body = text.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
     for line in body.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if len(cells) == 3 and cells[1] != "Treadle" and not cells[0].startswith("---"):
-            yield cells[0], re.findall(r"`([^`]+)`", cells[1])
+            yield cells[0], re.findall(r"`([^`]+)`", cells[1]), cells[2]
 
 
 def list_keys() -> set[str]:
@@ -81,7 +85,7 @@ def find_problem(code: str) -> str:
 def test_what_a_page_says_is_here_is_here(page: str, section: str):
     rows = list(list_rows(page, section))
     assert len(rows) > 12
-    missing = [problem for _, codes in rows for code in codes if (problem := find_problem(code))]
+    missing = [problem for _, codes, _ in rows for code in codes if (problem := find_problem(code))]
     assert not missing
 
 
@@ -94,6 +98,62 @@ def test_names_of_other_programs_lead_to_commands_of_ours():
     names = {command.name for command in COMMANDS}
     assert set(ALIASES.values()) <= names
     assert not set(ALIASES) & names
+
+
+def read_equivalents(section: str, name_of_theirs: str) -> dict[str, set[Equivalent]]:
+    """What the pages say about each name of theirs."""
+    found: dict[str, set[Equivalent]] = defaultdict(set)
+    for page in PAGES:
+        for theirs, codes, note in list_rows(page, section):
+            if not theirs.startswith(("codex ", "claude ")):
+                note = "" if note == "none" else note.replace("`", "")
+                for name in re.findall(name_of_theirs, theirs):
+                    found[name].add(Equivalent(tuple(codes), note))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("section", "name_of_theirs", "ours", "table"),
+    [
+        (
+            "Slash commands",
+            r"/([\w-]+)",
+            {*(command.name for command in COMMANDS), *ALIASES},
+            PEER_COMMANDS,
+        ),
+        (
+            "Flags",
+            r"(?<!\w)--?([\w-]+)",
+            {*OPTIONS_BY_NAME, *OPTIONS_BY_LETTER},
+            PEER_OPTIONS,
+        ),
+    ],
+    ids=["commands", "options"],
+)
+def test_an_unknown_name_of_theirs_is_answered_as_the_pages_say(
+    section: str, name_of_theirs: str, ours: set[str], table: Mapping[str, Equivalent]
+):
+    said = read_equivalents(section, name_of_theirs)
+    assert set(said) - ours == set(table) - NOT_ON_THE_PAGES
+    assert not set(table) & ours
+    assert not [name for name in set(table) & set(said) if table[name] not in said[name]]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "answer"),
+    [
+        ("reset", {"clear"}, "unknown command /reset; here it is /clear"),
+        ("status", {"config", "context"}, "here it is /config, /context (the line at the bottom"),
+        ("reset", {"new"}, "only in the terminal: /clear"),
+        ("memory", {"memory-leaks", "remember"}, "here it is /remember (adds a line"),
+        ("login", {"log"}, "there is none here: keys are variables"),
+        ("comit", {"commit"}, "did you mean /commit?"),
+    ],
+)
+def test_a_command_of_another_program_is_answered_with_ours_and_not_with_a_near_skill(
+    name: str, known: set[str], answer: str
+):
+    assert answer in describe_unknown_command(name, known)
 
 
 @pytest.mark.parametrize("page", PAGES)

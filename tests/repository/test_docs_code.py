@@ -53,7 +53,7 @@ def set_environment(monkeypatch: pytest.MonkeyPatch, server: ProviderServer) -> 
 
 
 # These have tests of their own, or show the code of an example.
-ELSEWHERE = {"coming-from.md", "extending.md", "writing-tools.md"}
+ELSEWHERE = {"coming-from.md", "extending.md", "tutorial.md", "writing-tools.md"}
 PAGES = [page.name for page in sorted(DOCS.glob("*.md")) if "```python" in page.read_text()]
 
 

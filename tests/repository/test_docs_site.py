@@ -4,6 +4,7 @@ reference is complete. `./check docs` builds it."""
 from __future__ import annotations
 
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from scripts.build_docs import find_foreign_files
-from scripts.docs_site.hooks import FROM_ROOT, adapt_markdown, list_pages
+from scripts.docs_site.hooks import FROM_ROOT, adapt_markdown, choose_search_weight, list_pages
 from scripts.docs_site.navigation import expand_navigation, walk
 from scripts.docs_site.proofs import link_proofs, write_proofs
 from scripts.docs_site.reference import NAMES, write_reference
@@ -23,6 +24,7 @@ from scripts.docs_site.repository_links import (
     resolve,
     rewrite_links,
 )
+from tests.node_programs import find_node
 from treadle.apps.cli.main import COMMANDS
 
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page}" for page in list_pages())]
@@ -117,11 +119,43 @@ def test_the_reference_shows_signatures_as_they_are_written():
     assert "<class" not in page
 
 
+def test_the_reference_begins_with_what_a_reader_looks_for():
+    page = write_reference()["reference/treadle.md"]
+    names = re.findall(r"^## (\w+)$", page, re.MULTILINE)
+    assert names[:3] == ["Agent", "Session", "Stream"]
+    methods = re.findall(r"^### Agent\.(\w+)$", page, re.MULTILINE)
+    assert methods[:4] == ["run", "run_sync", "stream", "session"]
+    assert "finish_turn" not in methods
+
+
 def test_the_reference_has_the_help_of_every_command_and_its_subcommands():
     page = write_reference()["reference/command-line.md"]
     for name in COMMANDS:
         assert f"\n## treadle {name}\n\n```text\nusage: " in page
     assert "\n### treadle sessions rewind\n\n```text\nusage: treadle sessions rewind" in page
+
+
+def test_a_search_shows_the_guides_first_and_the_changelog_last():
+    pages = ["terminal.md", "reference/treadle.md", "repository/CHANGELOG.md"]
+    weights = [choose_search_weight(page) for page in pages]
+    assert weights == sorted(weights, reverse=True)
+    assert len({*weights}) == len(pages)
+
+
+def test_a_search_for_an_option_is_one_for_the_words_of_its_name():
+    script = (ROOT / "docs/assets/search-options.js").read_text()
+    worker = "globalThis.Worker = class { postMessage(message) { console.log(message.data) } };"
+    send = "for (const data of process.argv.slice(1)) new Worker().postMessage({ type: 2, data })"
+    queries = ["--until", "-p", "use --max-turns", "a well-known word", "run_sync"]
+    command = [find_node(), "-e", worker + script + send, "--", *queries]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.splitlines() == [
+        "+until*",
+        "+p*",
+        "use +max* +turns*",
+        "a well-known word",
+        "run_sync",
+    ]
 
 
 def test_files_that_a_page_would_fetch_from_elsewhere_are_found(tmp_path: Path):

@@ -23,6 +23,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.redaction import is_secret
 from treadle.core.untrusted_files import read_json
 
+# Their names of modes, and the mode of ours that allows no more.
 PERMISSION_MODES = {
     "default": "ask",
     "manual": "ask",
@@ -31,6 +32,7 @@ PERMISSION_MODES = {
     "plan": "plan",
     "auto": "auto",
 }
+BYPASS_OF_CLAUDE_CODE = "bypassPermissions"  # not translated: bypass is written as it is
 _USED_KEYS = frozenset({"$schema", "permissions", "hooks", "env", "model", "mcpServers"})
 _USED_PERMISSIONS = frozenset({"allow", "ask", "deny", "defaultMode", "additionalDirectories"})
 _MODEL = re.compile(r"(opus|sonnet|haiku|claude-[\w.-]+)(\[\w+\])?")
@@ -104,7 +106,7 @@ class _Notes:
 
 def _read_mode(value: object, notes: _Notes) -> str:
     mode = PERMISSION_MODES.get(str(value), "")
-    if value == "bypassPermissions":
+    if value == BYPASS_OF_CLAUDE_CODE:
         notes.add("permissions.defaultMode is not used: bypass needs --permission-mode bypass")
     elif value is not None and not mode:
         notes.add(f"permissions.defaultMode is not used: {value!r} is not known here")

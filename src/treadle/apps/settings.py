@@ -19,6 +19,8 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.apps.claude_settings import (
+    BYPASS_OF_CLAUDE_CODE,
+    PERMISSION_MODES,
     ClaudeSettings,
     project_settings_files,
     read_claude_settings,
@@ -78,8 +80,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "thinking",
         "effort",
-        "reasoning effort: auto (what the model's maker recommends), none, low, medium, high, or a "
-        "number of tokens",
+        "reasoning effort, also a number of tokens; auto: what the model's maker recommends",
         ("auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"),
     ),
     Setting(
@@ -468,11 +469,14 @@ def find_missing_folders(settings: Settings, folder: Path) -> list[str]:
 
 def _validate(setting: Setting, value: object, where: str, *, by_flag: bool) -> object:
     """The value converted to its kind; a ConfigError says what is expected."""
+    if setting.name == "permission_mode" and isinstance(value, str):
+        value = PERMISSION_MODES.get(value, value)
     converted, start = _convert(setting, value), f"{where}: " if where else ""
     if converted is None:
         expected = (_EXPECTED.get(setting.kind) or "one of {}").format(", ".join(setting.choices))
         subject = where if by_flag else f"{start}{setting.name}"
-        raise ConfigError(f"{subject} cannot be {value!r}; it must be {expected}")
+        hint = "; here it is bypass" if value == BYPASS_OF_CLAUDE_CODE else ""
+        raise ConfigError(f"{subject} cannot be {value!r}; it must be {expected}{hint}")
     if not by_flag and converted in FLAG_ONLY_VALUES.get(setting.name, ()):
         flag = "--" + setting.name.replace("_", "-")
         raise ConfigError(f"{start}{converted} can be set only by the flag {flag} {converted}")

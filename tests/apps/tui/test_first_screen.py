@@ -10,6 +10,8 @@ def test_what_to_try_depends_on_the_folder():
     assert choose_ideas([".git", "tests", "src", "AGENTS.md"])[:2] == (tests, review)
     assert INIT_IDEA not in choose_ideas([".git", "tests", "src", "AGENTS.md"])
     assert choose_ideas(["letter.txt"])[0] == "summarize the files of this folder"
+    for code in (["cart.py"], [".git", "cart.py", "README.md"]):
+        assert not [idea for idea in choose_ideas(code) if "files" in idea]
     for names in ([], [".cache"], ["a.txt"], [".git", "README.md"]):
         assert len(choose_ideas(names)) == 3
 
@@ -19,7 +21,7 @@ async def test_it_shows_what_applies_until_the_first_message(monkeypatch):
     async with running_app(monkeypatch) as on:
         await on.sees("sandbox  off")
         screen = on.screen()
-        assert "trust    trusted, uses AGENTS.md" in screen
+        assert "trust    trusted, reads AGENTS.md" in screen
         assert "model    scripted, $3 in, $15 out per million tokens" in screen
         assert "mode     ask: asks before every action that no rule allows" in screen
         await on.press("shift+tab")

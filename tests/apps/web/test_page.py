@@ -1,10 +1,14 @@
 """The page in a real browser: a whole task, at desktop and phone size, and its accessibility."""
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import axe_playwright_python  # type: ignore[import-untyped]  # it ships no types
+import pytest
 from playwright.async_api import FilePayload, Page, WebSocketRoute
 
 from tests.apps.web.conftest import Site
@@ -36,25 +40,37 @@ TASK = (
 )  # fmt: skip
 
 
-async def test_a_task_with_approval_undo_and_fork(site: Site, tmp_path: Path):
-    session = await site.create(tmp_path, *TASK)
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a session of which a picture is taken: its path is seen there."""
+    if not SCREENSHOTS:
+        yield tmp_path
+        return
+    folder = Path(tempfile.gettempdir(), "durations")
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+async def test_a_task_with_approval_undo_and_fork(site: Site, project: Path):
+    session = await site.create(project, *TASK)
     async with site.open_page(session, color_scheme="dark") as page:
         await send(page, "Parse durations such as 1h30m")
         await page.wait_for_selector(".ask")
-        assert not (tmp_path / "duration.py").exists()
+        assert not (project / "duration.py").exists()
         await page.click("text=Side by side")
         await page.wait_for_selector("table.diff.split")
         await take_picture(page, "work-dark")
         await page.click("[data-answer=once]")
         await page.wait_for_selector("text=parses 1h30m")
-        assert (tmp_path / "duration.py").exists()
+        assert (project / "duration.py").exists()
         await page.wait_for_selector("[data-panel='Changed files'] >> text=duration.py")
 
         await page.click("[data-ask=undo]")
         await page.wait_for_selector("dialog >> text=duration.py")
         await page.click("dialog [data-do=restore]")
         await page.wait_for_selector("#toast:visible")
-        assert not (tmp_path / "duration.py").exists()
+        assert not (project / "duration.py").exists()
         await page.wait_for_selector("[data-panel='Changed files']", state="detached")
 
         await page.click("[data-do=fork]")
@@ -189,8 +205,8 @@ async def test_escape_stops_the_turn_and_gives_the_queued_message_back(site: Sit
         await page.wait_for_function(both)
 
 
-async def test_the_slider_shows_each_step_and_what_the_model_was_sent(site: Site, tmp_path: Path):
-    session = await site.create(tmp_path, *TASK, mode="accept-edits")
+async def test_the_slider_shows_each_step_and_what_the_model_was_sent(site: Site, project: Path):
+    session = await site.create(project, *TASK, mode="accept-edits")
     async with site.open_page(session) as page:
         await send(page, "Parse durations")
         await page.wait_for_selector("text=parses 1h30m")
@@ -277,8 +293,8 @@ async def test_a_fork_is_compared_with_its_origin(site: Site, tmp_path: Path):
         await page.wait_for_selector(".pair >> text=It ends here.")
 
 
-async def test_the_page_fits_a_phone(site: Site, tmp_path: Path):
-    session = await site.create(tmp_path, *TASK)
+async def test_the_page_fits_a_phone(site: Site, project: Path):
+    session = await site.create(project, *TASK)
     async with site.open_page(session, (390, 844), has_touch=True) as page:
         await send(page, "Parse durations")
         await page.wait_for_selector(".ask")

@@ -393,9 +393,11 @@ def test_the_provider_runs_as_a_process_of_its_own(tmp_path):
             return statuses
 
         assert asyncio.run(talk()) == [529, 200]
+        written = log.read_text()  # while it runs
         run.send_signal(signal.SIGTERM)
     assert run.returncode == 0
-    assert len(log.read_text().splitlines()) == 2
+    assert [json.loads(line)["path"] for line in written.splitlines()] == [PATHS["chat"]] * 2
+    assert log.read_text() == written
 
 
 def test_the_help_of_the_process_shows_a_script_that_it_can_read() -> None:

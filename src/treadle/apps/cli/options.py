@@ -147,7 +147,9 @@ def _parse_option(word: str, rest: list[str]) -> list[tuple[CliOption, str]]:
     name, equals, value = word[2:].partition("=")
     known = OPTIONS_BY_NAME.get(OLD_NAMES.get(name, name))
     if known is None:
-        hint = suggest_name(f"--{name}", (f"--{other}" for other in OPTIONS_BY_NAME))
+        hint = _describe_peer_option(name) or suggest_name(
+            f"--{name}", (f"--{other}" for other in OPTIONS_BY_NAME)
+        )
         raise UsageError(f"unknown option --{name}{hint}")
     return [(known, _take_value(known, f"--{name}", value if equals else None, rest))]
 
@@ -155,8 +157,16 @@ def _parse_option(word: str, rest: list[str]) -> list[tuple[CliOption, str]]:
 def _find_short_option(letter: str) -> CliOption:
     option = OPTIONS_BY_LETTER.get(letter)
     if option is None:
-        raise UsageError(f"unknown option -{letter}; see `treadle help options`")
+        hint = _describe_peer_option(letter) or "; see `treadle help options`"
+        raise UsageError(f"unknown option -{letter}{hint}")
     return option
+
+
+def _describe_peer_option(name: str) -> str:
+    """What an option of Claude Code or Codex is here; "" if it is none of theirs."""
+    from treadle.apps.peer_names import PEER_OPTIONS
+
+    return f"; {PEER_OPTIONS[name].describe()}" if name in PEER_OPTIONS else ""
 
 
 def _take_value(option: CliOption, name: str, value: str | None, rest: list[str]) -> str:
@@ -180,7 +190,7 @@ def _store_value(option: CliOption, value: str, options: dict[str, object]) -> N
         assert isinstance(values, list)
         values.append(value)
     else:
-        if option.choices and option.name not in SETTINGS_BY_NAME and value not in option.choices:
+        if option.choices and option.key not in SETTINGS_BY_NAME and value not in option.choices:
             choices = ", ".join(option.choices)
             raise UsageError(f"--{option.name} cannot be {value!r}; it must be one of {choices}")
         options[option.key] = value

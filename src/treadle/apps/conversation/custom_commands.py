@@ -39,6 +39,12 @@ def begins_with_path(line: str, is_command: Callable[[str], bool]) -> bool:
 
 
 def describe_unknown_command(name: str, known: Iterable[str]) -> str:
+    """With what the command of Claude Code or Codex is here, else the nearest known name."""
+    from treadle.apps.peer_names import PEER_COMMANDS
+
+    known = set(known)
+    if name in PEER_COMMANDS:
+        return f"unknown command /{name}; {PEER_COMMANDS[name].describe(known)}"
     suggestion = suggest(name, known)
     hint = f"did you mean /{suggestion}?" if suggestion else "/help lists the commands"
     return f"unknown command /{name}; {hint}"

@@ -36,6 +36,11 @@ _IDEAS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"Dockerfile", "compose.yaml"}), "explain what the containers do"),
     (frozenset({"README.md", "docs", "README.rst"}), "compare the README with the code"),
 )  # fmt: skip
+_IDEAS_FOR_CODE = (
+    "look for a bug, and show it with a test",
+    "find code that is not used",
+    "explain the most complicated function",
+)
 _IDEAS_FOR_FILES = (
     "summarize the files of this folder",
     "which files are the same, or nearly the same?",
@@ -46,6 +51,10 @@ _IDEAS_FOR_NOTHING = (
     "make a web page with a list of things to do",
     "start a Python project with tests",
 )
+_CODE_SUFFIXES = frozenset(
+    {".py", ".js", ".ts", ".tsx", ".go", ".rs", ".java", ".kt", ".c", ".h", ".cc", ".cpp", ".cs",
+     ".rb", ".php", ".swift", ".sh", ".html"}
+)  # fmt: skip
 INIT_IDEA = "/init  writes AGENTS.md: what the agent should know about this project"
 
 
@@ -81,7 +90,12 @@ def choose_ideas(names: Collection[str]) -> tuple[str, ...]:
     ideas = [idea for entries, idea in _IDEAS if not entries.isdisjoint(names)]
     if ideas and not {"AGENTS.md", "CLAUDE.md"} & set(names):
         ideas.insert(2, INIT_IDEA)
-    return tuple([*ideas, *_IDEAS_FOR_FILES][:MAX_IDEAS])
+    others = _IDEAS_FOR_CODE if ideas or _has_code(visible) else _IDEAS_FOR_FILES
+    return tuple([*ideas, *others][:MAX_IDEAS])
+
+
+def _has_code(names: Collection[str]) -> bool:
+    return any(Path(name).suffix in _CODE_SUFFIXES for name in names)
 
 
 def _list_names(folder: Path) -> list[str]:

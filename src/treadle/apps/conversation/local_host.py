@@ -19,6 +19,7 @@ from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, ext
 from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.claude_settings import PERMISSION_MODES
 from treadle.apps.conversation import plans
 from treadle.apps.conversation.host import (
     Ability,
@@ -301,6 +302,7 @@ class LocalHost:
         return (*SELECTABLE_MODES, "bypass") if is_bypass else SELECTABLE_MODES
 
     def change_mode(self, mode: str) -> None:
+        mode = PERMISSION_MODES.get(mode, mode)
         if mode not in self.modes:
             raise ConfigError(f"unknown mode {mode!r}; the modes are {', '.join(self.modes)}")
         self._mode = mode

@@ -30,7 +30,7 @@ from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.overrides import drop_script_words, find_overrides
 from treadle.policy.shell.analysis.programs import analyze_effects, is_interpreter
 from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
-from treadle.policy.shell.program_names import get_program_name
+from treadle.policy.shell.program_names import get_program_name, strip_version
 from treadle.policy.shell.syntax.parser import parse_command
 
 _SAFE_VARIABLES = word_set(
@@ -240,7 +240,7 @@ class _LineEvaluator:
         if pattern is not None and pattern.has_program_name:
             return ""
         if effects.has_inline_code:
-            return "code on the command line"
+            return _describe_inline_code(command)
         return self._check_mentioned_programs(command, effects) if pattern is not None else ""
 
     def _check_overrides(
@@ -311,6 +311,16 @@ def _check_program(command: SimpleCommand) -> str:
     if program.is_glob and program.text not in ("[", "[["):
         return "the name of the command is a pattern"
     return ""
+
+
+def _describe_inline_code(command: SimpleCommand) -> str:
+    """Why a command with code of its own needs a rule that names its program."""
+    words = command.argv
+    for program, option, module in zip(words, words[1:], words[2:], strict=False):
+        is_python = strip_version(get_program_name(program) or "") == "python"
+        if is_python and option.text == "-m":
+            return f"-m runs the code of the module {module.source}"
+    return "code on the command line"
 
 
 def _check_assignments(command: SimpleCommand, pattern: CommandPattern | None) -> str:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from .answers import ProviderFault
+from .answers import PlannedAnswer, ProviderFault
+from .dialects import FakeDialect
 from .dialects.request_checks import ServerLimits
 from .faults import FAULTS
+from .http import ReceivedRequest
 from .script import FakeReply, ReplyScript
 from .server import ProviderServer
 
@@ -65,7 +67,11 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--lenient", action="store_true", help="do not check requests")
     parser.add_argument("--context-window", type=int)
     parser.add_argument("--api-key")
-    parser.add_argument("--log", metavar="FILE", help="write each request and violation there")
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        help="write each request and violation there, as JSON lines, before it is answered",
+    )
     return parser.parse_args()
 
 
@@ -84,7 +90,7 @@ async def _serve(args: argparse.Namespace) -> None:
         text = await asyncio.to_thread(Path(text).read_text, encoding="utf-8")
     file = msgspec.json.decode(text, type=ScriptFile)
     script = msgspec.convert({"replies": file.replies, "by": file.by}, type=ReplyScript)
-    server = ProviderServer(
+    server = LoggedServer(
         script,
         faults=[*file.faults, *_parse_faults(args.fault)],
         strict=not args.lenient,
@@ -96,23 +102,41 @@ async def _serve(args: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if args.log:
+        server.log = Path(args.log)
+        await asyncio.to_thread(server.log.write_bytes, b"")
     async with server:
         sys.stdout.write(server.url + "\n")
         sys.stdout.flush()
         await stop.wait()
-    if args.log:
-        await asyncio.to_thread(_write_log, Path(args.log), server)
 
 
-def _write_log(path: Path, server: ProviderServer) -> None:
-    with path.open("wb") as log:
-        for request in server.requests:
-            fields = ("path", "number", "time", "connection", "headers")
-            line = {name: getattr(request, name) for name in fields}
-            line["body"] = request.body.decode("utf-8", "replace")
-            log.write(msgspec.json.encode(line) + b"\n")
-        for problem in server.violations:
-            log.write(msgspec.json.encode({"violation": str(problem)}) + b"\n")
+class LoggedServer(ProviderServer):
+    """Writes each request to `log`, and what is wrong with it, before it is answered."""
+
+    log: Path | None = None
+    _logged_violations = 0
+
+    def _answer_other(self, request: ReceivedRequest) -> bytes:
+        self._write_log(request)
+        return super()._answer_other(request)
+
+    def _plan_answer(self, request: ReceivedRequest, dialect: FakeDialect) -> PlannedAnswer:
+        plan = super()._plan_answer(request, dialect)
+        self._write_log(request)
+        return plan
+
+    def _write_log(self, request: ReceivedRequest) -> None:
+        if self.log is None:
+            return
+        fields = ("path", "number", "time", "connection", "headers")
+        line = {name: getattr(request, name) for name in fields}
+        lines = [{**line, "body": request.body.decode("utf-8", "replace")}]
+        new = self.violations[self._logged_violations :]
+        lines += [{"violation": str(problem)} for problem in new]
+        self._logged_violations += len(new)
+        with self.log.open("ab") as file:
+            file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in lines))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.rules import is_trusted
+from treadle.apps.claude_settings import PERMISSION_MODES
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.settings import SETTINGS_BY_NAME, Settings, load_settings
@@ -80,7 +81,10 @@ def _add_run_options(parser: argparse.ArgumentParser, *, mode: str) -> None:
         "(default: from the settings)",
     )  # fmt: skip
     modes = SETTINGS_BY_NAME["permission_mode"]
-    parser.add_argument("--permission-mode", choices=modes.choices, help=f"(default: {mode})")
+    parser.add_argument(
+        "--permission-mode", choices=modes.choices, help=f"(default: {mode})",
+        type=lambda name: PERMISSION_MODES.get(name, name),
+    )  # fmt: skip
 
 
 def _load_settings(options: argparse.Namespace) -> Settings:

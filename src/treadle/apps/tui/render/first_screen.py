@@ -54,7 +54,7 @@ def _render_fact(label: str, text: str, palette: Palette, *, is_warning: bool = 
 def _describe_trust(screen: FirstScreen) -> str:
     files = ", ".join(screen.files)
     if screen.is_trusted:
-        return f"trusted, uses {files}" if files else "trusted"
+        return f"trusted, reads {files}" if files else "trusted"
     return f"not trusted: {files} not used (/trust)" if files else "not trusted (/trust)"
 
 

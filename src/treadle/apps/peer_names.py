@@ -1,0 +1,116 @@
+"""Slash commands and options of Claude Code and Codex that have another name here, or none.
+
+The same rows as in docs/coming-from-claude-code.md and docs/coming-from-codex.md; a test compares
+them. Used where a command or an option is unknown, and imported only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+_PROMPT = "a text of yours"
+_THINKING = "/config changes this session and is saved for later ones; the flag is for one run"
+_NO_KEYS = "keys are variables of the environment; nothing is stored"
+_NO_ACCOUNT = "there is no account, and nothing is sent"
+_TWO_DECISIONS = "two decisions; deny rules still hold"
+_CD_FIRST = "cd first: the folder decides about trust"
+_VARIABLES = "variables TREADLE_NAME set anything for one run"
+
+
+class Equivalent(NamedTuple):
+    """What a name of theirs is here: `names` of ours, none if there is no such thing; `note` says
+    what is different, or why there is none."""
+
+    names: tuple[str, ...]
+    note: str = ""
+
+    def describe(self, commands: Iterable[str] | None = None) -> str:
+        """For the end of an error message. `commands`: the slash commands of this host; others are
+        not offered."""
+        names = [one for one in self.names if commands is None or _is_offered(one, commands)]
+        if not self.names:
+            return f"there is none here: {self.note}"
+        if not names:
+            return f"only in the terminal: {', '.join(self.names)}"
+        return f"here it is {', '.join(names)}" + (f" ({self.note})" if self.note else "")
+
+
+def _is_offered(name: str, commands: Iterable[str]) -> bool:
+    return not name.startswith("/") or name[1:].split()[0] in commands
+
+
+def _make_table(*rows: tuple[str, tuple[str, ...], str]) -> Mapping[str, Equivalent]:
+    return {name: Equivalent(ours, note) for theirs, ours, note in rows for name in theirs.split()}
+
+
+# fmt: off
+PEER_COMMANDS = _make_table(
+    ("add-dir", ("--add-dir", "/config add_dir"),
+     "which folders may be changed is decided at the start, or as a setting"),
+    ("agent subagents", ("/agents",), ""),
+    ("allowed-tools", ("/permissions", "treadle permissions"),
+     "treadle permissions explain tells why a command is allowed"),
+    ("branch", ("/fork",), "the session before stays unchanged"),
+    ("checkpoint", ("/rewind", "/undo", "/redo"), "files that you changed stay"),
+    ("continue", ("/resume", "/sessions"), ""),
+    ("copy", ("ctrl+y",), ""),
+    ("effort fast", ("/config thinking", "--thinking"), _THINKING),
+    ("experimental", (), "a feature is there, or it is not"),
+    ("feedback privacy-settings upgrade", (), _NO_ACCOUNT),
+    ("hooks", ("treadle trust",),
+     "lists the hooks of a folder and asks about them; hooks are edited in files"),
+    ("ide", ("treadle acp",), "the editor runs Treadle, over an open protocol"),
+    ("login logout", (), _NO_KEYS),
+    ("memory", ("/remember",), "adds a line to AGENTS.md; for more, edit the file"),
+    ("mention", ("@",), ""),
+    ("output-style personality", ("--append-system-prompt",), _PROMPT),
+    ("plugin", (), "not read: a plugin is code of others that would run as you"),
+    ("rename", (), "a session is named by its first message"),
+    ("reset", ("/clear",), ""),
+    ("sandbox", ("/config sandbox", "--sandbox"), "on by default"),
+    ("sandbox-add-read-dir", ("--add-dir", "/config add_dir"), ""),
+    ("security-review", ("/review",), "text after it is the focus"),
+    ("stats", ("/cost", "treadle cost"), "treadle cost sums by day, model, project, session"),
+    ("status", ("/config", "/cost", "/context"), "the line at the bottom shows the rest"),
+    ("statusline", (), "the line at the bottom shows what fits, the most important first"),
+    ("stop", ("/tasks",), "/tasks ID stops one"),
+    ("terminal-setup", (), "not needed"),
+)
+# Also one letter: `-a` of Codex.
+PEER_OPTIONS = _make_table(
+    ("C cd", (), _CD_FIRST),
+    ("a ask-for-approval", ("--permission-mode",),
+     "untrusted is ask, on-request is auto; never with -p is what happens without a user: "
+     "the call is denied"),
+    ("allowedTools", ("--allow",), "once for each rule"),
+    ("chrome", (), "there is no tool for a browser; an MCP server can be one"),
+    ("dangerously-bypass-approvals-and-sandbox yolo",
+     ("--permission-mode bypass", "--sandbox off"), _TWO_DECISIONS),
+    ("dangerously-skip-permissions", ("--permission-mode bypass",), "deny rules still hold"),
+    ("disallowedTools", ("--deny",), "once for each rule"),
+    ("effort", ("--thinking",), "also a number of tokens"),
+    ("fallback-model", ("--model",), "fallbacks are named after commas"),
+    ("fork-session", ("treadle sessions fork",), "a fork is a session of its own"),
+    ("full-auto", ("--permission-mode auto",), ""),
+    ("i image", ("--file",), "any file; @PATH in the prompt does the same"),
+    ("ide", ("treadle acp",), "the editor runs Treadle"),
+    ("json", ("--output-format stream-json",), "one JSON value for each line"),
+    ("json-schema", ("--output-schema",), "a file"),
+    ("local-provider oss", ("--model",), "treadle models lists the local ones"),
+    ("m", ("--model",), "fallbacks are named after commas"),
+    ("max-budget-usd", ("--max-cost",), "also --max-time, --max-tokens"),
+    ("mcp-config", ("treadle mcp add",), ".mcp.json of the folder is read"),
+    ("mode", ("--permission-mode",), ""),
+    ("no-alt-screen", ("--inline", "--plain"),
+     "the conversation stays in the terminal's scrollback"),
+    ("output-last-message", ("-p", "--print"), "only the answer is on stdout: > FILE saves it"),
+    ("profile", (), "a variable or an alias of the shell; here -p is --print"),
+    ("remote", ("treadle web",), "the page in a browser, also over an SSH tunnel"),
+    ("s", ("--sandbox", "--permission-mode plan"),
+     "read-only is the mode plan; workspace-write is what commands get"),
+    ("search", ("treadle config",), "the setting web_search"),
+    ("setting-sources settings", (), _VARIABLES),
+    ("worktree", (), "child agents have worktrees"),
+)
+# fmt: on
