@@ -75,6 +75,9 @@ class InlineApp(TerminalApp):
         self._row_widths: list[int] = []  # of the app, as it was drawn
         self._drawn_width = 0  # of the terminal
 
+    def on_ready(self) -> None:
+        self.app_suspend_signal.subscribe(self, lambda _: self._erase(), immediate=True)
+
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._last_printed.clear()
@@ -176,14 +179,20 @@ class InlineApp(TerminalApp):
         if not isinstance(self._driver, InlineDriver):
             return self._width
         width = self._driver.read_width()
-        if width != self._drawn_width and self._row_widths:
-            x, y = self._previous_cursor_position
-            above = count_rows_above(self._row_widths, (x, y), width)
+        if width != self._drawn_width:
+            self._erase()
+        self._drawn_width = width
+        return width
+
+    def _erase(self) -> None:
+        """Take the app off the terminal; the cursor is where its first row was."""
+        if self._row_widths and isinstance(self._driver, InlineDriver):
+            width = self._driver.read_width()
+            above = count_rows_above(self._row_widths, self._previous_cursor_position, width)
             up = f"\x1b[{above}A" if above else ""
             self._driver.write(f"{up}\r\x1b[J")
             self._previous_cursor_position = Offset(0, 0)
-        self._drawn_width = width
-        return width
+            self._row_widths = []
 
     # --- keys of the transcript, which the terminal has here ------------------------------
 

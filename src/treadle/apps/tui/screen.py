@@ -82,7 +82,8 @@ class FullScreen(TerminalScreen):
     ) -> None:
         options = options or TerminalOptions()
         self.palette: Palette = select_palette(options.theme)
-        App.__init__(self, driver_class=KeyboardDriver)
+        # The terminal's own colours; with NO_COLOR Textual draws black on black otherwise.
+        App.__init__(self, driver_class=KeyboardDriver, ansi_color=True)
         self.clock = clock
         self.key_guard = KeyGuard()
         self.dialog_lock = DialogLock()
