@@ -46,6 +46,11 @@ def test_a_short_paste_is_itself_and_a_long_one_a_mark():
     assert attachments.expand_pastes("[paste 9: made up]") == "[paste 9: made up]"
 
 
+def test_a_very_long_paste_is_kept_whole():
+    attachments, text = Attachments(Path.cwd()), "0123456789\n" * 1_100_000
+    assert attachments.expand_pastes(attachments.add_paste(text)) == text
+
+
 def test_a_pasted_path_of_a_picture_is_the_picture():
     Path("a b.png").write_bytes(PNG)
     Path("c.pdf").write_bytes(b"%PDF-1.7")
@@ -151,6 +156,27 @@ def test_a_key_that_was_typed_is_not_kept_in_the_history_file():
     assert key not in file.read_text()
     assert "my key is" in file.read_text()
     assert history.previous("") == f"my key is {key}"
+
+
+def test_the_history_file_keeps_the_beginning_of_a_long_entry():
+    file, long = Path("h/history.jsonl"), "word " * 40_000
+    history = PromptHistory(file)
+    history.add(long)
+    assert history.previous("") == long.strip()
+    kept = PromptHistory(file).previous("")
+    assert kept == long[:100_000] + "\n[99,999 more characters are not in the history]"
+
+
+def test_a_history_file_that_has_grown_too_large_is_made_smaller_at_the_start():
+    file = Path("history.jsonl")
+    entries = [f"{number} " + "x" * 3_000_000 for number in range(4)] + ["short"]
+    file.write_text("".join(f'"{entry}"\n' for entry in entries))
+    file.chmod(0o600)
+    PromptHistory(file)
+    assert file.stat().st_size < 1_000_000
+    again = PromptHistory(file)
+    assert [line.partition(" ")[0] for line in again.lines] == ["0", "1", "2", "3", "short"]
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_home_that_cannot_be_written_costs_only_the_memory():
