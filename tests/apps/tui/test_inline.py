@@ -123,6 +123,10 @@ def _work_inline(terminal: Terminal, server: ProviderServer) -> None:
     terminal.type("write two lines")
     terminal.press("Enter")
     terminal.sees("Allow write a.txt?")
+    terminal.resize(40, 15)
+    screen = terminal.sees("▸ ")
+    assert "Allow write" in screen
+    assert "\nask · " in screen  # all of it fits
     terminal.answer("y")
     terminal.sees("漢字, and a few more words.")
     assert exists("a.txt")

@@ -38,6 +38,7 @@ from treadle.core.text import plural
 
 MAX_RESUMED_BLOCKS = 200  # of a resumed session that are printed
 KEPT_BLOCKS = 64  # of those that are printed, to notice that a reply was discarded
+MAX_ROWS_ABOVE_DIALOG = 3
 CUT_OFF = "the reply above was cut off; it is written again"
 
 
@@ -103,8 +104,14 @@ class InlineApp(TerminalApp):
         else:
             live = self._render_blocks(view, self._printed_count)
         is_dialog = self.dialogs.is_open and self._find_watched is None
-        rows = 3 if is_dialog else max(self.size.height // 2, 1)
-        self.query_one("#live", LinesWidget).set_lines(live[-rows:])
+        rows = self._count_free_rows() if is_dialog else max(self.size.height // 2, 1)
+        self.query_one("#live", LinesWidget).set_lines(live[max(len(live) - rows, 0) :])
+
+    def _count_free_rows(self) -> int:
+        """The rows above an open dialog, below which are the separator and the status line."""
+        activity = len(self.query_one("#activity", LinesWidget).lines)
+        free = self.size.height - self.count_dialog_rows() - activity - 2
+        return max(0, min(free, MAX_ROWS_ABOVE_DIALOG))
 
     def _print_finished(self, view: ViewState) -> None:
         self._forget_discarded(view)
