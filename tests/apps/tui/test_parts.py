@@ -249,6 +249,29 @@ def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
     assert status_area.render_status_line(view, info(), 0, DARK).plain == ""
 
 
+def test_the_status_shortens_the_folder_before_it_leaves_it_out():
+    view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
+    place = Path("/src/of/many/people/a-project-name")
+    long = msgspec.structs.replace(info("main"), vim_mode="insert", folder=place)
+    for width, where in ((100, f"{place} (main)"), (76, f"{place}  "), (56, "a-project-name  ")):
+        line = status_area.render_status_line(view, long, width, DARK).plain
+        assert line.startswith(f"INSERT · ask · m · {where}")
+        assert line.endswith("25% of 200k · $0.12")
+    line = status_area.render_status_line(view, long, 51, DARK).plain
+    assert line.startswith("INSERT · ask · m · …ject-name")
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_hint_that_is_longer_than_the_line_is_wrapped(is_busy: bool):
+    advice = (
+        "the editor './edit' is not found; set EDITOR to a program outside of the project folder"
+    )
+    hinted = msgspec.structs.replace(info(), hint=advice)
+    lines = status_area.render_activity(ViewState(is_busy=is_busy), hinted, 60, DARK)
+    assert " ".join(line.plain.strip() for line in lines[-2:]) == advice
+    assert len(lines) == 2 + is_busy
+
+
 def test_the_status_says_that_there_is_no_sandbox():
     without = msgspec.structs.replace(info(), has_sandbox_problem=True)
     line = status_area.render_status_line(ViewState(), without, 60, DARK).plain
