@@ -78,7 +78,14 @@ def test_what_is_too_long_is_cut_into_tight_pieces():
     assert max(piece.text.count("\n") for piece in code) <= markdown_stream.MAX_LINES
     words = markdown_stream.split_markdown("word " * 20_000)
     assert all(
-        isinstance(piece, MarkdownBlock) and len(piece.text) <= markdown_stream.MAX_CHARS
+        isinstance(piece, MarkdownBlock) and len(piece.text) <= markdown_stream.MAX_PARAGRAPH_CHARS
         for piece in words
     )
     assert "".join(piece.text for piece in words).split() == ["word"] * 20_000
+
+
+def test_a_long_paragraph_is_one_block_also_while_it_arrives():
+    blocks: tuple[MarkdownBlock | CodeBlock, ...] = (markdown_stream.start_block(),)
+    for number in range(1_500):
+        blocks = markdown_stream.append_text(blocks[-1], f"word{number} ")
+        assert len(blocks) == 1

@@ -1,6 +1,7 @@
 """The inline mode in a real terminal: the conversation is in its scrollback."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,20 +110,32 @@ async def test_the_conversation_is_in_the_scrollback_and_the_prompt_below_it(ter
 
 def _work_inline(terminal: Terminal, server: ProviderServer) -> None:
     env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+    env["NO_COLOR"] = "1"
     given = ("--inline", "--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark")
+    terminal._tmux("set-option", "-g", "focus-events", "on")
     terminal.type("echo before")
     terminal.press("Enter")
     terminal.run(*given, env=env)
     terminal.sees("Do you trust the files in this")
     terminal.answer("y")
     terminal.sees("sandbox  off")  # the first screen
+    assert not re.search(r"\x1b\[[0-9;]*[34]8;", terminal.colored_screen())  # NO_COLOR
     terminal.type("write two lines")
     terminal.press("Enter")
     terminal.sees("Allow write a.txt?")
+    terminal.resize(40, 15)
+    screen = terminal.sees("▸ ")
+    assert "Allow write" in screen
+    assert "\nask · " in screen  # all of it fits
     terminal.answer("y")
     terminal.sees("漢字, and a few more words.")
     assert exists("a.txt")
     terminal.sees("esc interrupts", gone=True)
+    terminal.press("C-z")
+    terminal.sees("topped")
+    terminal.type("fg; echo ended with $?")
+    terminal.press("Enter")
+    terminal.sees("\n" + "─" * 40 + "\n›")
     terminal.type("talk")
     terminal.press("Enter")
     terminal.sees("Paragraph 39 has some words.")
@@ -145,3 +158,4 @@ def _work_inline(terminal: Terminal, server: ProviderServer) -> None:
     history = terminal.history()
     assert "Paragraph 39 has" in history  # the conversation stays
     assert "ask · anthropic" not in history  # the app is gone
+    assert "^[[" not in history  # what the terminal answered

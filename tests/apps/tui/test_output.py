@@ -7,7 +7,7 @@ from tests.apps.tui.harness import running_app, scripted
 from treadle.apps.conversation.state.blocks import CodeBlock, ThinkingBlock, ToolCallBlock
 from treadle.apps.conversation.state.code_parts import find_code
 from treadle.apps.conversation.state.from_transcript import build_view
-from treadle.apps.conversation.state.reducer import apply_event
+from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.conversation.thought_clock import ThoughtClock
 from treadle.apps.tui.render.links import find_links
@@ -18,11 +18,13 @@ from treadle.core.events import (
     RequestStarted,
     TextDelta,
     ThinkingDelta,
+    ToolFinished,
     ToolProgress,
     ToolStarted,
 )
 from treadle.core.transcript import AssistantItem
 from treadle.core.transcript.content import Text as TextPart
+from treadle.core.transcript.items import ToolResultItem
 from treadle.models.scripted import Say
 
 PALETTE = select_palette("dark")
@@ -50,6 +52,18 @@ def test_a_running_command_shows_its_last_lines_and_a_finished_one_too():
     file = ToolCallBlock("c", "read", "done", summary="read: a.txt", result=result)
     assert shown(file) == "● read a.txt  40 lines"
     assert all(len(line) <= 20 for line in shown(done, 20).split("\n"))
+
+
+def test_an_interrupted_command_still_shows_its_last_lines():
+    view = apply_event(ViewState(), ToolStarted("s", "t", 0, "c", "bash", "bash: make"))
+    view = apply_event(view, ToolProgress("s", "t", 1, "c", "one\ntwo\n"))
+    stopped = ToolFinished("s", "t", 2, "c", "bash", "interrupted", outcome="interrupted")
+    view = apply_event(view, stopped)
+    item = ToolResultItem("c", "bash", (TextPart("interrupted"),), outcome="interrupted")
+    view = apply_tool_result(view, item)
+    lines = shown(view.blocks[0]).split("\n")
+    assert lines[0].endswith("bash make  interrupted")
+    assert lines[1:] == ["  one", "  two"]
 
 
 def test_the_work_for_a_piece_of_output_does_not_grow_with_the_piece():

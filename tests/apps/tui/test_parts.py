@@ -46,6 +46,11 @@ def test_a_short_paste_is_itself_and_a_long_one_a_mark():
     assert attachments.expand_pastes("[paste 9: made up]") == "[paste 9: made up]"
 
 
+def test_a_very_long_paste_is_kept_whole():
+    attachments, text = Attachments(Path.cwd()), "0123456789\n" * 1_100_000
+    assert attachments.expand_pastes(attachments.add_paste(text)) == text
+
+
 def test_a_pasted_path_of_a_picture_is_the_picture():
     Path("a b.png").write_bytes(PNG)
     Path("c.pdf").write_bytes(b"%PDF-1.7")
@@ -153,6 +158,27 @@ def test_a_key_that_was_typed_is_not_kept_in_the_history_file():
     assert history.previous("") == f"my key is {key}"
 
 
+def test_the_history_file_keeps_the_beginning_of_a_long_entry():
+    file, long = Path("h/history.jsonl"), "word " * 40_000
+    history = PromptHistory(file)
+    history.add(long)
+    assert history.previous("") == long.strip()
+    kept = PromptHistory(file).previous("")
+    assert kept == long[:100_000] + "\n[99,999 more characters are not in the history]"
+
+
+def test_a_history_file_that_has_grown_too_large_is_made_smaller_at_the_start():
+    file = Path("history.jsonl")
+    entries = [f"{number} " + "x" * 3_000_000 for number in range(4)] + ["short"]
+    file.write_text("".join(f'"{entry}"\n' for entry in entries))
+    file.chmod(0o600)
+    PromptHistory(file)
+    assert file.stat().st_size < 1_000_000
+    again = PromptHistory(file)
+    assert [line.partition(" ")[0] for line in again.lines] == ["0", "1", "2", "3", "short"]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_home_that_cannot_be_written_costs_only_the_memory():
     Path("file").write_text("in the way")
     history = PromptHistory(Path("file/history.jsonl"))
@@ -221,6 +247,29 @@ def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
     assert status_area.render_status_line(view, info(), 22, DARK).plain == "ask · m    25% of 200k"
     assert status_area.render_status_line(view, info(), 3, DARK).plain == "ask"
     assert status_area.render_status_line(view, info(), 0, DARK).plain == ""
+
+
+def test_the_status_shortens_the_folder_before_it_leaves_it_out():
+    view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
+    place = Path("/src/of/many/people/a-project-name")
+    long = msgspec.structs.replace(info("main"), vim_mode="insert", folder=place)
+    for width, where in ((100, f"{place} (main)"), (76, f"{place}  "), (56, "a-project-name  ")):
+        line = status_area.render_status_line(view, long, width, DARK).plain
+        assert line.startswith(f"INSERT · ask · m · {where}")
+        assert line.endswith("25% of 200k · $0.12")
+    line = status_area.render_status_line(view, long, 51, DARK).plain
+    assert line.startswith("INSERT · ask · m · …ject-name")
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_hint_that_is_longer_than_the_line_is_wrapped(is_busy: bool):
+    advice = (
+        "the editor './edit' is not found; set EDITOR to a program outside of the project folder"
+    )
+    hinted = msgspec.structs.replace(info(), hint=advice)
+    lines = status_area.render_activity(ViewState(is_busy=is_busy), hinted, 60, DARK)
+    assert " ".join(line.plain.strip() for line in lines[-2:]) == advice
+    assert len(lines) == 2 + is_busy
 
 
 def test_the_status_says_that_there_is_no_sandbox():

@@ -468,11 +468,13 @@ async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
         on.type("2")
         await on.sees("[ask] > ")
         on.type("make it")
-        await on.sees("I make it.")
+        await on.sees("Queued messages, 1 to 1: ")
         on.type("1")
         await on.sees("What to do with this message? 1 to 4: ")
         on.type("2")
-        await on.sees("Allow, 1 to 5: ")
+        shown = await on.sees("Allow, 1 to 5: ")
+        assert "Queued messages, 1 to 1: 1\n" in shown  # the reply is not in the line of the menu
+        assert "I make it." in shown
         assert not exists("made.txt")
         on.type("y")
         await on.sees("Made.")

@@ -249,14 +249,18 @@ async def test_the_list_of_the_queue_closes_when_its_message_is_accepted(monkeyp
 async def test_two_hundred_queued_messages_are_shown_moved_and_given_back(monkeypatch):
     pause = Pause()
     model = scripted([["Working", pause], "done"])
-    async with running_app(monkeypatch, model, clock=StoppedClock()) as on:
+    async with running_app(monkeypatch, model, clock=StoppedClock(), size=(40, 15)) as on:
         await queue_messages(on, pause)
         for number in range(200):
             on.app._send(f"message {number}")
-        await on.sees("↳ 196 more messages (/queue)")
+        await on.until(lambda: len(queued(on)) == 200)
         await on.send("/queue")
         await on.sees("▸ 1 message 0")
-        await on.press("up", "shift+up")
+        await on.sees("Queued messages, 1 of 200")
+        await on.sees("e edit · r remove · shift+↑↓ move · esc")
+        await on.press("end")
+        await on.sees("Queued messages, 200 of 200")
+        await on.press("home", "up", "shift+up")
         assert queued(on)[-2:] == ["message 199", "message 198"]
         await on.press("escape", "escape")
         await on.until(lambda: not queued(on), "the interrupt")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from textual import events
+from textual.filter import Monochrome, NoColor
 
 from tests.apps.tui.harness import running_app, scripted
 from tests.apps.tui.tmux import PROGRAM
@@ -173,6 +174,16 @@ def luminance(colour: tuple[int, int, int]) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+async def test_without_colours_the_text_has_the_colours_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with running_app(monkeypatch) as on:
+        kinds = {type(one) for one in on.app._filters}
+        assert NoColor in kinds
+        assert Monochrome not in kinds
+
+
 async def test_the_terminal_hears_of_a_turn_and_of_a_question(monkeypatch: pytest.MonkeyPatch):
     write = Say(calls=[("write", {"file_path": "a.txt", "content": "a"})])
     async with running_app(monkeypatch, scripted([write, "done"])) as on:
@@ -235,11 +246,12 @@ def read_until(fd: int, text: bytes) -> bytes:
 
 
 @pytest.mark.slow
-async def test_a_program_that_is_told_to_end_leaves_the_terminal_as_it_was():
+@pytest.mark.parametrize("flags", [(), ("--inline",)])
+async def test_a_program_that_is_told_to_end_leaves_the_terminal_as_it_was(flags: tuple[str, ...]):
     LocalHost(Path.cwd()).trust()
     outer, inner = pty.openpty()
     env = {"ANTHROPIC_API_KEY": "k", "TERM": "xterm-256color", "TERM_PROGRAM": "ghostty"}
-    given = ("--model=claude-sonnet-4-5", "--sandbox=off")
+    given = ("--model=claude-sonnet-4-5", "--sandbox=off", *flags)
     process = subprocess.Popen(  # noqa: ASYNC220
         [PROGRAM, *given], stdin=inner, stdout=inner, stderr=inner, env={**os.environ, **env}
     )

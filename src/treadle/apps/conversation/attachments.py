@@ -18,7 +18,6 @@ from treadle.core.transcript import Document, Image, Text, UserContent, UserItem
 
 LONG_PASTE_LINES = 8
 LONG_PASTE_CHARS = 1_000
-MAX_PASTE_CHARS = 10_000_000
 MAX_RESTORED_CHARS = 10_000  # a longer text of a restored message becomes a placeholder
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -51,9 +50,8 @@ class Attachments:
         """The text, or a placeholder if it is longer."""
         if text.count("\n") < max_lines and len(text) <= max_chars:
             return text
-        kept = text[:MAX_PASTE_CHARS]
-        known = (number for number, content in self._contents.items() if content == kept)
-        number = next(known, None) or self._store(kept)
+        known = (number for number, content in self._contents.items() if content == text)
+        number = next(known, None) or self._store(text)
         lines = len(text.splitlines())
         size = plural(lines, "line") if lines > 1 else plural(len(text), "character")
         return f"[paste {number}: {size}]"

@@ -38,6 +38,7 @@ from treadle.core.text import plural
 
 MAX_RESUMED_BLOCKS = 200  # of a resumed session that are printed
 KEPT_BLOCKS = 64  # of those that are printed, to notice that a reply was discarded
+MAX_ROWS_ABOVE_DIALOG = 3
 CUT_OFF = "the reply above was cut off; it is written again"
 
 
@@ -75,6 +76,9 @@ class InlineApp(TerminalApp):
         self._row_widths: list[int] = []  # of the app, as it was drawn
         self._drawn_width = 0  # of the terminal
 
+    def on_ready(self) -> None:
+        self.app_suspend_signal.subscribe(self, lambda _: self._erase(), immediate=True)
+
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._last_printed.clear()
@@ -100,8 +104,14 @@ class InlineApp(TerminalApp):
         else:
             live = self._render_blocks(view, self._printed_count)
         is_dialog = self.dialogs.is_open and self._find_watched is None
-        rows = 3 if is_dialog else max(self.size.height // 2, 1)
-        self.query_one("#live", LinesWidget).set_lines(live[-rows:])
+        rows = self._count_free_rows() if is_dialog else max(self.size.height // 2, 1)
+        self.query_one("#live", LinesWidget).set_lines(live[max(len(live) - rows, 0) :])
+
+    def _count_free_rows(self) -> int:
+        """The rows above an open dialog, below which are the separator and the status line."""
+        activity = len(self.query_one("#activity", LinesWidget).lines)
+        free = self.size.height - self.count_dialog_rows() - activity - 2
+        return max(0, min(free, MAX_ROWS_ABOVE_DIALOG))
 
     def _print_finished(self, view: ViewState) -> None:
         self._forget_discarded(view)
@@ -176,14 +186,20 @@ class InlineApp(TerminalApp):
         if not isinstance(self._driver, InlineDriver):
             return self._width
         width = self._driver.read_width()
-        if width != self._drawn_width and self._row_widths:
-            x, y = self._previous_cursor_position
-            above = count_rows_above(self._row_widths, (x, y), width)
+        if width != self._drawn_width:
+            self._erase()
+        self._drawn_width = width
+        return width
+
+    def _erase(self) -> None:
+        """Take the app off the terminal; the cursor is where its first row was."""
+        if self._row_widths and isinstance(self._driver, InlineDriver):
+            width = self._driver.read_width()
+            above = count_rows_above(self._row_widths, self._previous_cursor_position, width)
             up = f"\x1b[{above}A" if above else ""
             self._driver.write(f"{up}\r\x1b[J")
             self._previous_cursor_position = Offset(0, 0)
-        self._drawn_width = width
-        return width
+            self._row_widths = []
 
     # --- keys of the transcript, which the terminal has here ------------------------------
 

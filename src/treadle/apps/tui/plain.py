@@ -39,6 +39,7 @@ from treadle.apps.conversation.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
+from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui import commands
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
@@ -74,6 +75,7 @@ class PlainFrontend(Frontend):
         self._out = out or sys.stdout
         self._unread_lines: deque[str | None] = deque()  # None is the end of input
         self._line_future: asyncio.Future[str | None] | None = None
+        self._is_menu_open = False  # which the user opened: the reply is printed after it
         self._is_tty = os.isatty(0)
         self._printed_blocks = 0  # complete ones
         self._printed_chars = 0  # of the first block that is not complete
@@ -257,15 +259,19 @@ class PlainFrontend(Frontend):
         """Print what is new, of the growing block as much as there is."""
         if self._conversation is None:
             return
-        self._forget_discarded()
-        self._print_finished_calls()
-        while self._printed_blocks < len(self._conversation.view.blocks):
-            if not self._print_block(self._conversation.view.blocks[self._printed_blocks]):
-                break
+        if not self._is_menu_open:
+            self._print_news(self._conversation.view)
         self._show_first_question()
         self._print_prompt_if_idle()
         if self._unread_lines:
             asyncio.get_running_loop().call_soon(self._process_lines)
+
+    def _print_news(self, view: ViewState) -> None:
+        self._forget_discarded()
+        self._print_finished_calls()
+        while self._printed_blocks < len(view.blocks):
+            if not self._print_block(view.blocks[self._printed_blocks]):
+                break
 
     def _forget_discarded(self) -> None:
         """Blocks of a discarded reply are no longer in the view; their text stays printed."""
@@ -429,12 +435,14 @@ class PlainFrontend(Frontend):
             if self._is_tty and not by_user:
                 self._take_early_lines()
             self._write(replace_controls(self._describe_draft() + prompt))
-            self._line_future = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._line_future, self._is_menu_open = loop.create_future(), by_user
             self._process_lines()
             try:
                 line = await self._line_future
             finally:
-                self._line_future = None
+                self._line_future, self._is_menu_open = None, False
+                loop.call_soon(self._on_change)
             draft, self._draft = self._draft, ""
             if line is None or not draft:
                 return line
@@ -488,6 +496,8 @@ class PlainFrontend(Frontend):
             return await self._choose_line(title, options, by_user)
 
     def _print_options(self, options: Sequence[ChoiceOption]) -> None:
+        if self._printed_chars:  # in the middle of a reply
+            self._write("\n")
         for number, option in enumerate(options, 1):
             description = f" ({option.description})" if option.description else ""
             key = f" [{option.key}]" if option.key else ""

@@ -56,6 +56,7 @@ RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
 SMALL_SCREEN_ROWS = 15
 MAX_PREVIEW_ROWS = 12
 FOOTER_ROWS = 5  # of an empty prompt, with the lines around it
+FOOTER_SHARE = 0.9  # of the screen: as in CSS
 MENU_HINT = "↑ ↓ move, enter selects, esc closes"
 
 
@@ -82,7 +83,8 @@ class FullScreen(TerminalScreen):
     ) -> None:
         options = options or TerminalOptions()
         self.palette: Palette = select_palette(options.theme)
-        App.__init__(self, driver_class=KeyboardDriver)
+        # The terminal's own colours; with NO_COLOR Textual draws black on black otherwise.
+        App.__init__(self, driver_class=KeyboardDriver, ansi_color=True)
         self.clock = clock
         self.key_guard = KeyGuard()
         self.dialog_lock = DialogLock()
@@ -275,12 +277,23 @@ class FullScreen(TerminalScreen):
         activity, status = self.status_area.render(
             conversation.view, self.palette, self.size, is_scrolled
         )
-        # On a small screen a dialog needs the rows of the activity.
-        is_crowded = self.dialogs.is_open and self.size.height < SMALL_SCREEN_ROWS
-        self.query_one("#activity", LinesWidget).set_lines([] if is_crowded else activity)
+        activity = activity[max(len(activity) - self._count_activity_rows(), 0) :]
+        self.query_one("#activity", LinesWidget).set_lines(activity)
         separator = Text("─" * width, self.palette.faint)
         self.query_one("#separator", LinesWidget).set_lines([separator])
         self.query_one("#status", LinesWidget).set_lines([status])
+
+    def _count_activity_rows(self) -> int:
+        """The rows for the activity: on a small screen a dialog needs them."""
+        if not self.dialogs.is_open:
+            return self.size.height
+        if self.size.height < SMALL_SCREEN_ROWS:
+            return 0
+        return max(int(self.size.height * FOOTER_SHARE) - 1 - self.count_dialog_rows(), 0)
+
+    def count_dialog_rows(self) -> int:
+        dialog = self._dialog_widget
+        return dialog.count_rows(self.size) if isinstance(dialog, Choices) else 0
 
     def on_resize(self) -> None:
         self.schedule_frame()

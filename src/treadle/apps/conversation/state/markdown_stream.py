@@ -14,7 +14,8 @@ import msgspec
 
 from treadle.apps.conversation.state.blocks import CodeBlock, MarkdownBlock
 
-MAX_CHARS = 4_000
+MAX_CHARS = 4_000  # of code and of thinking
+MAX_PARAGRAPH_CHARS = 16_000  # where it is cut, its line ends: longer than people write
 MAX_LINES = 64
 
 _FENCE = re.compile(r"^([ ]{0,12})(`{3,}|~{3,})[ ]*([^`\n]*)$")
@@ -30,7 +31,8 @@ def start_block() -> MarkdownBlock:
 def append_text(block: ReplyBlock, delta: str) -> tuple[ReplyBlock, ...]:
     """The block with more text; the blocks it becomes, all closed except the last."""
     text = block.text + delta
-    if "\n" not in delta and len(text) <= MAX_CHARS:
+    limit = MAX_CHARS if isinstance(block, CodeBlock) else MAX_PARAGRAPH_CHARS
+    if "\n" not in delta and len(text) <= limit:
         return (msgspec.structs.replace(block, text=text),)
     if isinstance(block, CodeBlock):
         return tuple(_split_code(block, text))
@@ -67,7 +69,7 @@ def _split_blocks(text: str, is_continuation: bool) -> Iterator[ReplyBlock]:
         if not line.strip() and text[start:position].strip():
             yield from _split_paragraph(text[start:position], is_continuation)
             start, is_continuation = end + 1, False
-        elif end - start > MAX_CHARS:
+        elif end - start > MAX_PARAGRAPH_CHARS:
             yield from _split_paragraph(text[start : end + 1], is_continuation)
             start, is_continuation = end + 1, True
         position = end + 1
@@ -77,8 +79,9 @@ def _split_blocks(text: str, is_continuation: bool) -> Iterator[ReplyBlock]:
 def _split_paragraph(text: str, is_continuation: bool) -> Iterator[MarkdownBlock]:
     """A paragraph, in several blocks if it is very long."""
     start = 0
-    while len(text) - start > MAX_CHARS:
-        cut = text.rfind(" ", start, start + MAX_CHARS) + 1 or start + MAX_CHARS
+    while len(text) - start > MAX_PARAGRAPH_CHARS:
+        end = start + MAX_PARAGRAPH_CHARS
+        cut = text.rfind(" ", start, end) + 1 or end
         yield MarkdownBlock(text[start:cut], is_continuation)
         start, is_continuation = cut, True
     yield MarkdownBlock(text[start:], is_continuation)

@@ -86,7 +86,7 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
             display=redact_for_display(item.display),
             full_output=item.full_output,
             pictures=tuple(part for part in item.content if isinstance(part, Image)),
-            progress="",
+            progress=call.progress if state == "stopped" else "",
         )
 
     view = update_call(view, item.call_id, settle)
@@ -220,7 +220,8 @@ def _tool_finished(view: ViewState, event: events.ToolFinished) -> ViewState:
         state = _final_state(event.outcome, event.is_error)
         result, display = redact_for_display(event.result), redact_for_display(event.display)
         state = "denied" if call.state == "denied" else state
-        return _replace(call, state=state, result=result, display=display, progress="")
+        progress = call.progress if state == "stopped" else ""  # all that is left of its output
+        return _replace(call, state=state, result=result, display=display, progress=progress)
 
     view = finish_todos(view, event.call_id, is_error=event.is_error)
     view = update_call(view, event.call_id, finish)
@@ -369,7 +370,7 @@ def _end_turn(view: ViewState, result: TurnResult, note: NoteBlock | None) -> Vi
     for index in view.open_calls.values():
         call = view.blocks[index]
         if isinstance(call, ToolCallBlock) and not call.is_finished and call.state != "background":
-            view = replace_block(view, index, _replace(call, state="stopped", progress=""))
+            view = replace_block(view, index, _replace(call, state="stopped"))
     background = {task.call_id for task in view.tasks}
     calls = {call: index for call, index in view.open_calls.items() if call in background}
     if note is not None:

@@ -1,10 +1,12 @@
 """Messages that the user typed before, across sessions: one JSON string a line, in a file.
 
-If the file cannot be written, the history lasts for this process only.
+The file keeps the beginning of a long entry and says how much is missing; this process has all of
+it. If the file cannot be written, the history lasts for this process only.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -12,6 +14,8 @@ import msgspec
 from treadle.apps.assembly.redaction import redact_for_display
 
 MAX_LINES = 500
+MAX_ENTRY_CHARS = 100_000  # in the file
+MAX_FILE_BYTES = 10_000_000  # a larger file is made smaller at the start: the oldest entries go
 
 
 class PromptHistory:
@@ -85,6 +89,9 @@ class PromptHistory:
 
 def _encode_line(text: str) -> bytes:
     """A line of the file; a key that the user typed is not in it."""
+    missing = len(text) - MAX_ENTRY_CHARS
+    if missing > 0:
+        text = f"{text[:MAX_ENTRY_CHARS]}\n[{missing:,} more characters are not in the history]"
     return msgspec.json.encode(redact_for_display(text)) + b"\n"
 
 
@@ -101,4 +108,25 @@ def _read_lines(file: Path | None) -> list[str]:
             lines.append(msgspec.json.decode(row, type=str))
         except msgspec.DecodeError:
             continue
+    if sum(map(len, rows)) > MAX_FILE_BYTES:
+        _write_newest(file, lines)
     return lines
+
+
+def _write_newest(file: Path, lines: list[str]) -> None:
+    """Write the newest lines, up to half of MAX_FILE_BYTES."""
+    kept: list[bytes] = []
+    room = MAX_FILE_BYTES // 2
+    for line in reversed(lines):
+        encoded = _encode_line(line)
+        room -= len(encoded)
+        if room < 0:
+            break
+        kept.append(encoded)
+    new = file.with_suffix(f".{os.getpid()}")
+    try:
+        new.touch(0o600)
+        new.write_bytes(b"".join(reversed(kept)))
+        new.replace(file)
+    except OSError:
+        new.unlink(missing_ok=True)

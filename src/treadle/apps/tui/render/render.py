@@ -207,7 +207,7 @@ def _render_folded(block: ToolCallBlock, room: int, palette: Palette) -> list[Te
     """What a folded call shows below its line: its diff, or the last lines of its output."""
     if block.state == "done" and is_diff(block.display):
         return diffs.render_diff(block.display, room, palette, MAX_DIFF_LINES)
-    if block.state in ("running", "background"):
+    if block.state in ("running", "background", "stopped"):
         return _render_last_lines(block.progress, room, palette)
     is_command = block.name.lower() in COMMAND_TOOLS and block.state in ("done", "failed")
     if is_command and "\n" in block.result.strip():
@@ -230,6 +230,8 @@ def _render_expanded(block: ToolCallBlock, room: int, palette: Palette) -> list[
     if is_diff(block.display):
         return lines + diffs.render_diff(block.display, room, palette)
     text = block.result if block.is_finished else block.progress
+    if block.state == "stopped":
+        text = "\n".join(filter(None, (block.progress.rstrip(), block.result)))
     style = palette.error if block.state == "failed" else palette.faint
     if text.strip():
         for row in text[:MAX_EXPANDED_CHARS].rstrip("\n").split("\n"):

@@ -18,13 +18,15 @@ from treadle.apps.conversation.block_text import TODO_SIGNS, format_activity
 from treadle.apps.conversation.completion import Completion
 from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.tui.render.markdown import styled_prefix
+from treadle.apps.tui.render.markdown import styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
 from treadle.core.text import format_count, format_dollars, format_duration, plural, shorten_home
 
 MAX_TODOS = 6
 MAX_QUEUED_SHOWN = 4
+MAX_HINT_LINES = 3
 MAX_NAME_WIDTH = 20  # of completions, up to which their descriptions are aligned
+FOLDER_RANK = 5  # among the parts of the status line; a higher one is left out first
 LONG_TURN_SECONDS = 10.0  # the end of a longer turn rings the bell
 _SPINNER = "◐◓◑◒"
 
@@ -59,10 +61,16 @@ def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Pale
         styled_prefix("↳ ", palette.accent).append(_collapse_whitespace(text), palette.faint)
         for text in view.queued_messages[-MAX_QUEUED_SHOWN:]
     ]
+    hint = wrap_text(Text(info.hint, palette.faint), width)[:MAX_HINT_LINES] if info.hint else []
     if view.is_busy:
-        lines.append(_render_activity_line(view, info, palette))
-    elif info.hint:
-        lines.append(Text(info.hint, palette.faint))
+        line = _render_activity_line(view, info, palette)
+        if line.cell_len > width and hint:
+            line = _render_activity_line(view, msgspec.structs.replace(info, hint=""), palette)
+            lines += [line, *hint]
+        else:
+            lines.append(line)
+    else:
+        lines += hint
     for line in lines:
         line.truncate(max(width, 1), overflow="ellipsis")
     return lines
@@ -98,10 +106,15 @@ def _render_activity_line(view: ViewState, info: StatusInfo, palette: Palette) -
 
 
 def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> Text:
-    """One line; parts that do not fit are left out, the least important first."""
-    where = _shorten_path(info.folder) + (f" ({info.branch})" if info.branch else "")
+    """One line; parts that do not fit are left out, the least important first. The folder is
+    shortened before."""
+    where, *shorter = _list_places(info)
     mode = Text(info.mode, palette.warning if info.mode in ("auto", "bypass") else palette.faint)
-    left = [(1, mode), (2, Text(info.model, palette.faint)), (5, Text(where, palette.faint))]
+    left = [
+        (1, mode),
+        (2, Text(info.model, palette.faint)),
+        (FOLDER_RANK, Text(where, palette.faint)),
+    ]
     if info.has_sandbox_problem:
         left.insert(1, (1, Text("no sandbox", palette.warning)))
     if info.vim_mode:
@@ -124,6 +137,9 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
         if line is not None:
             return line
         least_important = max([*left, *right], key=lambda part: part[0])
+        if least_important[0] == FOLDER_RANK and shorter:
+            left[-1] = (FOLDER_RANK, Text(shorter.pop(0), palette.faint))
+            continue
         (left if least_important in left else right).remove(least_important)
     return Text()
 
@@ -134,6 +150,15 @@ def _justify(left: Sequence[Text], right: Sequence[Text], width: int) -> Text | 
     if gap < (2 if last else 0):
         return None
     return Text().append_text(first).append(" " * gap).append_text(last)
+
+
+def _list_places(info: StatusInfo) -> list[str]:
+    """The folder with its branch, and shorter forms of it."""
+    path, name = _shorten_path(info.folder), info.folder.name
+    branch = [f"{path} ({info.branch})"] if info.branch else []
+    names = [name] if name and name != path else []
+    end = [f"…{name[-9:]}"] if len(name) > 10 else []
+    return [*branch, path, *names, *end]
 
 
 def _shorten_path(folder: Path) -> str:

@@ -176,6 +176,9 @@ class Choices(Widget, can_focus=True):
                 self._move_cursor(-1)
             case "down" | "ctrl+n":
                 self._move_cursor(1)
+            case "home" | "end":
+                last = len(self.matching_options) - 1
+                self._move_cursor((0 if event.key == "home" else last) - self.cursor)
             case "enter" if self._actions:
                 self.post_message(self.Selected(f"open {self.cursor}"))
             case "enter":
@@ -288,6 +291,10 @@ class Choices(Widget, can_focus=True):
         if new != old:
             self.is_waiting, self._reserved_rows, self._is_hint_shown = new
             self.refresh(layout=new[1:] != old[1:])
+
+    def count_rows(self, size: Size) -> int:
+        """How many rows it takes on a screen, with those that are left free below it."""
+        return self.get_content_height(size, size, size.width) + self._reserved_rows
 
     def on_click(self, event: events.Click) -> None:
         self.focus()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rich.text import Text
 from textual import events
 
 from treadle.apps.conversation.conversation import Conversation
@@ -17,6 +18,7 @@ from treadle.apps.tui.widgets.choices import Choices
 from treadle.core.transcript.items import UserItem
 
 HINT = "e edit · r remove · shift+↑ shift+↓ move · esc closes"
+SHORT_HINT = "e edit · r remove · shift+↑↓ move · esc"
 EDIT, CHANGED = "edit", "changed"  # the values that close it
 _REMOVE_KEYS = ("r", "delete", "backspace")
 _MOVES = {"shift+up": -1, "shift+down": 1, "alt+up": -1, "alt+down": 1}
@@ -41,6 +43,11 @@ class QueueList(Choices):
     def item(self) -> UserItem:
         """The message at the cursor."""
         return self._items[self.cursor]
+
+    def _build_lines(self, width: int, height: int) -> list[Text]:
+        self.title = f"Queued messages, {self.cursor + 1} of {len(self._items)}"
+        self._hint = HINT if len(HINT) <= width else SHORT_HINT
+        return super()._build_lines(width, height)
 
     def has_answer(self, character: str) -> bool:
         return character in ("e", "r") or super().has_answer(character)
