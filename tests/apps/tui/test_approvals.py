@@ -139,6 +139,7 @@ async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatc
         assert "line 1\n" not in on.screen()
         await on.press("w")
         await on.sees("   1   line 1\n")
+        assert "w: changed lines" in on.screen()
         await on.press("w")
         await on.until(lambda: "   1   line 1\n" not in on.screen())
         await on.press("t")
@@ -146,3 +147,55 @@ async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatc
         assert on.app.host.mode == "accept-edits"
     assert [read_file(f"{n}.txt").count("\n") for n in "abc"] == [40, 40, 40]
     assert "C" in read_file("c.txt")
+
+
+def test_a_long_line_of_a_diff_is_complete_in_an_approval():
+    code = "x = 1" + " " * 150 + '; import os; os.system("evil")'
+    text = f"--- a/a.py\n+++ b/a.py\n@@ -0,0 +1 @@\n+{code}"
+    lines = diffs.render_diff(text, 40, DARK, highlights=True, wraps=True)
+    assert all(line.cell_len <= 40 for line in lines)
+    assert "".join(line.plain[7:] for line in lines).rstrip() == code
+    assert [line.plain[:7] for line in lines[:2]] == ["   1 + ", "       "]
+
+
+async def test_paging_on_a_small_screen_shows_every_line_of_what_is_approved(monkeypatch):
+    command = "\n".join(f"touch number{place}" for place in range(1, 31))
+    model = scripted([Say(calls=[bash(command)]), "Done."])
+    seen: set[str] = set()
+    async with running_app(monkeypatch, model, size=(40, 15)) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        for _ in range(60):
+            seen |= {line.strip() for line in on.screen().split("\n")}
+            if "end (pgup)" in on.screen():
+                break
+            await on.press("pagedown")
+            await on.pilot.pause()
+        await on.press("escape")
+        await on.idle()
+    assert {f"touch number{place}" for place in range(1, 31)} <= seen
+
+
+async def test_a_text_that_was_left_with_escape_is_there_again(monkeypatch):
+    model = scripted([Say(calls=[bash("touch a.txt")]), "Done."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        await on.press("e")
+        await on.sees("bash: edit command")
+        await on.press("x", "escape")
+        await on.sees("Run this command?")
+        await on.press("n")
+        await on.sees("Why not?")
+        await on.press("l", "a", "escape")
+        await on.sees("Run this command?")
+        await on.press("n")
+        await on.sees("Why not?")
+        assert "\nla\n" in on.screen()
+        await on.press("escape")
+        await on.sees("Run this command?")
+        await on.press("e")
+        await on.sees("bash: edit command")
+        await on.press("enter")
+        await on.sees("Done.")
+    assert exists("a.txtx")
