@@ -49,6 +49,17 @@ def test_the_risks_of_a_call_are_lines_the_gravest_first():
     assert format_risk_marks(found) == "! recursive delete, sends data"
 
 
+def test_what_the_sandbox_prevents_is_said_before():
+    found = approval(Risk("outside", "/x"), Risk("not_kept", "/x"), Risk("no_network", "a.org"))
+    written, network, outside = [line.text for line in list_risk_lines(found)]
+    assert written.startswith("not written on this machine")
+    assert written.endswith(": /x")
+    assert network.startswith("fails, since the sandbox has no network")
+    assert outside == "outside of the folder: /x"
+    marks = "! not kept by the sandbox, no network in the sandbox, outside of the folder"
+    assert format_risk_marks(found) == marks
+
+
 def test_a_harmless_call_shows_no_risk():
     assert list_risk_lines(approval()) == []
     assert format_risk_marks(approval(Risk("write", "a"))) == ""
