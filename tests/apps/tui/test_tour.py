@@ -58,6 +58,23 @@ async def test_the_tour_goes_through_prompt_approval_undo_modes_and_rewind(monke
         await on.press("b")
         await on.sees("tour 7/7 · The end")
         assert file.read_text() == BROKEN
+        assert on.app.prompt.text == "fix greet.py"
+        await on.press("ctrl+d")
+        await on.until(lambda: on.app._exit, "the end of the tour")
+
+
+async def test_on_a_small_screen_instruction_and_prompt_are_seen(monkeypatch):
+    async with running_tour(monkeypatch, size=(40, 15)) as on:
+        monkeypatch.setattr(on.app.tour, "update", lambda facts: False)
+        await on.until(lambda: on.app.first_screen is not None, "the first screen")
+        for position, step in enumerate(STEPS):
+            on.app.tour.position = position
+            on.app._show_step()
+            await on.sees(f"tour {position + 1}/7 · {step.title}")
+            await on.until(lambda: "\nask · tour" in on.screen(), "the status line")
+            text = " ".join(step.text.split())
+            await on.until(lambda text=text: text in " ".join(on.screen().split()), text)
+            assert "─\n›\n" in on.screen()
 
 
 async def test_a_call_that_was_denied_can_be_tried_again(monkeypatch):

@@ -284,7 +284,12 @@ class Choices(Widget, can_focus=True):
     def _apply_filter(self, text: str) -> None:
         self.filter_text, self.cursor = text, 0
         by_label = {f"{option.label} {option.description}": option for option in self.options}
-        labels = fuzzy_match(text, by_label, limit=len(by_label)) if text else by_label
+        query = text.casefold()
+        # The options that contain the text in their order (sessions: last used first), then others.
+        found = [label for label in by_label if query in label.casefold()]
+        found.sort(key=lambda label: query not in by_label[label].label.casefold())
+        similar = fuzzy_match(text, by_label, limit=len(by_label)) if text else ()
+        labels = dict.fromkeys((*found, *similar))
         self.matching_options = [by_label[label] for label in labels]
         if self.matching_options:
             self.post_message(self.Highlighted(self.matching_options[0].value))
