@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,17 +64,23 @@ async def test_the_tour_goes_through_prompt_approval_undo_modes_and_rewind(monke
         await on.until(lambda: on.app._exit, "the end of the tour")
 
 
+def shows_text(on: RunningApp, text: str) -> bool:
+    """Whether the screen shows all of the text, on any number of lines."""
+    return " ".join(text.split()) in " ".join(on.screen().split())
+
+
 async def test_on_a_small_screen_instruction_and_prompt_are_seen(monkeypatch):
     async with running_tour(monkeypatch, size=(40, 15)) as on:
-        monkeypatch.setattr(on.app.tour, "update", lambda facts: False)
-        await on.until(lambda: on.app.first_screen is not None, "the first screen")
+        app = on.app
+        assert isinstance(app, TourApp)
+        monkeypatch.setattr(app.tour, "update", lambda facts: False)
+        await on.until(lambda: app.first_screen is not None, "the first screen")
         for position, step in enumerate(STEPS):
-            on.app.tour.position = position
-            on.app._show_step()
+            app.tour.position = position
+            app._show_step()
             await on.sees(f"tour {position + 1}/7 · {step.title}")
             await on.until(lambda: "\nask · tour" in on.screen(), "the status line")
-            text = " ".join(step.text.split())
-            await on.until(lambda text=text: text in " ".join(on.screen().split()), text)
+            await on.until(partial(shows_text, on, step.text), step.text)
             assert "─\n›\n" in on.screen()
 
 
