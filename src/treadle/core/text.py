@@ -26,6 +26,11 @@ def plural(count: int, noun: str, plural_noun: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
 
 
+def find_title(markdown: str) -> str:
+    """The first line that is not blank, without the signs of a heading."""
+    return markdown.strip().partition("\n")[0].strip("# \t\r")
+
+
 def format_count(number: int) -> str:
     """`950`, `12.3k`, `450k`, `2M`, `4.5M`."""
     if number < 1_000:

@@ -92,7 +92,7 @@ class RulePolicy:
         return Ask(
             ruling.reason,
             suggest_rules(call, self._context),
-            risks=list_risks(call.access, self._context),
+            risks=list_risks(call.access, self._context, is_sandboxed=call.stays_sandboxed),
             wider_mode=self._find_wider_mode(call),
         )
 

@@ -49,6 +49,17 @@ def test_the_risks_of_a_call_are_lines_the_gravest_first():
     assert format_risk_marks(found) == "! recursive delete, sends data"
 
 
+def test_what_the_sandbox_prevents_is_said_before():
+    found = approval(Risk("outside", "/x"), Risk("not_kept", "/x"), Risk("no_network", "a.org"))
+    written, network, outside = [line.text for line in list_risk_lines(found)]
+    assert written.startswith("not written on this machine")
+    assert written.endswith(": /x")
+    assert network.startswith("fails, since the sandbox has no network")
+    assert outside == "outside of the folder: /x"
+    marks = "! not kept by the sandbox, no network in the sandbox, outside of the folder"
+    assert format_risk_marks(found) == marks
+
+
 def test_a_harmless_call_shows_no_risk():
     assert list_risk_lines(approval()) == []
     assert format_risk_marks(approval(Risk("write", "a"))) == ""
@@ -139,6 +150,7 @@ async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatc
         assert "line 1\n" not in on.screen()
         await on.press("w")
         await on.sees("   1   line 1\n")
+        assert "w: changed lines" in on.screen()
         await on.press("w")
         await on.until(lambda: "   1   line 1\n" not in on.screen())
         await on.press("t")
@@ -146,3 +158,55 @@ async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatc
         assert on.app.host.mode == "accept-edits"
     assert [read_file(f"{n}.txt").count("\n") for n in "abc"] == [40, 40, 40]
     assert "C" in read_file("c.txt")
+
+
+def test_a_long_line_of_a_diff_is_complete_in_an_approval():
+    code = "x = 1" + " " * 150 + '; import os; os.system("evil")'
+    text = f"--- a/a.py\n+++ b/a.py\n@@ -0,0 +1 @@\n+{code}"
+    lines = diffs.render_diff(text, 40, DARK, highlights=True, wraps=True)
+    assert all(line.cell_len <= 40 for line in lines)
+    assert "".join(line.plain[7:] for line in lines).rstrip() == code
+    assert [line.plain[:7] for line in lines[:2]] == ["   1 + ", "       "]
+
+
+async def test_paging_on_a_small_screen_shows_every_line_of_what_is_approved(monkeypatch):
+    command = "\n".join(f"touch number{place}" for place in range(1, 31))
+    model = scripted([Say(calls=[bash(command)]), "Done."])
+    seen: set[str] = set()
+    async with running_app(monkeypatch, model, size=(40, 15)) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        for _ in range(60):
+            seen |= {line.strip() for line in on.screen().split("\n")}
+            if "end (pgup)" in on.screen():
+                break
+            await on.press("pagedown")
+            await on.pilot.pause()
+        await on.press("escape")
+        await on.idle()
+    assert {f"touch number{place}" for place in range(1, 31)} <= seen
+
+
+async def test_a_text_that_was_left_with_escape_is_there_again(monkeypatch):
+    model = scripted([Say(calls=[bash("touch a.txt")]), "Done."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        await on.press("e")
+        await on.sees("bash: edit command")
+        await on.press("x", "escape")
+        await on.sees("Run this command?")
+        await on.press("n")
+        await on.sees("Why not?")
+        await on.press("l", "a", "escape")
+        await on.sees("Run this command?")
+        await on.press("n")
+        await on.sees("Why not?")
+        assert "\nla\n" in on.screen()
+        await on.press("escape")
+        await on.sees("Run this command?")
+        await on.press("e")
+        await on.sees("bash: edit command")
+        await on.press("enter")
+        await on.sees("Done.")
+    assert exists("a.txtx")

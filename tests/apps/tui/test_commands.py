@@ -315,7 +315,7 @@ async def test_quitting_the_trust_dialog_quits_the_program(monkeypatch):
     async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
         await on.press("q")
-        await on.until(lambda: on.app._exit, "the end")
+        await on.until(lambda: on.app.return_code is not None, "the end")
         assert on.app.return_code == 0
 
 
@@ -496,3 +496,13 @@ async def test_the_signs_of_calls_are_the_same_after_a_restart(monkeypatch):
 
 def list_calls(on: RunningApp) -> list[str]:
     return [line for line in on.screen().split("\n") if line.startswith(tuple("●✗⊘◌◦"))]
+
+
+async def test_exit_quit_and_help_alone_are_commands(monkeypatch):
+    model = scripted(["No."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("help")
+        await on.sees("suspend")
+        await on.send("exit")
+        await on.until(lambda: on.app.return_code is not None, "the end")
+    assert not model.requests

@@ -2,6 +2,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.text import Text
 
 from treadle.apps.conversation.block_text import is_diff
 from treadle.apps.conversation.state import markdown_stream
@@ -41,6 +42,19 @@ def test_a_call_is_one_line_and_opens_to_all_of_it():
     call = ToolCallBlock("c", "grep", "done", "grep: def", '{"pattern":"def"}', result="a\nb\nc")
     assert shown(call) == ["● grep def  3 lines"]
     assert shown(call, is_open=True) == ["● grep def  3 lines", "  a", "  b", "  c"]
+
+
+def test_a_tab_in_the_result_of_a_call_does_not_move_the_cursor():
+    call = ToolCallBlock("c", "read", "done", "read: AGENTS.md", "{}", result="1\t# Rules")
+    assert shown(call) == ["● read AGENTS.md  1   # Rules"]
+    assert markdown.make_printable(Text("a\tb")).plain == "a b"
+
+
+def test_a_plan_is_named_by_its_title():
+    raw = '{"plan":"# Rename it\\n\\n## Found\\n- a.py"}'
+    assert shown(ToolCallBlock("c", "present_plan", "denied", raw=raw)) == [
+        "⊘ present_plan Rename it  denied"
+    ]
 
 
 def test_a_call_that_was_resumed_has_no_summary_and_is_named_by_its_arguments():

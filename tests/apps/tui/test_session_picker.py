@@ -1,6 +1,9 @@
 """`treadle --resume` without an id: a list of the sessions, by title, with a preview."""
 
 from tests.apps.tui.harness import running_app, scripted
+from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.tui.render.palette import DARK
+from treadle.apps.tui.widgets.choices import Choices
 
 
 async def _make_sessions(monkeypatch, *prompts: str) -> None:
@@ -36,3 +39,11 @@ async def test_escape_starts_a_new_session_and_without_sessions_one_starts_at_on
         await on.press("escape")
         await on.until(lambda: on.app._conversation is not None)
         assert "Answer to mend the roof." not in on.screen()
+
+
+def test_a_filter_keeps_the_last_used_session_first():
+    names = ["rename the parser", "a parser", "parse r"]
+    options = [ChoiceOption(str(place), name) for place, name in enumerate(names)]
+    choices = Choices("Sessions", options, DARK, filterable=True)
+    choices._apply_filter("parser")
+    assert [option.value for option in choices.matching_options] == ["0", "1", "2"]

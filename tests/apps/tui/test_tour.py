@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,29 @@ async def test_the_tour_goes_through_prompt_approval_undo_modes_and_rewind(monke
         await on.press("b")
         await on.sees("tour 7/7 · The end")
         assert file.read_text() == BROKEN
+        assert on.app.prompt.text == "fix greet.py"
+        await on.press("ctrl+d")
+        await on.until(lambda: on.app._exit, "the end of the tour")
+
+
+def shows_text(on: RunningApp, text: str) -> bool:
+    """Whether the screen shows all of the text, on any number of lines."""
+    return " ".join(text.split()) in " ".join(on.screen().split())
+
+
+async def test_on_a_small_screen_instruction_and_prompt_are_seen(monkeypatch):
+    async with running_tour(monkeypatch, size=(40, 15)) as on:
+        app = on.app
+        assert isinstance(app, TourApp)
+        monkeypatch.setattr(app.tour, "update", lambda facts: False)
+        await on.until(lambda: app.first_screen is not None, "the first screen")
+        for position, step in enumerate(STEPS):
+            app.tour.position = position
+            app._show_step()
+            await on.sees(f"tour {position + 1}/7 · {step.title}")
+            await on.until(lambda: "\nask · tour" in on.screen(), "the status line")
+            await on.until(partial(shows_text, on, step.text), step.text)
+            assert "─\n›\n" in on.screen()
 
 
 async def test_a_call_that_was_denied_can_be_tried_again(monkeypatch):

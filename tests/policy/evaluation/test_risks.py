@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from treadle.core.contracts.policy import PermissionRequest, Risk
-from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
+from treadle.core.contracts.policy import Ask, PermissionRequest, Risk
+from treadle.core.contracts.tool import Access, FileAccess, SandboxRequest, ToolSpec
 from treadle.policy.evaluation.risks import list_risks
 from treadle.policy.policy import RulePolicy, build_policy_context
 
@@ -178,3 +179,28 @@ async def test_a_mode_is_offered_only_for_edits_that_it_would_allow(
     access = Access(files=(FileAccess(path, "write"),))
     verdict = await policy.decide(PermissionRequest("s", "c", edit, {}, "", access))
     assert getattr(verdict, "wider_mode", None) == mode
+
+
+@pytest.mark.parametrize(
+    ("command", "sandbox", "prevented"),
+    [
+        ("echo a > {other}/b.txt", "", [Risk("not_kept", "{other}/b.txt")]),
+        ("echo a > {other}/b.txt", "off", []),
+        ("cat {other}/b.txt", "", []),
+        ("echo a > b.txt", "", []),
+        ("curl https://a.org", "", [Risk("no_network", "a.org")]),
+        ("curl https://a.org", "network", []),
+    ],
+)
+async def test_what_the_sandbox_prevents_is_a_risk(
+    tmp_path: Path, command: str, sandbox: SandboxRequest, prevented: list[Risk]
+):
+    root, other = tmp_path / "root", str(tmp_path / "other")
+    root.mkdir()
+    context = replace(build_policy_context(root), sandbox_has_network=False)
+    policy, bash = RulePolicy(context, sandboxed=True), ToolSpec("bash", "", {"type": "object"})
+    access = Access(command=command.format(other=other), sandbox=sandbox)
+    verdict = await policy.decide(PermissionRequest("s", "c", bash, {}, "", access))
+    risks = verdict.risks if isinstance(verdict, Ask) else ()
+    found = [risk for risk in risks if risk.kind in ("not_kept", "no_network")]
+    assert found == [Risk(one.kind, one.target.format(other=other)) for one in prevented]

@@ -299,6 +299,7 @@ def _assemble(
         readable=readable,
         save_rules=make_rule_saver(folder, trust.open_store),
         is_contained=containers is not None,
+        has_network=settings.network,
     )
 
     # Limits

@@ -185,8 +185,11 @@ class LazyPolicy:
         readable: tuple[str, ...] = (),
         save_rules: Callable[[tuple[str, ...]], None] | None = None,
         is_contained: bool = False,
+        has_network: bool = True,
     ) -> None:
-        """`is_contained`: commands run in containers, not in the sandbox of the workspace."""
+        """`is_contained`: commands run in containers, not in the sandbox of the workspace.
+        `has_network`: so has the sandbox or the container."""
+        self._has_network = has_network
         self._is_contained = is_contained
         self._workspace = workspace
         self._rules = rules
@@ -251,6 +254,7 @@ class LazyPolicy:
             ),
             tools_skip_denied=True,
             sandbox_hides_denied=has_sandbox and not self._is_contained,
+            sandbox_has_network=self._has_network,
         )
         policy = RulePolicy(
             context,

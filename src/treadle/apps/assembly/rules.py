@@ -246,11 +246,12 @@ def make_rule_saver(
 ) -> Callable[[tuple[str, ...]], None]:
     """A function that saves "always allow" rules for this user in this project.
 
-    They are accepted at once. Accepted project rules stay accepted; rules that were not accepted
-    stay so.
+    They are accepted at once, and their file is kept out of git. Accepted project rules stay
+    accepted; rules that were not accepted stay so.
     """
 
     def save(rules: tuple[str, ...]) -> None:
+        from treadle.apps.assembly.git_exclude import exclude_from_git
         from treadle.policy.ruleset.rules_file import save_rules
 
         trust = open_store()
@@ -258,6 +259,7 @@ def make_rule_saver(
         file = folder / ".treadle" / "settings.local.json"
         root, home = os.path.realpath(folder), str(Path.home())
         save_rules(file, rules, root=root, home=home, within=symlink_boundary(folder))
+        exclude_from_git(file)
         for rule in rules:
             trust.accept_rule(folder, rule)
         if accepted:

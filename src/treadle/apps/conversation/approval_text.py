@@ -48,6 +48,15 @@ _RISK_TEXTS: Mapping[RiskKind, tuple[str, str]] = {
     "remote_code": ("runs what it downloads", "runs downloaded code"),
     "other_user": ("runs as root or another user", "another user"),
     "no_sandbox": ("runs outside of the sandbox", "no sandbox"),
+    "not_kept": (
+        "not written on this machine, since the sandbox discards or refuses it "
+        '(it needs sandbox "off" or --add-dir)',
+        "not kept by the sandbox",
+    ),
+    "no_network": (
+        'fails, since the sandbox has no network (it needs sandbox "network")',
+        "no network in the sandbox",
+    ),
     "send": ("sends data", "sends data"),
     "network": ("uses the network", "network"),
     "outside": ("outside of the folder", "outside of the folder"),
@@ -74,9 +83,9 @@ def format_risk_marks(approval: PendingApproval) -> str:
 
 
 def _list_kinds(approval: PendingApproval) -> list[RiskKind]:
-    """The kinds of its risks; who sends also uses the network."""
+    """The kinds of its risks; who sends, or has no network, also uses the network."""
     found = {risk.kind for risk in approval.risks}
-    hidden = {"network"} if "send" in found else set()
+    hidden = {"network"} if found & {"send", "no_network"} else set()
     return [kind for kind in _RISK_TEXTS if kind in found - hidden]
 
 

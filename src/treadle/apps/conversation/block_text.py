@@ -18,6 +18,7 @@ from treadle.apps.conversation.state.blocks import (
     ViewBlock,
 )
 from treadle.core.sanitize import INVISIBLE, escape_char
+from treadle.core.text import find_title
 from treadle.core.transcript.content import parse_arguments
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def _main_argument(raw: str) -> str:
     for name in ("command", "path", "file_path", "pattern", "query", "url", "description"):
         if isinstance(arguments.get(name), str):
             return str(arguments[name])
+    if isinstance(plan := arguments.get("plan"), str):
+        return find_title(plan)
     texts = [str(value) for value in arguments.values() if isinstance(value, str | int | float)]
     return ", ".join(texts)[:200]
 

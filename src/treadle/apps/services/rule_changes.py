@@ -37,10 +37,12 @@ class RuleChange(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """A file that was written, and the lists of it that changed."""
+    """A file that was written, and the lists of it that changed. `exclude`: the file that keeps it
+    out of git from now on."""
 
     file: Path
     names: tuple[str, ...]
+    exclude: Path | None = None
 
 
 def parse_rule_change(arguments: str) -> RuleChange:
@@ -79,6 +81,7 @@ def list_scope_files(folder: Path) -> Mapping[RuleScope, Path]:
 
 
 def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
+    from treadle.apps.assembly.git_exclude import exclude_from_git
     from treadle.policy.ruleset.rules import InvalidRule, parse_rule
     from treadle.policy.ruleset.rules_file import save_rules
     from treadle.policy.trust import may_project_allow
@@ -101,7 +104,8 @@ def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
         trust.accept_rule(folder, change.rule)
         if was_accepted:
             trust.accept_rules(folder, rule_files.read_project_rules(folder))
-    return [ChangedFile(file, (change.name,))] if is_new else []
+    exclude = exclude_from_git(file) if scope == "local" else None
+    return [ChangedFile(file, (change.name,), exclude)] if is_new else []
 
 
 def _remove_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
@@ -146,6 +150,11 @@ def describe_rule_change(folder: Path, change: RuleChange, changed: list[Changed
         f"{verb} {name} {change.rule}   {where} {shorten_home(one.file)}"
         for one in changed
         for name in one.names
+    ]
+    lines += [
+        f"note: {shorten_home(one.exclude)} keeps {one.file.name} out of git in this clone"
+        for one in changed
+        if one.exclude is not None
     ]
     risk = _describe_risk(folder, change)
     return "\n".join([*lines, *([f"note: {risk}"] if risk else [])])

@@ -40,6 +40,7 @@ from treadle.core.transcript.items import UserItem
 
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2
+COMMAND_WORDS = ("exit", "quit", "help")  # alone, they are commands and no message
 
 REWIND_SCOPES = (
     ChoiceOption("both", "Conversation and files", key="b"),
@@ -341,11 +342,14 @@ class Frontend:
 
     def _send(self, text: str) -> None:
         """Send a message, or run a `/command` or a `!command`. An empty line continues an
-        unfinished turn; `//`, `/ ` and a single `!` begin a message."""
+        unfinished turn; a word of COMMAND_WORDS is a command; `//`, `/ ` and a single `!` begin a
+        message."""
         line = text.strip()
         if not line:
             if self.conversation.has_unfinished_turn:
                 self.conversation.resume()
+        elif line in COMMAND_WORDS:
+            self.run_command(f"/{line}")
         elif line.startswith("/") and not self._is_path(line):
             self.run_command(line)
         elif line.startswith("!") and len(line) > 1:

@@ -424,7 +424,9 @@ class PlainFrontend(Frontend):
                     return chosen
                 self._take_other_line(line or "", len(options))
 
-    async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
+    async def ask_text(
+        self, prompt: str, text: str = "", *, by_user: bool = True, draft: str = ""
+    ) -> str | None:
         async with self.dialog_lock.dialog():
             return await self._ask_line(f"{prompt}\n> ", by_user)
 

@@ -68,8 +68,11 @@ class QuestionView(Protocol):
         """What the user does with the listed calls, and which ones: `open` one of them, allow
         (`once`) or `deny` several. The question opens by itself."""
 
-    async def ask_text(self, prompt: str, text: str = "", *, by_user: bool = True) -> str | None:
-        """A text of the user, who edits `text`."""
+    async def ask_text(
+        self, prompt: str, text: str = "", *, by_user: bool = True, draft: str = ""
+    ) -> str | None:
+        """A text of the user, who edits `text`. `draft` names the question: if the user closes it,
+        the next one of this name may begin with what was typed."""
 
 
 async def ask_question(
@@ -104,7 +107,8 @@ async def _ask_calls(
                 for place in places:
                     conversation.approve(waiting[place])
             case "deny", places:
-                reason = await view.ask_text(REASON_PROMPT)
+                names = " ".join(approvals[place].call.id for place in places)
+                reason = await view.ask_text(REASON_PROMPT, draft=f"deny {names}")
                 for place in places if reason is not None else ():
                     conversation.deny(waiting[place], (reason or "").strip())
             case _:
@@ -121,11 +125,13 @@ async def _ask_plan(view: QuestionView, plan: str) -> PlanAnswer:
                 return PlanAnswer(mode, plan)
             case "edit":
                 edited = await view.ask_text(
-                    "Edit the plan; enter ends, shift+enter: new line", plan
+                    "Edit the plan; enter ends, shift+enter: new line", plan, draft=f"edit {plan}"
                 )
                 plan = edited if edited and edited.strip() else plan
             case "comment":
-                comment = await view.ask_text("What should change? The model reads it")
+                comment = await view.ask_text(
+                    "What should change? The model reads it", draft=f"comment {plan}"
+                )
                 if comment and comment.strip():
                     return PlanAnswer(comment=comment.strip())
             case _:
@@ -185,13 +191,13 @@ async def _ask_approval(
             case "edit":
                 name, text = find_editable_argument(approval)
                 prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
-                edited = await view.ask_text(prompt, text)
+                edited = await view.ask_text(prompt, text, draft=f"edit {approval.call.id}")
                 if edited is None:
                     continue
                 arguments = {**(approval.call.arguments or {}), name: edited}
                 conversation.approve(question, arguments=arguments)
             case "deny":
-                reason = await view.ask_text(REASON_PROMPT)
+                reason = await view.ask_text(REASON_PROMPT, draft=f"deny {approval.call.id}")
                 if reason is None:
                     continue
                 conversation.deny(question, reason.strip())

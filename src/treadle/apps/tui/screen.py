@@ -94,6 +94,7 @@ class FullScreen(TerminalScreen):
         self._is_frame_due = False
         self.status_area = StatusArea(host)
         self.first_screen: FirstScreen | None = None
+        self.reserved_rows = 0  # that a subclass shows above the prompt
         self._find_watched: Callable[[], ViewState] | None = None
         self.init_terminal(host, options)
         self.resume_hint = ""  # printed after the screen is closed
@@ -179,8 +180,8 @@ class FullScreen(TerminalScreen):
         if conversation.view.is_busy or len(conversation.driver.history):
             self.first_screen = None
         elif self.first_screen is not None and not self.dialogs.is_open:
-            rows = self.size.height - FOOTER_ROWS - self._count_note_rows(conversation)
-            size = self.size.width, rows
+            used = FOOTER_ROWS + self.reserved_rows + self._count_note_rows(conversation)
+            size = self.size.width, self.size.height - used
             lines = render_first_screen(self.first_screen, self.host, size, self.palette)
         self.query_one("#first-screen", LinesWidget).set_lines(lines)
 

@@ -44,6 +44,7 @@ class Deny(msgspec.Struct, frozen=True):
 # write, delete, recursive_delete, outside (of the folder): of a path. discard: changes or commits
 # that git may lose. network, send: of a host. force_push: can overwrite or delete on the remote.
 # remote_code: runs what it downloads. other_user: as root or another user. no_sandbox: outside it.
+# not_kept (a path), no_network (a host): the sandbox, in which the command runs, prevents it.
 RiskKind = Literal[
     "write",
     "delete",
@@ -56,6 +57,8 @@ RiskKind = Literal[
     "remote_code",
     "other_user",
     "no_sandbox",
+    "not_kept",
+    "no_network",
 ]
 
 

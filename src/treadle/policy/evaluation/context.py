@@ -19,6 +19,7 @@ class PolicyContext(msgspec.Struct, frozen=True):
     accept_edits: bool = False  # writing inside the roots needs no rule
     tools_skip_denied: bool = False  # the search tools leave out files that a rule denies
     sandbox_hides_denied: bool = False  # commands run where files that a rule denies are hidden
+    sandbox_has_network: bool = True
     readable: tuple[str, ...] = ()  # folders outside the roots that may be read
 
     @property

@@ -71,16 +71,20 @@ _IGNORED_PATHS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/s
 _MAX_RISKS = 12
 
 
-def list_risks(access: Access, context: PolicyContext) -> tuple[Risk, ...]:
-    """The risks of a call, each once, in the order of the command."""
-    finder = _RiskFinder(context, access.cwd or context.root)
+def list_risks(
+    access: Access, context: PolicyContext, *, is_sandboxed: bool = False
+) -> tuple[Risk, ...]:
+    """The risks of a call, each once, in the order of the command. `is_sandboxed`: a command runs
+    inside the sandbox, which prevents some of what it would do."""
+    finder = _RiskFinder(context, access.cwd or context.root, is_sandboxed)
     found = dict.fromkeys(finder.list_risks(access))
     return tuple(found)[:_MAX_RISKS]
 
 
 class _RiskFinder:
-    def __init__(self, context: PolicyContext, cwd: str) -> None:
+    def __init__(self, context: PolicyContext, cwd: str, is_sandboxed: bool) -> None:
         self._context = context
+        self._is_sandboxed = is_sandboxed
         self._files = FileEvaluator(context)
         self._cwd = cwd
 
@@ -90,7 +94,11 @@ class _RiskFinder:
         elif access.sandbox == "network":
             yield Risk("network")
         if access.command is not None:
-            yield from self._list_line_risks(parse_command(access.command))
+            is_offline = self._is_sandboxed and not self._context.sandbox_has_network
+            for risk in self._list_line_risks(parse_command(access.command)):
+                yield risk
+                if is_offline and not access.sandbox and risk.kind in ("network", "send"):
+                    yield Risk("no_network", risk.target)
         for file in access.files:
             yield from self._check_outside(file.path, [self._cwd])
         if access.url is not None:
@@ -135,7 +143,13 @@ class _RiskFinder:
         for word in written:
             if _get_text(word) not in _IGNORED_PATHS and not _is_descriptor(word):
                 yield Risk("write", _get_text(word))
-        for word in (*written, *effects.primary_writes, *effects.reads):
+        for word in (*written, *effects.primary_writes):
+            if word.text and not word.is_glob:
+                for risk in self._check_outside(word.text, cwds):
+                    yield risk
+                    if self._is_sandboxed:
+                        yield Risk("not_kept", risk.target)
+        for word in effects.reads:
             if word.text and not word.is_glob:
                 yield from self._check_outside(word.text, cwds)
 

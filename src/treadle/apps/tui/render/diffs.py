@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
+from rich.cells import chop_cells
 from rich.text import Text
 
 from treadle.apps.tui.render.markdown import find_language, highlight_code, styled_prefix
@@ -21,12 +23,19 @@ def count_changes(text: str) -> tuple[int, int]:
 
 
 def render_diff(
-    text: str, width: int, palette: Palette, max_lines: int = 0, *, highlights: bool = False
+    text: str,
+    width: int,
+    palette: Palette,
+    max_lines: int = 0,
+    *,
+    highlights: bool = False,
+    wraps: bool = False,
 ) -> list[Text]:
-    """The diff, one Text a line, truncated at the width; with `max_lines`, the rest is counted.
-    `highlights`: with the colours of the language, by the names of the files."""
+    """The diff in lines; a long line is truncated, or continued below if `wraps`. With `max_lines`
+    the rest is counted. `highlights`: with the colours of the language, by the names of the
+    files."""
     colours = _highlight_rows(text, palette) if highlights and palette.name != "none" else {}
-    rows = list(_render_rows(text, width, palette, colours))
+    rows = list(_render_rows(text, width, palette, colours, wraps))
     if not max_lines or len(rows) <= max_lines:
         return rows
     rest = plural(len(rows) - max_lines, "more line")
@@ -56,7 +65,7 @@ def _highlight_rows(text: str, palette: Palette) -> dict[int, Text]:
 
 
 def _render_rows(
-    text: str, width: int, palette: Palette, colours: Mapping[int, Text]
+    text: str, width: int, palette: Palette, colours: Mapping[int, Text], wraps: bool
 ) -> Iterator[Text]:
     old = new = 0
     hunks = 0
@@ -76,23 +85,32 @@ def _render_rows(
         elif row.startswith(("--- ", "diff --git ", "index ", "\\ No newline")):
             continue
         elif row.startswith("+"):
-            yield _render_row(new, "+", code, width, palette, "added")
+            yield from _render_row(new, "+", code, width, palette, "added", wraps)
             new += 1
         elif row.startswith("-"):
-            yield _render_row(old, "-", code, width, palette, "removed")
+            yield from _render_row(old, "-", code, width, palette, "removed", wraps)
             old += 1
         elif row.startswith("..."):  # the tool left out the rest of a long diff
             yield Text(row, palette.faint)
         elif hunks:
-            yield _render_row(new, " ", code, width, palette, "plain")
+            yield from _render_row(new, " ", code, width, palette, "plain", wraps)
             old, new = old + 1, new + 1
 
 
 def _render_row(
-    number: int, sign: str, code: Text, width: int, palette: Palette, role: str
-) -> Text:
+    number: int, sign: str, code: Text, width: int, palette: Palette, role: str, wraps: bool
+) -> Iterator[Text]:
     prefix = styled_prefix(f"{number:>4} ", palette.faint)
-    body = Text(f"{sign} ", palette.get_style(role)).append_text(code)
     room = max(width - prefix.cell_len, 4)
-    body.truncate(room, overflow="ellipsis", pad=role != "plain")
-    return prefix + body
+    for at, part in enumerate(_split_cells(code, room - 2) if wraps else [code]):
+        body = Text(f"{' ' if at else sign} ", palette.get_style(role)).append_text(part)
+        body.truncate(room, overflow="ellipsis", pad=role != "plain")
+        yield (Text(" " * prefix.cell_len) if at else prefix) + body
+
+
+def _split_cells(code: Text, room: int) -> list[Text]:
+    """The code in parts that fit, with all spaces: what stands far to the right is seen."""
+    if code.cell_len <= room:
+        return [code]
+    ends = accumulate(map(len, chop_cells(code.plain, max(room, 2))))
+    return [part for part in code.divide(ends) if part.plain]

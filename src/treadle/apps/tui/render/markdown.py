@@ -50,7 +50,7 @@ def wrap_text(text: Text, width: int) -> list[Text]:
 def make_printable(line: Text) -> Text:
     """Text from a model or a tool must not move the cursor or control the terminal."""
     if not line.plain.isprintable():
-        line.plain = replace_controls(line.plain)
+        line.plain = replace_controls(line.plain).replace("\t", " ")
     return line
 
 

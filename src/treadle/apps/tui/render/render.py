@@ -228,7 +228,7 @@ def _render_expanded(block: ToolCallBlock, room: int, palette: Palette) -> list[
     if block.child is not None:
         lines += [_truncate_line(row, room, palette.faint) for row in block.child.recent_calls]
     if is_diff(block.display):
-        return lines + diffs.render_diff(block.display, room, palette)
+        return lines + diffs.render_diff(block.display, room, palette, wraps=True)
     text = block.result if block.is_finished else block.progress
     if block.state == "stopped":
         text = "\n".join(filter(None, (block.progress.rstrip(), block.result)))
@@ -309,4 +309,4 @@ def _format_child(block: ToolCallBlock) -> str:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]
+    return text.strip().split("\n", 1)[0].expandtabs(4)

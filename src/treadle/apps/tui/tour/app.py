@@ -56,14 +56,22 @@ class TourApp(TerminalApp):
 
     def _show_step(self) -> None:
         width, palette, step = max(self.size.width, 20), self.palette, self.tour.step
-        head = f"tour {self.tour.position + 1}/{len(STEPS)} · {step.title}: "
-        line = styled_prefix(head, palette.accent + palette.bold).append(step.text)
         is_crowded = self.dialogs.is_open and self.size.height < SMALL_SCREEN_ROWS
+        title = "" if is_crowded and step.short else f"{step.title}: "
+        head = f"tour {self.tour.position + 1}/{len(STEPS)} · {title}"
+        text = step.short or step.text if is_crowded else step.text
+        line = styled_prefix(head, palette.accent + palette.bold).append(text)
         rows = wrap_text(line, width)[: 1 if is_crowded else None]
         lines = [Text("─" * width, palette.faint), *rows]
         widget = self.query_one("#tour", LinesWidget)
         if [line.plain for line in lines] != [line.plain for line in widget.lines]:
+            self.reserved_rows = len(lines)
             widget.set_lines(lines)
+            self.schedule_frame()
+
+    def action_end(self) -> None:
+        """Leave at any moment: what stands in the prompt of a tour is not needed again."""
+        self._spawn(self._close(0))
 
     def on_resize(self) -> None:  # Textual calls that of the base class, too
         self.call_later(self._show_step)

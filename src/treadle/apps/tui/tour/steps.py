@@ -32,13 +32,14 @@ class TourStep(msgspec.Struct, frozen=True):
     title: str
     text: str
     is_done: Callable[[TourFacts], bool]
+    short: str = ""  # beside a dialog on a small screen
 
 
 STEPS: tuple[TourStep, ...] = (
     TourStep(
         "Prompt",
-        f"This folder has a program with a typing error, {FILE}. Type a message, such as: "
-        f"fix {FILE}   and press enter. (ctrl+d leaves the tour at any moment.)",
+        f"{FILE} has a typing error. Type a message, such as: fix {FILE}   and press enter. "
+        "(ctrl+d leaves the tour at any moment.)",
         lambda facts: facts.messages > 0,
     ),
     TourStep(
@@ -46,6 +47,7 @@ STEPS: tuple[TourStep, ...] = (
         "The agent reads the file, then it wants to change it and waits for you. Look at the diff, "
         "then press y to allow it once. (If you have denied it, send another message.)",
         lambda facts: facts.is_fixed and not facts.is_busy,
+        "y allows it once",
     ),
     TourStep(
         "Undo",
@@ -69,11 +71,12 @@ STEPS: tuple[TourStep, ...] = (
         "Press esc twice: your messages are listed. Select the first one with the arrow keys and "
         "enter, then b for the conversation and the files.",
         lambda facts: facts.messages == 0 and not facts.is_fixed,
+        "first message, enter, b",
     ),
     TourStep(
         "The end",
-        "Conversation and file are as at the beginning. /help lists all commands and keys. "
-        "ctrl+d ends the tour; `treadle` in a folder of yours starts the work.",
+        "All is as at the beginning. /help lists commands and keys. ctrl+d ends the tour; "
+        "`treadle` in a folder of yours starts the work.",
         lambda facts: False,
     ),
 )

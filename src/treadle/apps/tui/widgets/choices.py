@@ -27,6 +27,7 @@ MAX_FILTER_CHARS = 200  # of a paste
 MAX_NUMBER = 9  # of an option that a single digit selects
 OTHER_BODY_KEY = "w"
 MARK_ALL_KEY = "*"
+MIN_BODY_ROWS = 3  # that the options leave to the body: two lines, and how many follow
 
 
 class Choices(Widget, can_focus=True):
@@ -34,7 +35,7 @@ class Choices(Widget, can_focus=True):
     is the positions of the marked options, separated by commas; without a mark enter does nothing.
     With `actions`, names by their keys, the value is `NAME POSITIONS`: such a key is for the marked
     options, enter (`open`) for the one at the cursor, and `*` marks all or none. `other_body` is
-    shown in place of the body, and back, by the key OTHER_BODY_KEY.
+    shown in place of the body, and back, by the key OTHER_BODY_KEY; then `other_hint` is the hint.
     """
 
     DEFAULT_CSS = "Choices { height: auto; max-height: 80vh; }"
@@ -66,6 +67,7 @@ class Choices(Widget, can_focus=True):
         multiple: bool = False,
         actions: Mapping[str, str] | None = None,
         other_body: BodyRenderer | None = None,
+        other_hint: str = "",
     ) -> None:
         super().__init__()
         self.title = title
@@ -85,7 +87,9 @@ class Choices(Widget, can_focus=True):
         self._other_body = other_body
         self._marked: set[int] = set()
         self._hint = hint
+        self._other_hint = other_hint
         self._offset = 0
+        self._shown_lines = 0  # of the body
 
     # --- rendering -----------------------------------------------------------------------
 
@@ -110,19 +114,24 @@ class Choices(Widget, can_focus=True):
         if self._hint and self._is_hint_shown:
             foot = wrap_text(Text(self._hint, palette.faint), width)[:1]
         room = max(height - len(head) - len(foot), 1)
-        rows = self._option_rows(width, min(room, MAX_ROWS))
         body = self._body(width) if self._body is not None else []
+        reserved = min(len(body), MIN_BODY_ROWS)
+        option_room = max(room - reserved, min(len(self.options), room - 2), 1) if body else room
+        rows = self._option_rows(width, min(option_room, MAX_ROWS))
+        if body and not self._is_filterable and not self._is_multiple:
+            body = [*body, *self._list_truncated(rows, width)]
         return [*head, *self._visible_body(body, max(room - len(rows), 0)), *rows, *foot][:height]
 
     def _visible_body(self, body: list[Text], room: int) -> list[Text]:
         """The part of the body that fits, from the scroll offset on."""
         if len(body) <= room:
-            self._offset = 0
+            self._offset, self._shown_lines = 0, room
             return body
-        if room < 2:  # its first line, without a line that counts the others
-            return [Text.assemble(line, (" …", self._palette.faint)) for line in body[:room]]
-        self._offset = max(0, min(self._offset, len(body) - room + 1))
-        part = body[self._offset : self._offset + room - 1]
+        self._shown_lines = max(room - 1, 1)
+        self._offset = max(0, min(self._offset, len(body) - self._shown_lines))
+        part = body[self._offset : self._offset + self._shown_lines]
+        if room < 2:  # one line, without a line that counts the others
+            return [Text.assemble(line, (" …", self._palette.faint)) for line in part[:room]]
         rest = len(body) - self._offset - len(part)
         note = f"… {plural(rest, 'more line')} (pgdn)" if rest else "end (pgup)"
         return [*part, Text(note, self._palette.faint)]
@@ -144,6 +153,13 @@ class Choices(Widget, can_focus=True):
                 line.append("…", self._palette.faint)
             line.truncate(max(width, 1), overflow="ellipsis")
         return [row[0] for row in visible]
+
+    def _list_truncated(self, rows: list[Text], width: int) -> list[Text]:
+        """The options of which the rows show only a part; they can be read below the body."""
+        complete = [self._option_row(index, width) for index in range(len(self.options))]
+        if sum(map(len, complete)) <= len(rows):
+            return []
+        return [line for lines in complete if len(lines) > 1 for line in lines]
 
     def _option_row(self, index: int, width: int) -> list[Text]:
         option = self.matching_options[index]
@@ -228,6 +244,7 @@ class Choices(Widget, can_focus=True):
             self.refresh()
         elif key == OTHER_BODY_KEY and self._other_body is not None:
             self._body, self._other_body = self._other_body, self._body
+            self._hint, self._other_hint = self._other_hint, self._hint
             self._offset = 0
             self.refresh(layout=True)
         else:
@@ -257,8 +274,8 @@ class Choices(Widget, can_focus=True):
         return self._is_filterable
 
     def scroll_body(self, pages: int) -> None:
-        """Scroll the lines above the options."""
-        self._offset += pages * max(self.size.height // 2, 1)
+        """Scroll the lines above the options; the last visible line stays visible."""
+        self._offset += pages * max(self._shown_lines - 1, 1)
         self.refresh()
 
     def _move_cursor(self, by: int) -> None:
@@ -270,7 +287,12 @@ class Choices(Widget, can_focus=True):
     def _apply_filter(self, text: str) -> None:
         self.filter_text, self.cursor = text, 0
         by_label = {f"{option.label} {option.description}": option for option in self.options}
-        labels = fuzzy_match(text, by_label, limit=len(by_label)) if text else by_label
+        query = text.casefold()
+        # The options that contain the text in their order (sessions: last used first), then others.
+        found = [label for label in by_label if query in label.casefold()]
+        found.sort(key=lambda label: query not in by_label[label].label.casefold())
+        similar = fuzzy_match(text, by_label, limit=len(by_label)) if text else ()
+        labels = dict.fromkeys((*found, *similar))
         self.matching_options = [by_label[label] for label in labels]
         if self.matching_options:
             self.post_message(self.Highlighted(self.matching_options[0].value))

@@ -65,6 +65,7 @@ class Dialogs:
         self._lock = lock
         self._answer: asyncio.Future[str | None] | None = None
         self._on_highlight: Callable[[str], None] | None = None
+        self._drafts: dict[str, str] = {}  # texts that were not submitted
 
     # --- choices and texts ---------------------------------------------------------------
 
@@ -79,13 +80,22 @@ class Dialogs:
         current: str = "",
         on_highlight: Callable[[Choices, str], None] | None = None,
         other_body: BodyRenderer | None = None,
+        other_hint: str = "",
         by_user: bool = True,
     ) -> str | None:
         """The value of the chosen option, or None if the user closes the dialog. `by_user`: the
         user has just opened it."""
         palette = self._dialog_host.palette
         widget = Choices(
-            title, options, palette, body, filterable, hint, current, other_body=other_body
+            title,
+            options,
+            palette,
+            body,
+            filterable,
+            hint,
+            current,
+            other_body=other_body,
+            other_hint=other_hint,
         )
         async with self._open_dialog(widget, by_user=by_user) as answer:
             if on_highlight is not None and options:
@@ -106,19 +116,32 @@ class Dialogs:
         return None if chosen is None else [int(position) for position in chosen.split(",")]
 
     async def ask_text(
-        self, prompt: str, text: str = "", *, select_all: bool = False, by_user: bool = True
+        self,
+        prompt: str,
+        text: str = "",
+        *,
+        select_all: bool = False,
+        by_user: bool = True,
+        draft: str = "",
     ) -> str | None:
         """The text of the user, or None if the user closes the dialog. With `select_all`, typing
-        replaces the initial text."""
+        replaces the initial text. `draft`: a dialog of this name that was closed before shows what
+        the user typed into it."""
         from textual.widgets import Static
 
         label = Static(Text(prompt, self._dialog_host.palette.bold))
-        entry = TextEntry(text)
+        entry = TextEntry(self._drafts.pop(draft, text))
         opening = self._open_dialog(label, entry, by_user=by_user, is_touched=by_user and not text)
         async with opening as answer:
             if select_all:
                 entry.select_all()
-            return await answer
+            typed = None
+            try:
+                typed = await answer
+            finally:
+                if typed is None and draft and entry.text != text:
+                    self._drafts[draft] = entry.full_text
+            return typed
 
     async def show_widget(self, widget: Widget) -> str | None:
         """The answer of a widget that posts Choices.Selected, and that the user has opened."""
@@ -166,13 +189,19 @@ class Dialogs:
             msgspec.structs.replace(preview, text=preview.whole) if preview is not None else None
         )
         hint = "esc returns to the list" if is_in_list else "esc stops the turn"
-        other_body: BodyRenderer | None = None
+        other_hint, other_body = "", None
         if has_whole_file(approval):
-            hint += " · w: whole file"
+            hint, other_hint = f"{hint} · w: whole file", f"{hint} · w: changed lines"
             other_body = self._make_body(msgspec.structs.replace(approval, preview=whole))
         body = self._make_body(approval)
         return await self.choose(
-            title, options, body=body, hint=hint, other_body=other_body, by_user=False
+            title,
+            options,
+            body=body,
+            hint=hint,
+            other_body=other_body,
+            other_hint=other_hint,
+            by_user=False,
         )
 
     async def choose_plan(
@@ -224,7 +253,7 @@ class Dialogs:
         lines: list[Text] = []
         shown = escape_invisible(preview.text, keep="\n\t") if preview is not None else ""
         if preview is not None and preview.kind == "diff":
-            lines += diffs.render_diff(shown, width, palette, highlights=True)
+            lines += diffs.render_diff(shown, width, palette, highlights=True, wraps=True)
         elif preview is not None and preview.kind == "command":
             for row in highlight_code(shown, "bash", palette):
                 lines += wrap_text(row, width)

@@ -35,6 +35,11 @@ class TextEntry(OrderedTextArea):
         self._pastes = Attachments(Path.cwd())
         self.move_cursor(self.document.end)
 
+    @property
+    def full_text(self) -> str:
+        """The text with the pastes that the placeholders stand for."""
+        return self._pastes.expand_pastes(self.text)
+
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
@@ -45,7 +50,7 @@ class TextEntry(OrderedTextArea):
         if event.key in NEW_LINE_KEYS:
             self.insert("\n")
         elif event.key == "enter":
-            self.post_message(self.Submitted(self._pastes.expand_pastes(self.text)))
+            self.post_message(self.Submitted(self.full_text))
         elif event.key == "escape":
             self.post_message(self.Submitted(None))
         else:

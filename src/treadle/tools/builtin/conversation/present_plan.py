@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
+from treadle.core.text import find_title
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite
@@ -65,6 +66,9 @@ class PresentPlanTool(BuiltinTool[PresentPlanArguments]):
 
     def validate(self, args: PresentPlanArguments) -> str | None:
         return None if args.plan.strip() else "the plan is empty"
+
+    def summary(self, arguments: Arguments) -> str:
+        return super().summary({"plan": find_title(str(arguments.get("plan", "")))})
 
     def access(self, arguments: Arguments, session_id: str) -> Access:
         return Access(writes=frozenset({"the user's attention"}))  # one question at a time
