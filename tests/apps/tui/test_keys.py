@@ -465,7 +465,10 @@ async def test_a_question_fits_on_a_tiny_screen(monkeypatch):
         await on.send("go")
         await on.sees("esc stops the turn")
         await on.pilot.pause(0.1)
-        assert "n No, with a" in on.screen()
+        assert "touch made.txt" in on.screen()  # what is approved, and how to read the rest
+        assert "(pgdn)" in on.screen()
+        await on.press("up")
+        await on.sees("n No, with a")
         assert on.app.screen.max_scroll_y == 0
         assert on.screen().split("\n")[-1].startswith("ask")
 

@@ -120,9 +120,10 @@ class Choices(Widget, can_focus=True):
         rows = self._option_rows(width, min(option_room, MAX_ROWS))
         if body and not self._is_filterable and not self._is_multiple:
             body = [*body, *self._list_truncated(rows, width)]
-        return [*head, *self._visible_body(body, max(room - len(rows), 0)), *rows, *foot][:height]
+        visible = self._visible_body(body, max(room - len(rows), 0), width)
+        return [*head, *visible, *rows, *foot][:height]
 
-    def _visible_body(self, body: list[Text], room: int) -> list[Text]:
+    def _visible_body(self, body: list[Text], room: int, width: int) -> list[Text]:
         """The part of the body that fits, from the scroll offset on."""
         if len(body) <= room:
             self._offset, self._shown_lines = 0, room
@@ -134,6 +135,8 @@ class Choices(Widget, can_focus=True):
             return [Text.assemble(line, (" …", self._palette.faint)) for line in part[:room]]
         rest = len(body) - self._offset - len(part)
         note = f"… {plural(rest, 'more line')} (pgdn)" if rest else "end (pgup)"
+        if len(note) > width:
+            note = f"… {rest} (pgdn)"
         return [*part, Text(note, self._palette.faint)]
 
     def _option_rows(self, width: int, max_rows: int) -> list[Text]:
