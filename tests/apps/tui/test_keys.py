@@ -481,8 +481,8 @@ async def test_a_new_search_replaces_the_one_before(monkeypatch):
             await on.press("ctrl+f")
             await on.sees("Search")
             await on.press(*word, "enter")
+            await on.until(lambda word=word: on.app.transcript.search_text == word, word)
             await on.sees("n: match above")
-            assert on.app.transcript.search_text == word
 
 
 async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
