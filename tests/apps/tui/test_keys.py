@@ -477,12 +477,16 @@ async def test_a_new_search_replaces_the_one_before(monkeypatch):
     async with running_app(monkeypatch, scripted(["One two three."])) as on:
         await on.send("count")
         await on.sees("One two three.")
-        for word in ("two", "three"):
+
+        async def search(word: str) -> None:
             await on.press("ctrl+f")
             await on.sees("Search")
             await on.press(*word, "enter")
-            await on.until(lambda word=word: on.app.transcript.search_text == word, word)
+            await on.until(lambda: on.app.transcript.search_text == word, word)
             await on.sees("n: match above")
+
+        await search("two")
+        await search("three")
 
 
 async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
