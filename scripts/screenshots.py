@@ -69,13 +69,15 @@ PUSH = Say(
     calls=[("bash", {"command": "rm -rf build && git push --force origin main"})],
     usage=USED,
 )
-PLAN = Say(
+PLAN_TEXT = (
     "# Plan: prices as decimals\n\n"
     "1. `shop.py`: `total` takes and returns `Decimal`.\n"
     "2. `tests/test_shop.py`: a case with 0.1 + 0.2, which floats get wrong.\n"
     "3. Callers: only `receipt.py` formats the result; it keeps two places.\n\n"
-    "Risk: JSON needs a string for a `Decimal`.",
-    usage=USED,
+    "Risk: JSON needs a string for a `Decimal`."
+)
+PLAN = Say(
+    "I have read what uses `total`.", calls=[("present_plan", {"plan": PLAN_TEXT})], usage=USED
 )
 _KINDS = (("explore", "find the callers"), ("review", "review the change"))
 
@@ -137,6 +139,8 @@ def sequence(*steps: Steps) -> Steps:
 async def wait_for_agents(on: RunningApp) -> None:
     await on.send("who calls total, and is the change right?")
     await on.until(lambda: on.screen().count("shop.py") > 1 or "writing" in on.screen(), "agents")
+    await on.press("ctrl+b")
+    await on.sees("s sends")
 
 
 FIX = send("total() returns the last price. Fix it.", until="The total is right now")
