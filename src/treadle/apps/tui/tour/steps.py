@@ -38,7 +38,7 @@ class TourStep(msgspec.Struct, frozen=True):
 STEPS: tuple[TourStep, ...] = (
     TourStep(
         "Prompt",
-        f"{FILE} has a typing error. Type a message, such as: fix {FILE}   and press enter. "
+        f'{FILE} has a typing error. Type "fix {FILE}" and press enter. '
         "(ctrl+d leaves the tour at any moment.)",
         lambda facts: facts.messages > 0,
     ),
