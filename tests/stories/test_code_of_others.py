@@ -557,7 +557,7 @@ async def test_a_task_manager_that_cannot_restore_is_told_and_its_tasks_are_lost
     await driver.aclose()
     assert warnings(witness) == ["the task manager failed: ValueError: restore is broken"]
     [lost] = [item for item in driver.transcript if isinstance(item, NoticeItem)]
-    assert lost.data == {"task_id": "t1"}
+    assert lost.data == {"task_id": "t1", "state": "lost"}
 
 
 def _reply_with_call(call_id: str) -> AssistantItem:

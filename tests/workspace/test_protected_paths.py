@@ -369,9 +369,11 @@ async def test_the_next_session_names_what_a_command_made_that_was_killed_with_e
 ) -> None:
     mark = marker()
     agent = await start_agent(folder, mark)
-    for pid in (agent.pid, *(pid for pid, _ in list_descendants(agent.pid))):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    pids = (agent.pid, *(pid for pid, _ in list_descendants(agent.pid)))
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none may act on the end of another
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
     await agent.wait()
     await gone(mark)
     (folder / "a/b").chmod(0o755)

@@ -62,13 +62,13 @@ class TerminalApp(PromptScreen):
         if isinstance(event, events.Paste) and not event.is_forwarded:
             self._route_paste()
         if isinstance(event, events.Key) and not event.is_forwarded:
+            await self._wait_for_earlier_keys()  # before the focus is set: it may move meanwhile
             if not self._route_key(event):
                 return
             self._previous_key, self._last_key = self._last_key, event.key
             if event.key not in ("escape", "ctrl+c") and self.status_area.hint:
                 self.status_area.hint = ""
                 self.schedule_frame()
-            await self._wait_for_earlier_keys()
             if event.key == "escape" and self.focused is self.prompt and not self._are_keys_shown:
                 if not self.prompt.use_escape(event):
                     self.action_escape()
