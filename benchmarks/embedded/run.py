@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -82,13 +84,22 @@ def tools(root: Path) -> list[FunctionTool]:
 
 
 def run(command: str, root: Path) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            command, shell=True, cwd=root, capture_output=True, text=True, timeout=20, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return 124, "timed out after 20 seconds"
-    return done.returncode, done.stdout + done.stderr
+    """Runs a command for at most 20 seconds; then it and its children are ended."""
+    with subprocess.Popen(
+        command,
+        shell=True,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=20)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return 124, "timed out after 20 seconds"
 
 
 class Watcher:
