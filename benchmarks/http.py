@@ -126,8 +126,8 @@ class Floor:
         self._tool = TOOLS[tool]
         self._max_turns = max_turns
 
-    def _post(self, body: bytes) -> AsyncIterator[bytes]:
-        """The data of the events of the response."""
+    def _post(self, body: bytes) -> AsyncIterator[list[bytes]]:
+        """The data of the events of the response, as they arrive together."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
@@ -156,18 +156,19 @@ class Floor:
         blocks: list[dict[str, Any]] = []
         pieces: list[list[str]] = []
         seen = 0
-        async for data in self._post(body):
-            event = json.loads(data)
-            if event["type"] == "content_block_delta":
-                delta = event["delta"]
-                if delta["type"] == "text_delta":
-                    pieces[-1].append(delta["text"])
-                    seen += 1
-                else:
-                    pieces[-1].append(delta["partial_json"])
-            elif event["type"] == "content_block_start":
-                blocks.append(event["content_block"])
-                pieces.append([])
+        async for batch in self._post(body):
+            for data in batch:
+                event = json.loads(data)
+                if event["type"] == "content_block_delta":
+                    delta = event["delta"]
+                    if delta["type"] == "text_delta":
+                        pieces[-1].append(delta["text"])
+                        seen += 1
+                    else:
+                        pieces[-1].append(delta["partial_json"])
+                elif event["type"] == "content_block_start":
+                    blocks.append(event["content_block"])
+                    pieces.append([])
         for block, parts in zip(blocks, pieces, strict=True):
             if block["type"] == "text":
                 block["text"] = "".join(parts)
@@ -181,7 +182,7 @@ class AiohttpFloor(Floor):
         super().__init__(base, tool, max_turns)
         self._session: Any = None
 
-    async def _post(self, body: bytes) -> AsyncIterator[bytes]:
+    async def _post(self, body: bytes) -> AsyncIterator[list[bytes]]:
         if self._session is None:
             import aiohttp
 
@@ -193,9 +194,7 @@ class AiohttpFloor(Floor):
             async for piece in response.content.iter_any():
                 buffer += piece
                 *lines, buffer = buffer.split(b"\n")
-                for line in lines:
-                    if line.startswith(b"data:"):
-                        yield line[5:]
+                yield [line[5:] for line in lines if line.startswith(b"data:")]
 
     async def aclose(self) -> None:
         await self._session.close()
@@ -208,14 +207,13 @@ class OwnClientFloor(Floor):
         super().__init__(base, tool, max_turns)
         self._client = Client()
 
-    async def _post(self, body: bytes) -> AsyncIterator[bytes]:
+    async def _post(self, body: bytes) -> AsyncIterator[list[bytes]]:
         from treadle.models.http.sse import SSEReader
 
         async with self._client.post(self._url, HEADERS, body) as response:
             reader = SSEReader()
             async for piece in response:
-                for _, data in reader.feed(piece):
-                    yield data
+                yield [data for _, data in reader.feed(piece)]
                 response.mark_content()
 
     async def aclose(self) -> None:
