@@ -16,22 +16,28 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+# Most functions end sooner; to be woken by another thread costs the event loop about as much.
+SHORT_SECONDS = 0.0001
 IDLE_SECONDS = 10.0  # how long a free thread waits for another function
 
 
-async def run_in_thread(function: Callable[[], Any], cancelled: threading.Event) -> Any:
+async def run_in_thread(
+    function: Callable[[], Any], on_cancel: Callable[[], object] | None = None
+) -> Any:
     """The result of the function, which runs in a thread.
 
-    A cancellation sets the event and waits for the function: what it returns is still its result.
-    A second cancellation leaves it running. The thread does not keep the process alive.
+    A cancellation calls `on_cancel` and waits for the function: what it returns is still its
+    result. A second cancellation leaves it running. The thread does not keep the process alive.
     """
     call = _Call(function)
     _start(call)
-    try:
-        await call.wait()
-    except asyncio.CancelledError:
-        cancelled.set()
-        await call.wait()
+    if not call.ends_soon():
+        try:
+            await call.wait()
+        except asyncio.CancelledError:
+            if on_cancel is not None:
+                on_cancel()
+            await call.wait()
     return call.take_result()
 
 
@@ -44,7 +50,8 @@ class _Call:
         self._function = function
         self._loop = asyncio.get_running_loop()
         self._run_in_context = contextvars.copy_context().run
-        self._is_over = False
+        self._running = threading.Lock()
+        self._running.acquire()  # until the function has ended
         self._waiter: asyncio.Future[None] | None = None
 
     def run(self) -> None:
@@ -54,12 +61,19 @@ class _Call:
             self._error = _as_exception(raised)
 
     def report(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            self._loop.call_soon_threadsafe(self._end)
+        self._running.release()
+        if self._waiter is not None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                self._loop.call_soon_threadsafe(_mark_done, self._waiter)
+
+    def ends_soon(self) -> bool:
+        """Whether the function has ended after a very short while, in which the loop is blocked."""
+        return self._running.acquire(timeout=SHORT_SECONDS)
 
     async def wait(self) -> None:
-        if not self._is_over:
-            self._waiter = self._loop.create_future()
+        # The waiter first: `report` looks for it when the lock is free.
+        self._waiter = self._loop.create_future()
+        if self._running.locked():
             await self._waiter
 
     def take_result(self) -> Any:
@@ -71,10 +85,10 @@ class _Call:
         finally:
             del error  # its traceback has this frame
 
-    def _end(self) -> None:
-        self._is_over = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+
+def _mark_done(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class _Worker:

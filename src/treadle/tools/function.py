@@ -158,13 +158,15 @@ class FunctionTool(BaseTool, Generic[P, R]):
     async def _call_in_thread(self, arguments: Arguments, context: ToolContext[Any]) -> ToolOutput:
         """A plain function may block, so it runs in a thread."""
         from treadle.core.function_thread import run_in_thread
-        from treadle.tools.thread_context import make_thread_context
 
-        cancelled = threading.Event()
+        on_cancel: Callable[[], None] | None = None
         if self._parameters.context is not None:
-            context = make_thread_context(context, cancelled)
+            from treadle.tools.thread_context import make_thread_context
+
+            cancelled = threading.Event()
+            on_cancel, context = cancelled.set, make_thread_context(context, cancelled)
         positional, named = self._parameters.bind(arguments, context)
-        value = await run_in_thread(partial(self.function, *positional, **named), cancelled)
+        value = await run_in_thread(partial(self.function, *positional, **named), on_cancel)
         return await _to_output(value)
 
     async def evidence(self, arguments: Arguments, context: ToolContext[Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A call is repaired before it enters the transcript and before anything is decided about it: log,
 policy, user and tool see the same call. What was repaired is kept with the call, and its result
 tells the model. A call that may have been cut off, or that has two meanings, stays as it is
-and is refused. Used by driver.py and tool_round.py; the tools repair their own arguments
+and is refused. Used by model_call.py; the tools repair their own arguments
 (`RepairingTool`).
 """
 
@@ -21,7 +21,6 @@ from treadle.core.lazy_regex import compile_lazily
 from treadle.core.logger import logger
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.transcript.content import Arguments, ToolCall
-from treadle.core.transcript.items import AssistantItem
 
 # What models put around a name: `functions.read`, `default_api.read`, `read:0`, `read<|channel|>x`.
 _NAME_PARTS = compile_lazily(
@@ -35,15 +34,6 @@ MAX_NOTES = 4
 class CallRepairer:
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
-
-    def repair_reply(self, reply: AssistantItem) -> AssistantItem:
-        """The reply with its calls repaired; the same one if nothing was to repair."""
-        content = tuple(
-            [self.repair(part) if type(part) is ToolCall else part for part in reply.content]
-        )
-        if all(new is old for new, old in zip(content, reply.content, strict=True)):
-            return reply
-        return msgspec.structs.replace(reply, content=content)
 
     def repair(self, call: ToolCall) -> ToolCall:
         """The call under the name and with the arguments that it means."""

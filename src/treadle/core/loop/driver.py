@@ -82,7 +82,6 @@ class Driver(HostControls):
             self._child_approvals.ask,
             self._interruption.is_stopping,
         )
-        self._repairer = CallRepairer(toolbox)
         self._model_caller = ModelCaller(
             config.model,
             emitter,
@@ -90,7 +89,7 @@ class Driver(HostControls):
             config.retry,
             is_taken_id=session.has_call_id,
             on_call=self._tool_round.eager.schedule,
-            repair=self._repairer.repair,
+            repair=CallRepairer(toolbox).repair,
             on_quarantine=session.quarantine_part,
             is_interrupted=self._interruption.is_requested,
         )
@@ -202,7 +201,6 @@ class Driver(HostControls):
             self._gates.settle(reply.usage)
             self._session.add_reply_usage(reply)
             self._next_cache = None
-            reply = self._repairer.repair_reply(reply)
             most = self._config.max_continuations
             end = handle_reply(reply, self._session, most, self._gates.call_stop)
             if not reply.calls:  # no call of this reply will use what a failed attempt started

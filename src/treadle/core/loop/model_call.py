@@ -52,7 +52,7 @@ from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.integrity import with_unique_id, with_unique_ids
+from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, Usage
 
@@ -225,7 +225,7 @@ class ModelCaller:
         emit, streamed, ready = (
             self._emitter.emit,
             self._streamed_text,
-            _AnnouncedCalls(self._is_taken_id),
+            _AnnouncedCalls(self._is_taken_id, self._repair),
         )
         streamed.clear()
         self._open_part, self._has_streamed = "", False
@@ -274,7 +274,7 @@ class ModelCaller:
             self._begin_part(part, "")
         streamed.clear()
         self._attempt_usage = NO_USAGE  # the reply has the final usage
-        return ready.with_announced_ids(reply)
+        return ready.complete(reply)
 
     def _check_cache(self, cache: CacheRequest) -> None:
         if cache.required and "cache" not in self.model.card.abilities:
@@ -304,7 +304,7 @@ class ModelCaller:
                 emit(ToolCallDelta, event.id, event.text)
             case ModelToolCallRequested(call=call):
                 self._has_streamed = True
-                call = self._repair(announced.add(call))
+                call = announced.add(call)
                 emit(ToolCallRequested, call)
                 self._on_call(call)
             case PartQuarantined():
@@ -336,24 +336,26 @@ def _with_cost(reply: AssistantItem, card: ModelCard) -> AssistantItem:
 
 
 class _AnnouncedCalls:
-    """The calls announced so far, with the ids that they will have in the transcript."""
+    """The calls announced so far, each with what it is in the transcript: with a unique id, and
+    repaired."""
 
-    def __init__(self, is_in_session: Callable[[str], bool]) -> None:
+    def __init__(
+        self, is_in_session: Callable[[str], bool], repair: Callable[[ToolCall], ToolCall]
+    ) -> None:
         self._is_in_session = is_in_session
+        self._repair = repair
         self._ids: set[str] = set()
-        self._renamed: list[tuple[ToolCall, ToolCall]] = []
+        self._announced: list[tuple[ToolCall, ToolCall]] = []
 
     def add(self, call: ToolCall) -> ToolCall:
-        unique = with_unique_id(call, self._is_taken)
-        self._ids.add(unique.id)
-        self._renamed.append((call, unique))
-        return unique
+        final = self._repair(with_unique_id(call, self._is_taken))
+        self._ids.add(final.id)
+        self._announced.append((call, final))
+        return final
 
-    def with_announced_ids(self, reply: AssistantItem) -> AssistantItem:
-        """The reply with the announced ids; calls that were not announced get theirs now."""
-        if not self._renamed:
-            return with_unique_ids(reply, self._is_taken)
-        left = list(self._renamed)
+    def complete(self, reply: AssistantItem) -> AssistantItem:
+        """The reply with the calls as they were announced; those that were not are added now."""
+        left = list(self._announced)
         content = []
         changed = False
         for part in reply.content:

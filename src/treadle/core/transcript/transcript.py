@@ -8,6 +8,7 @@ request does not walk the whole history again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, overload
 
 from treadle.core.transcript.items import AssistantItem, Item
@@ -96,13 +97,10 @@ class Transcript(Sequence[Item]):
 
     def __reversed__(self) -> Iterator[Item]:
         items = self._shared.items
-        for position in range(self._length - 1, -1, -1):
-            yield items[position]
+        return islice(reversed(items), len(items) - self._length, None)
 
     def __iter__(self) -> Iterator[Item]:
-        items = self._shared.items
-        for position in range(self._length):
-            yield items[position]
+        return islice(self._shared.items, self._length)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Transcript):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar, get_args, overload
 
@@ -74,7 +73,7 @@ class FunctionHook:
         if not self._matcher.matches(hook_input):
             return None
         if self._needs_thread:
-            result = await run_in_thread(lambda: self.function(hook_input), threading.Event())
+            result = await run_in_thread(lambda: self.function(hook_input))
         else:
             result = self.function(hook_input)
         if inspect.isawaitable(result):
