@@ -105,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Modules and tests are a million objects: no collection of garbage walks them, now or later."""
+    """Modules and tests are a million objects, which no garbage collection has to walk."""
     gc.disable()
     try:
         return (yield)
