@@ -1,6 +1,7 @@
 """Runs the stages of ./check, each with a heading and its time; stops at a failure.
 
-Stages that only read the sources run two at a time, the others one after the other.
+Two stages run at a time. Each prints what it has to say when it has ended, except for the tests,
+which are the longest and print as they run.
 
 Run by ./check with the environment's interpreter. The rules of most stages are in pyproject.toml,
 those of names and texts in scripts/check_names.py.
@@ -13,9 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,8 +26,6 @@ CODE = ("src", "tests", "benchmarks", "examples", "scripts")
 EXAMPLE_LIMIT = 120.0
 # Unset for the stages: tests start many interpreters, and each would compile the package again.
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-
-
 STAGES_AT_ONCE = 2
 
 
@@ -33,6 +34,8 @@ class Stage(NamedTuple):
     command: Sequence[str]
     home: Path | None = None
     limit: float | None = None
+    after: Sequence[Stage] = ()  # stages that have to end before this one begins
+    prints: bool = False  # at once, and not when it has ended
 
 
 class Report(NamedTuple):
@@ -47,40 +50,48 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="treadle-check-") as scratch:
         chosen = choose_stages(fast, for_pytest, Path(scratch))
         began = time.monotonic()
-        for report in run_stages(chosen):
-            print(report.output, end="", flush=True)
-            if report.exit_code != 0:
-                print(f"\ncheck: FAILED at {report.stage.title}", flush=True)
-                return report.exit_code
+        with closing(run_stages(chosen)) as reports:
+            for report in reports:
+                print(report.output, end="", flush=True)
+                if report.exit_code != 0:
+                    print(f"\ncheck: FAILED at {report.stage.title}", flush=True)
+                    return report.exit_code
     print(f"\ncheck: all green in {time.monotonic() - began:.0f} s", flush=True)
     return 0
 
 
-def choose_stages(
-    fast: bool, for_pytest: Sequence[str], scratch: Path
-) -> Iterable[Stage | list[Stage]]:
+def choose_stages(fast: bool, for_pytest: Sequence[str], scratch: Path) -> Sequence[Stage]:
     if for_pytest == ["docs"]:
         return [docs_stage()]
     return [pytest_stage(fast, for_pytest)] if for_pytest else every_stage(fast, scratch)
 
 
-def every_stage(fast: bool, scratch: Path) -> Iterator[Stage | list[Stage]]:
-    """A list: these may run at the same time."""
+def every_stage(fast: bool, scratch: Path) -> Sequence[Stage]:
+    """The type checker takes longest of what comes before the tests, so it begins first; the
+    packages that tests need are downloaded beside it."""
+    types, *reading = reading_stages()
+    downloads = list(download_stages())
+    tests = pytest_stage(fast, [])._replace(after=downloads)
+    return [types, *downloads, *reading, tests, *example_stages(scratch)]
+
+
+def download_stages() -> Iterator[Stage]:
     yield Stage("Debian packages", [str(ROOT / "scripts" / "debian-packages")])
     yield Stage("npm packages", [str(ROOT / "scripts" / "node-packages")])
     yield Stage("messages of ACP", [str(ROOT / "scripts" / "acp-messages")])
     yield Stage("Pythons", [str(ROOT / "scripts" / "pythons")])
-    yield list(reading_stages())
-    yield pytest_stage(fast, [])
+
+
+def example_stages(scratch: Path) -> Iterator[Stage]:
     examples = ROOT / "examples"
     for example in (*sorted(examples.glob("*.py")), *sorted(examples.glob("extending/*.py"))):
-        title = f"example {example.relative_to(examples).with_suffix('')}"
-        yield Stage(title, python(str(example)), scratch, EXAMPLE_LIMIT)
+        name = example.relative_to(examples).with_suffix("")
+        yield Stage(f"example {name}", python(str(example)), scratch / name, EXAMPLE_LIMIT)
 
 
 def reading_stages() -> Iterator[Stage]:
     folders = [name for name in CODE if has_python(ROOT / name)]
-    yield Stage("types", python("-m", "mypy", *folders))  # takes longest, so it begins first
+    yield Stage("types", python("-m", "mypy", *folders))
     yield Stage("format", python("-m", "ruff", "format", "--check", *folders))
     yield Stage("lint", python("-m", "ruff", "check", *folders))
     own_settings = ["--project", str(ROOT / "pyproject.toml"), "--pythonpath", sys.executable]
@@ -98,7 +109,7 @@ def pytest_stage(fast: bool, arguments: Sequence[str]) -> Stage:
     workers = str(min((os.cpu_count() or 1) + 1, 8))
     spread = [] if arguments else ["-n", workers, "--dist", "worksteal"]
     chosen = ["-m", "not slow"] if fast else []
-    return Stage("tests", python("-m", "pytest", *spread, *chosen, *arguments))
+    return Stage("tests", python("-m", "pytest", *spread, *chosen, *arguments), prints=True)
 
 
 def docs_stage() -> Stage:
@@ -114,41 +125,70 @@ def has_python(folder: Path) -> bool:
     return any(folder.rglob("*.py"))
 
 
-def run_stages(chosen: Iterable[Stage | list[Stage]]) -> Iterator[Report]:
-    for stages in chosen:
-        if isinstance(stages, Stage):
-            print(f"\n== {stages.title}", flush=True)
-            yield run(stages)
-            continue
-        with ThreadPoolExecutor(STAGES_AT_ONCE) as threads:
-            running = [threads.submit(run, stage, subprocess.PIPE) for stage in stages]
-            for done in as_completed(running):
-                report = done.result()
-                yield report._replace(output=f"\n== {report.stage.title}\n{report.output}")
+def run_stages(chosen: Sequence[Stage]) -> Generator[Report, None, None]:
+    """What the stages report, in the order of their ends. Closing it ends the stages that run."""
+    stopped = Event()
+    processes: list[subprocess.Popen[str]] = []
+    started: dict[str, Future[Report]] = {}
+
+    def run_in_turn(stage: Stage) -> Report:
+        wait([started[earlier.title] for earlier in stage.after])
+        if stopped.is_set():
+            return Report(stage, 1, "")
+        began = time.monotonic()
+        process = start(stage)
+        processes.append(process)
+        if stopped.is_set():  # while it was started
+            process.terminate()
+        return report_end(stage, process, began)
+
+    with ThreadPoolExecutor(STAGES_AT_ONCE) as threads:
+        for stage in chosen:
+            started[stage.title] = threads.submit(run_in_turn, stage)
+        try:
+            for done in as_completed(started.values()):
+                yield done.result()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            stopped.set()
+            for process in processes:
+                process.terminate()  # does nothing to one that has ended
 
 
-def run(stage: Stage, stdout: int | None = None) -> Report:
+def start(stage: Stage) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
     if stage.home:
+        stage.home.mkdir(parents=True)
         environment["HOME"] = str(stage.home)
-    began = time.monotonic()
+    if stage.prints:
+        print(heading(stage), end="", flush=True)
+    return subprocess.Popen(
+        stage.command,
+        cwd=stage.home or ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=None if stage.prints else subprocess.PIPE,
+        stderr=None if stage.prints else subprocess.STDOUT,
+        text=True,
+    )
+
+
+def report_end(stage: Stage, process: subprocess.Popen[str], began: float) -> Report:
+    output = "" if stage.prints else heading(stage)
     try:
-        ran = subprocess.run(
-            stage.command,
-            cwd=stage.home or ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stdout and subprocess.STDOUT,
-            text=True,
-            timeout=stage.limit,
-            check=False,
-        )
-        exit_code, output = ran.returncode, ran.stdout or ""
+        output += process.communicate(timeout=stage.limit)[0] or ""
+        exit_code = process.returncode
     except subprocess.TimeoutExpired:
-        exit_code, output = 1, f"stopped after {stage.limit:.0f} s, the limit of this stage\n"
+        process.kill()
+        output += process.communicate()[0] or ""
+        output += f"stopped after {stage.limit:.0f} s, the limit of this stage\n"
+        exit_code = 1
     output += f"   {stage.title}: {time.monotonic() - began:.1f} s\n"
     return Report(stage, exit_code, output)
+
+
+def heading(stage: Stage) -> str:
+    return f"\n== {stage.title}\n"
 
 
 if __name__ == "__main__":
