@@ -31,7 +31,7 @@ class Terminal:
             *("-c", str(Path.cwd()), "sh"),
             env={**os.environ, "TERM": "xterm-256color", "PS1": "$ "},
         )
-        self._tmux("set-option", "-g", "status", "off")
+        self.set("status", "off")
 
     def run(self, *given: str, env: Mapping[str, str] | None = None) -> None:
         """Start the program. Its exit code is shown when it ends."""
@@ -43,13 +43,23 @@ class Terminal:
     def type(self, text: str) -> None:
         self._tmux("send-keys", "-l", text)
 
+    def send(self, text: str) -> None:
+        self.type(text)
+        self.press("Enter")
+
+    def paste(self, text: str) -> None:
+        """Paste, as a terminal does it: with marks around the text."""
+        command = ["tmux", "-S", self._socket, "load-buffer", "-b", "pasted", "-"]
+        subprocess.run(command, input=text, text=True, check=True)
+        self._tmux("paste-buffer", "-d", "-p", "-b", "pasted")
+
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
 
-    def answer(self, key: str) -> None:
-        """Answer a dialog, when it shows that it takes keys."""
+    def answer(self, *keys: str) -> None:
+        """Press keys in a dialog, when it shows that it takes them."""
         self.sees("▸ ")
-        self.type(key)
+        self.press(*keys)
 
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p").rstrip("\n")
@@ -62,18 +72,33 @@ class Terminal:
         """The screen with the scrollback above it."""
         return self._tmux("capture-pane", "-p", "-S", "-500").rstrip("\n")
 
+    def title(self) -> str:
+        return self._tmux("display-message", "-p", "#{pane_title}").strip()
+
+    def clipboard(self) -> str:
+        """What the program copied (OSC 52)."""
+        return self._tmux("show-buffer")
+
+    def record(self, file: Path) -> None:
+        """Keep all that programs write into the terminal."""
+        self._tmux("pipe-pane", "-O", f"cat >> {shlex.quote(str(file))}")
+
+    def set(self, name: str, value: str) -> None:
+        self._tmux("set-option", "-g", name, value)
+
     def resize(self, width: int, height: int) -> None:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
-    def sees(self, text: str, *, gone: bool = False) -> str:
-        """Wait until a text appears, or with `gone` disappears; the screen then."""
+    def sees(self, *texts: str, gone: bool = False) -> str:
+        """Wait until all texts are there, or with `gone` none of them is; the screen then."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             screen = self.screen()
-            if (text in screen) is not gone:
+            if all((text in screen) is not gone for text in texts):
                 return screen
             time.sleep(0.02)
-        raise AssertionError(f"{text!r} {'stays' if gone else 'does not come'}:\n{self.screen()}")
+        problem = "stays" if gone else "does not come"
+        raise AssertionError(f"{' or '.join(map(repr, texts))} {problem}:\n{self.screen()}")
 
     def pid(self) -> int:
         """The program's process."""
