@@ -66,6 +66,7 @@ REPLIES: dict[str, list[FakeReply]] = {
     "Look around in this project": [call(write("AGENTS.md", "Use make.\n")), FakeReply("Project notes are written.")],
     "talk": [FakeReply("I begin to talk. " + LONG)],
     "go on": [FakeReply("I go on where I was.")],
+    "clean up": [call(bash("touch cleaned.txt"))],
     "fix": [call(bash("touch fixed.txt"), text="I fix it."), FakeReply("It is fixed.")],
 }
 ASIDE = FakeReply("Aside: all is **well**.")

@@ -275,6 +275,7 @@ class FullScreen(TerminalScreen):
 
     def _draw_status_area(self, conversation: Conversation) -> None:
         width, is_scrolled = self.size.width, not self.transcript.is_following
+        self.status_area.is_dialog_open = self._dialog_widget is not None
         activity, status = self.status_area.render(
             conversation.view, self.palette, self.size, is_scrolled
         )
