@@ -1,12 +1,21 @@
-"""What the model says in the end-to-end story: replies by the message that they answer."""
+"""What the end-to-end story is played with: a terminal, a command that waits, and a model whose
+replies are chosen by the message that they answer."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+from tests.apps.tui.harness import write_file
+from tests.apps.tui.test_prompt_keys import PNG, make_editor
+from tests.apps.tui.tmux import Terminal
+from treadle.apps.tui.render.palette import THEMES
+from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.http import ReceivedRequest
 from treadle.testing.provider.script import FakeCall, FakeReply
+from treadle.testing.provider.server import ProviderServer
 
 LONG = "And then there was more to say about it. " * 200
 CODE = "print('code')\n"
@@ -31,8 +40,16 @@ def call(*calls: FakeCall, text: str = "") -> FakeReply:
 
 
 PRESENT = call(FakeCall("present_plan", {"plan": PLAN}))
-SCOUT = {"description": "look around", "prompt": "scout the folder", "name": "scout"}
-REVIEW = {"description": "review it", "prompt": "judge the change", "subagent_type": "review"}
+SCOUT: dict[str, object] = {
+    "description": "look around",
+    "prompt": "scout the folder",
+    "name": "scout",
+}
+REVIEW: dict[str, object] = {
+    "description": "review it",
+    "prompt": "judge the change",
+    "subagent_type": "review",
+}
 NOTES = "".join(f"line {number}\n" for number in range(1, 41))
 
 REPLIES: dict[str, list[FakeReply]] = {
@@ -61,9 +78,15 @@ REPLIES: dict[str, list[FakeReply]] = {
         call(bash("./hold scout"), text="I look into it."),
         call(bash("./hold never"), text="I hurry."),
     ],
-    "Start one agent of the kind `review`": [call(FakeCall("task", REVIEW)), FakeReply("One finding: a.py:1.")],
+    "Start one agent of the kind `review`": [
+        call(FakeCall("task", REVIEW)),
+        FakeReply("One finding: a.py:1."),
+    ],
     "judge the change": [FakeReply("a.py:1: it is wrong")],
-    "Look around in this project": [call(write("AGENTS.md", "Use make.\n")), FakeReply("Project notes are written.")],
+    "Look around in this project": [
+        call(write("AGENTS.md", "Use make.\n")),
+        FakeReply("Project notes are written."),
+    ],
     "talk": [FakeReply("I begin to talk. " + LONG)],
     "go on": [FakeReply("I go on where I was.")],
     "clean up": [call(bash("touch cleaned.txt"))],
@@ -80,7 +103,7 @@ class StoryModel:
         self._used: Counter[str] = Counter()
 
     def __call__(self, request: ReceivedRequest) -> FakeReply:
-        texts = list_texts(request.json["messages"])
+        texts = list_texts(request)
         if "side question" in texts[-1]:
             return ASIDE
         for text in reversed(texts):
@@ -92,11 +115,79 @@ class StoryModel:
         return SUMMARY
 
 
-def list_texts(messages: list[Any]) -> list[str]:
+def list_texts(request: ReceivedRequest) -> list[str]:
     """What the user said, oldest first."""
+    messages: Any = request.json["messages"]
     texts = []
     for message in messages:
         content = message["content"] if message["role"] == "user" else []
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         texts += [part["text"] for part in parts if part["type"] == "text"]
     return texts or [""]
+
+
+GIVEN = ("--model=claude-sonnet-4-5", "--sandbox=off")
+HOLD = """#!/bin/sh
+[ "$1" = flood ] && yes flood | head -n 300000
+for n in 1 2 3 4 5 6; do echo out $n; done
+until [ -e "$1" ]; do sleep 0.05; done
+"""
+SMALL = (40, 15)
+
+
+class Story:
+    """The terminal, its size, and the server that plays the model."""
+
+    def __init__(self, terminal: Terminal, size: tuple[int, int], server: ProviderServer) -> None:
+        self.on = terminal
+        self.size = size
+        self.server = server
+        self.output = Path.home() / "output"
+        write_file("hold", HOLD)
+        Path("hold").chmod(0o755)
+        Path("plan.png").write_bytes(PNG)
+        make_editor("editor", "printf ' the notes' >> $1")
+        self.env = {
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": server.url,
+            "EDITOR": str(Path.home() / "editor"),
+            "COLORTERM": "truecolor",
+        }
+        terminal.set("window-style", "bg=#ffffff")
+        terminal.set("set-clipboard", "on")
+        terminal.record(self.output)
+
+    def run(self, *given: str) -> None:
+        self.on.run(*given, env=self.env)
+
+    def written(self) -> str:
+        """All that programs wrote into the terminal, with escape sequences."""
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
+    def shake(self, text: str) -> None:
+        """Resize while a dialog is open: it stays."""
+        self.on.resize(*SMALL)
+        self.on.sees(text)
+        self.on.resize(*self.size)
+        self.on.sees(text)
+
+    def slow_down_next_reply(self) -> None:
+        number = len(self.server.generation_requests)
+        self.server.faults[:] = [ProviderFault("paced", at=number, times=1, seconds=0.02)]
+
+    def wait_for_draft(self, text: str) -> None:
+        """Wait until what is typed is on the disk."""
+        folder = Path.home() / ".treadle/drafts"
+        while not any(text in file.read_text() for file in folder.glob("*.json")):
+            time.sleep(0.02)
+
+    def end(self, code: int) -> None:
+        self.on.sees(f"ended with {code}")
+        self.on.renew()
+
+
+def to_sequence(theme: str) -> str:
+    """The colour of faint text, as a terminal gets it."""
+    color = THEMES[theme].faint.color
+    assert color is not None
+    return ";".join(str(part) for part in color.get_truecolor())

@@ -360,7 +360,9 @@ async def test_the_inline_mode(monkeypatch):
     monkeypatch.setattr(harness, "TerminalApp", InlineApp)
     pause = Pause()
     call = ("bash", {"command": "touch made.txt"})
-    async with running_app(monkeypatch, scripted([["I make it.\n\nNow", pause, Say(calls=[call])]])) as on:
+    async with running_app(
+        monkeypatch, scripted([["I make it.\n\nNow", pause, Say(calls=[call])]])
+    ) as on:
         await on.send("make it")
         await on.until(pause.reached.is_set)
         await check(on, "inline")
