@@ -210,3 +210,28 @@ async def test_a_text_that_was_left_with_escape_is_there_again(monkeypatch):
         await on.press("enter")
         await on.sees("Done.")
     assert exists("a.txtx")
+
+
+async def test_the_list_of_calls_comes_back_as_it_was_left(monkeypatch):
+    calls = [bash("touch a.txt"), bash("touch b.txt"), bash("touch c.txt")]
+    async with running_app(monkeypatch, scripted([Say(calls=calls), "Done."])) as on:
+        await on.send("go")
+        await on.sees("3 calls need your approval")
+        await on.press("space", "down", "enter")
+        await on.sees("Run this command?")
+        await on.press("escape")
+        await on.sees("1 [x] bash touch a.txt\n▸ 2 [ ] bash touch b.txt")
+        await on.press("escape")
+        await on.idle()
+
+
+async def test_after_an_approval_tab_selects_the_last_block(monkeypatch):
+    model = scripted([Say(calls=[bash("touch a.txt")]), "Done.\n\n```\ncode\n```"])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        await on.press("y")
+        await on.sees("code")
+        await on.idle()
+        await on.press("tab", "c")
+        await on.sees("copied 5 characters")

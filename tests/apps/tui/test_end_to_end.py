@@ -1,321 +1,393 @@
-"""The real program in a real terminal: keys are typed, screens are read."""
+"""One story of the real program in a real terminal: keys are typed, screens are read.
+
+It goes through what the terminal offers, at two sizes. The chapters share one folder, and most of
+them one running program. What the model says is in story.py; a command `./hold NAME` runs until
+the story writes the file NAME.
+"""
 
 import asyncio
-import os
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
-from tests.apps.tui.harness import exists
+from tests.apps.tui.harness import exists, read_file, write_file
+from tests.apps.tui.story import CODE, GIVEN, Story, StoryModel, list_texts, to_sequence
+from tests.apps.tui.test_prompt_keys import PNG
 from tests.apps.tui.tmux import Terminal, needs_tmux
-from treadle.testing.provider.answers import ProviderFault
-from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
 pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(240)]
 
-LONG = "And then there was more to say about it. " * 200
-STORY = [
-    FakeReply(
-        "I write it.", calls=(FakeCall("write", {"file_path": "a.txt", "content": "one\ntwo\n"}),)
-    ),
-    FakeReply("It is written."),
-    FakeReply(
-        calls=(FakeCall("edit", {"file_path": "a.txt", "old_string": "two", "new_string": "2"}),)
-    ),
-    FakeReply("It is edited."),
-    FakeReply("Now I talk. " + LONG),
-    FakeReply("I begin. ", calls=(FakeCall("bash", {"command": "sleep 3; echo slept"}),)),
-    FakeReply("I heard what you said."),
-]
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_user_goes_through_all_that_the_terminal_offers(own_place, size):
+    async with ProviderServer(StoryModel(), strict=False) as server:
+        with closing(Terminal(own_place, size)) as terminal:
+            story = Story(terminal, size, server)
+            for chapter in CHAPTERS:
+                await asyncio.to_thread(chapter, story)
 
 
-@pytest.fixture
-def terminal(own_place: Path) -> Iterator[Terminal]:
-    made = Terminal(own_place)
-    yield made
-    made.close()
+def the_first_screen_says_what_applies_here(story: Story) -> None:
+    on = story.on
+    story.run(*GIVEN)
+    on.sees("Do you trust the files in this folder?")
+    story.shake("Do you trust")
+    on.answer("y")
+    on.sees("folder   /", "trust    trusted", "mode     ask: ", "sandbox  off: ")
+    on.sees("claude-sonnet-4-5, $3 in, $15 out per million tokens")
+    screen = on.sees("/help lists commands", "\n›\n")
+    assert screen.count("\n  › ") == 3  # things to try
+    assert on.title() == "cwd"
+    assert to_sequence("light") in on.colored_screen()  # the terminal has a white background
 
 
-def environment(server: ProviderServer) -> dict[str, str]:
-    editor = Path.home() / "editor"
-    editor.write_text("#!/bin/sh\necho 'the editor has the screen'; printf ' into a.txt' >> $1\n")
-    editor.chmod(0o755)
-    return {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url, "EDITOR": str(editor)}
+def the_prompt_has_keys_an_editor_and_pictures(story: Story) -> None:
+    on = story.on
+    on.type("?")
+    on.sees("shift+tab")
+    on.press("Escape")
+    on.sees("shift+tab", gone=True)
+    on.paste("plan.png")
+    on.sees(f"▀ plan.png · 1 × 1 · {len(PNG)} B")
+    on.sees("› [image 1: plan.png]")
+    on.clear("plan.png")
+    on.paste("a line of text\n" * 700_000)  # 10 MB
+    on.sees("[paste 2: 700,000 lines]")
+    on.clear("[paste")
+    on.send("/vim")
+    on.sees("vim keys are on")
+    on.sees("INSERT · ask")
+    on.type("one two")
+    on.press("Escape")
+    on.sees("NORMAL · ask")
+    on.type("0dw")
+    on.sees("› two\n")
+    on.type("cc/vim")
+    on.press("Enter")
+    on.sees("vim keys are off")
+    on.type("write")
+    on.press("C-g")
+    on.sees("› write the notes\n")
 
 
-GIVEN = ("--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark")
+def a_call_needs_an_approval(story: Story) -> None:
+    on = story.on
+    on.press("Enter")
+    on.sees("Allow write notes.txt?", "1 + line 1\n", "▸ y Yes")
+    assert on.title() == "cwd · needs your answer"
+    assert "\a" in story.written()  # the window does not report its focus: the bell
+    assert not exists("notes.txt")
+    story.shake("Allow write notes.txt?")
+    on.answer("y")
+    on.sees("The notes are written.")
+    on.send("correct them")
+    screen = on.sees("Allow edit notes.txt?", "20 - line 20\n", "20 + twenty\n", "▸ y Yes")
+    on.sees("✗ edit notes.txt")  # the first edit could not be applied: no question
+    assert "   1   line 1\n" not in screen
+    on.answer("w")
+    on.sees("   1   line 1\n")
+    on.type("w")
+    on.sees("   1   line 1\n", gone=True)
+    on.type("t")  # edits are allowed in this session: the next one opens no question
+    on.sees("The notes are corrected.")
+    on.sees("accept-edits ·")
+    assert "twenty" in read_file("notes.txt")
+    assert "thirty" in read_file("notes.txt")
 
 
-async def test_a_session_from_the_first_start_to_resuming_it(terminal):
-    slow = ProviderFault("paced", at=4, times=1, seconds=0.02)
-    async with ProviderServer(STORY, faults=[slow], strict=False) as server:
-        await asyncio.to_thread(_first_part, terminal, server)
-        await asyncio.to_thread(_second_part, terminal, server)
+def several_calls_are_answered_together(story: Story) -> None:
+    on = story.on
+    on.press("BTab", "BTab", "BTab")
+    on.sees("\nask ·")
+    on.send("publish it")
+    on.sees("3 calls need your approval", "git push --force origin main  ! force push")
+    on.sees("rm -rf build  ! recursive delete")
+    on.answer("Space", "Down", "Enter")
+    on.sees("Run this command?  ! recursive delete", "! deletes with all that is in it: build")
+    story.shake("Run this command?")
+    on.press("Escape")
+    on.sees("3 calls need your approval")
+    on.answer("Space")
+    on.sees("1 [x]", "▸ 2 [x]")
+    on.press("n")
+    on.sees("Why not?")
+    on.send("too dangerous")
+    on.sees("Why not?", gone=True)
+    on.sees("Run this command?")
+    on.answer("y")
+    on.sees("One of three is done.")
+    assert exists("made.txt")
 
 
-def _first_part(terminal: Terminal, server: ProviderServer) -> None:
-    terminal.run(*GIVEN, env=environment(server))
-    terminal.sees("Do you trust the files in this folder?")
-    terminal.answer("y")
-    terminal.sees("/help lists commands and keys")
-    # a message that is finished in an editor, and a task with an approval
-    terminal.type("write two lines")
-    terminal.press("C-g")
-    terminal.sees("› write two lines into a.txt")
-    terminal.press("Enter")
-    screen = terminal.sees("Allow write a.txt?")
-    assert "1 + one" in screen
-    assert not exists("a.txt")
-    terminal.answer("y")
-    terminal.sees("It is written.")
-    assert exists("a.txt")
-    # an edit with a diff, before and after
-    terminal.type("edit it")
-    terminal.press("Enter")
-    screen = terminal.sees("Allow edit a.txt?")
-    assert "2 - two" in screen
-    terminal.press("BTab")  # the mode can be changed meanwhile
-    terminal.sees("accept-edits")
-    terminal.answer("y")
-    terminal.sees("It is edited.")
-    terminal.sees("edit a.txt  +1 -1")
-    # an interrupt
-    terminal.type("talk")
-    terminal.press("Enter")
-    terminal.sees("Now I talk.")
-    began = time.monotonic()
-    terminal.press("Escape")
-    terminal.sees("interrupted")
-    assert time.monotonic() - began < 2.0  # with the time that tmux takes to send an escape
-    # steering
-    terminal.type("run something")
-    terminal.press("Enter")
-    terminal.sees("running bash")  # it only reads: no approval needed
-    terminal.type("and be brief")
-    terminal.press("Enter")
-    terminal.sees("↳ and be brief")
-    terminal.sees("I heard what you said.")
-    terminal.sees("↳", gone=True)
+def a_command_shows_what_it_prints(story: Story) -> None:
+    on = story.on
+    on.send("/permissions add Bash(./hold:*)")
+    on.sees("+ allow Bash(./hold:*)")
+    on.send("show me")
+    screen = on.sees("  out 6")
+    assert "out 3" not in screen
+    assert on.title() == "cwd · working"
+    write_file("show")
+    on.sees("✻ thought", "6 lines\n  out 4\n  out 5\n  out 6", "That is all of it.")
+    on.sees("esc interrupts", gone=True)
+    assert "\x1b]8;" in story.written()  # a link
+    on.press("C-o")
+    on.sees("  out 1")
+    on.press("C-o")
+    on.sees("  out 1", gone=True)
+    on.press("Tab")
+    on.sees("▌ That is all of it.")
+    on.type("c")
+    on.sees("copied 14 characters")
+    assert on.clipboard() == CODE
+    on.type("i")
+    on.sees("copied", gone=True)
+    on.send("print a lot")
+    on.sees("running bash")
+    on.type("keys are shown meanwhile")
+    on.sees("› keys are shown meanwhile")
+    on.press("C-u")
+    write_file("flood")
+    on.sees("The flood is over.")
 
 
-def _second_part(terminal: Terminal, server: ProviderServer) -> None:
-    # rewind
-    terminal.press("Escape")
-    terminal.sees("esc again")
-    terminal.press("Escape")
-    terminal.sees("Rewind to before")
-    terminal.type("edit")
-    terminal.sees("~ a.txt")
-    terminal.press("Enter")
-    terminal.sees("1 file would change")
-    terminal.type("b")
-    screen = terminal.sees("rewound to before turn 2; files: restored a.txt")
-    assert "It is edited." not in screen
-    assert Path("a.txt").read_text() == "one\ntwo\n"
-    # quit and resume
-    terminal.press("C-c")
-    terminal.sees("› edit it", gone=True)
-    terminal.type("/quit")
-    terminal.press("Enter")
-    terminal.sees("treadle --resume")
-    screen = terminal.sees("ended with 0")
-    assert "It is written." not in screen  # the alternate screen is closed
-    terminal.run(*GIVEN, "--continue", env=environment(server))
-    screen = terminal.sees("It is written.")
-    assert "write two lines into a.txt" in screen
-    terminal.press("C-c")
-    terminal.sees("ctrl+c again to quit")
-    terminal.press("C-c")
-    terminal.sees("ended with 0")
+def messages_wait_in_a_queue(story: Story) -> None:
+    on = story.on
+    on.send("work on it")
+    on.sees("running bash")
+    for text in ("be brief", "be quick", "be kind"):
+        on.send(text)
+        on.sees(f"↳ {text}")
+    on.send("/queue")
+    on.sees("Queued messages, 1 of 3")
+    story.shake("▸ 1 be brief")
+    on.press("S-Down")
+    on.sees("▸ 2 be brief")
+    on.type("r")
+    on.sees("Queued messages, 2 of 2")
+    on.press("Up")
+    on.sees("▸ 1 be quick")
+    on.type("e")
+    on.sees("› be quick\n")
+    on.type("er")
+    on.press("Enter")
+    on.sees("↳ be quicker")
+    write_file("work")
+    on.sees("I heard what you said.")
+    assert list_texts(story.server.requests[-1])[-2:] == ["be kind", "be quicker"]
+    on.press("C-r")
+    on.type("bri")
+    on.sees("› be brief\n")  # it was removed from the queue, and is not lost
+    on.press("Escape")
+    on.sees("be brief", gone=True)
+    on.send("work again")
+    on.sees("running bash")
+    for number in range(8):
+        on.press(f"message{number}", "Enter")
+        on.sees(f"↳ message{number}\n")
+    on.press("Escape")
+    on.sees("interrupted", "message7\n")  # all are back in the prompt
+    on.clear("message")
 
 
-async def test_killed_in_the_middle_nothing_that_was_acknowledged_is_lost(terminal):
-    script = [
-        FakeReply("First answer."),
-        FakeReply("I look. ", calls=(FakeCall("ls", {}),)),
-        FakeReply("Much to say. " + LONG),
-        FakeReply("I go on where I was."),
-    ]
-    slow = ProviderFault("paced", at=2, times=1, seconds=0.02)
-
-    def story(server: ProviderServer) -> None:
-        terminal.run(*GIVEN, env=environment(server))
-        terminal.sees("Do you trust")
-        terminal.answer("y")
-        terminal.sees("/help lists")
-        for text, answer in (("one", "First answer."), ("two", "Much to say.")):
-            terminal.type(text)
-            terminal.press("Enter")
-            terminal.sees(answer)
-        terminal.kill()
-        terminal.sees("ended with 137")
-        terminal.renew()
-        terminal.run(*GIVEN, "--continue", env=environment(server))
-        screen = terminal.sees("the last turn is not finished")
-        for acknowledged in ("› one", "First answer.", "› two", "I look.", " ls"):
-            assert acknowledged in screen
-        terminal.press("Enter")
-        terminal.sees("I go on where I was.")
-
-    async with ProviderServer(script, faults=[slow], strict=False) as server:
-        await asyncio.to_thread(story, server)
-
-
-def _git_that_runs(spy: Path) -> None:
-    """A repository whose configuration makes git run a program that writes a file."""
-    spy.write_text(f"#!/bin/sh\nenv > {Path.cwd()}/ran\nfalse\n")
-    spy.chmod(0o755)
-    for words in (
-        "init -q .", "add spy.sh", "update-index --untracked-cache",
-        "config core.untrackedCache true", f"config core.fsmonitor {spy}",
-    ):  # fmt: skip
-        subprocess.run(["git", *words.split()], check=True)
-    subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True)
-    Path("ran").unlink()
+def a_plan_is_changed_and_accepted(story: Story) -> None:
+    on = story.on
+    on.send("/mode plan")
+    on.sees("\nplan ·")
+    on.send("plan it")
+    on.sees("The plan is ready. Accept it?", "1. Change a.py")
+    story.shake("The plan is ready.")
+    on.answer("n")
+    on.sees("What should change?")
+    on.send("make it shorter")
+    on.sees("What should change?", gone=True)
+    on.sees("The plan is ready. Accept it?")
+    assert b"wants this changed: make it shorter" in story.server.requests[-1].body
+    on.answer("e")
+    on.sees("Edit the plan; ")
+    on.type(" twice")
+    on.press("Enter")
+    on.sees("2. Run the tests twice\n")
+    on.answer("y")
+    on.sees("It is renamed.")
+    on.sees("\naccept-edits ·")
+    assert exists("a.py")
+    on.send("/compact")
+    on.sees("compacted")
+    on.send("/plan")
+    on.sees("2. Run the tests twice")
+    on.send("what is next")
+    on.sees("The next step is to run the tests.")
+    assert b"2. Run the tests twice" in story.server.requests[-1].body
 
 
-async def test_an_untrusted_folders_git_runs_nothing_while_one_types_a_file_name(terminal):
-    """Git would run the program of its configuration, with our environment."""
-    _git_that_runs(Path.cwd() / "spy.sh")
-
-    def story(server: ProviderServer) -> None:
-        terminal.run(*GIVEN, env=environment(server))
-        terminal.sees("Do you trust")
-        terminal.answer("n")
-        terminal.sees("/help lists")
-        terminal.type("look @sp")
-        terminal.sees("@spy.sh")
-        terminal.press("C-c")
-        terminal.type("/doctor")
-        terminal.press("Enter")
-        terminal.sees("git version")
-
-    async with ProviderServer([FakeReply("Hello.")], strict=False) as server:
-        await asyncio.to_thread(story, server)
-    assert not exists("ran")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_fault_82_83_a_signal_ends_it_at_once_and_the_turn_is_interrupted(terminal, number):
-    slow = ProviderFault("paced", at=0, times=1, seconds=0.02)
-
-    def story(server: ProviderServer) -> None:
-        terminal.run(*GIVEN, env=environment(server))
-        terminal.sees("Do you trust")
-        terminal.answer("n")
-        terminal.sees("/help lists")
-        terminal.type("talk")
-        terminal.press("Enter")
-        terminal.sees("And then there was more")
-        began = time.monotonic()
-        terminal.kill(number)
-        terminal.sees("ended with 143")
-        assert time.monotonic() - began < 2.5
-        terminal.run(*GIVEN, "--continue", env=environment(server))
-        terminal.sees("Do you trust")
-        terminal.answer("n")
-        screen = terminal.sees("interrupted")
-        assert "not finished" not in screen
-
-    async with ProviderServer([FakeReply(LONG)], faults=[slow], strict=False) as server:
-        await asyncio.to_thread(story, server)
+def an_agent_is_watched_steered_and_stopped(story: Story) -> None:
+    on = story.on
+    on.send("send a scout")
+    on.sees("◐ task scout: look around")
+    on.press("C-b")
+    on.sees("Agents and tasks at work", "▸ 1 task: scout: look around  running bash")
+    story.shake("Agents and tasks at work")
+    on.press("1", "Enter")
+    on.sees("watching task")
+    on.sees("I look into it.")
+    on.type("s")
+    on.sees("Message to task")
+    on.send("hurry up")
+    on.sees("watching task")
+    write_file("scout")
+    on.sees("I hurry.")
+    assert "hurry up" in list_texts(story.server.requests[-1])
+    on.type("x")
+    on.sees("Stop task")
+    on.type("y")
+    on.sees("ended")
+    on.press("Escape")
+    on.sees("Agents and tasks at work")
+    on.press("Escape")
+    on.sees("Agents and tasks at work", gone=True)
+    on.sees("The scout has come home.")
 
 
-async def test_fault_86_resized_suspended_and_continued(terminal):
-    def story(server: ProviderServer) -> None:
-        stale = {"COLUMNS": "80", "LINES": "24"}
-        terminal.run(*GIVEN, env={**environment(server), **stale})
-        terminal.sees("Do you trust")
-        terminal.answer("y")
-        terminal.sees("/help lists")
-        terminal._tmux("resize-window", "-x", "40", "-y", "15")
-        terminal.type("hello")
-        terminal.press("Enter")
-        terminal.sees("Hello.")
-        terminal._tmux("resize-window", "-x", "90", "-y", "25")
-        terminal.press("C-z")
-        terminal.sees("topped", gone=False)
-        terminal.type("fg")
-        terminal.press("Enter")
-        terminal.sees("› hello")
-        terminal.type("again")
-        terminal.press("Enter")
-        terminal.sees("Still here.")
-
-    async with ProviderServer(
-        [FakeReply("Hello."), FakeReply("Still here.")], strict=False
-    ) as server:
-        await asyncio.to_thread(story, server)
-
-
-@pytest.fixture
-def path_without_bubblewrap(tmp_path: Path) -> str:
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    for place in reversed(os.get_exec_path()):
-        for program in Path(place).glob("*"):
-            (folder / program.name).unlink(missing_ok=True)
-            (folder / program.name).symlink_to(program)
-    (folder / "bwrap").unlink(missing_ok=True)
-    return str(folder)
+def commands_change_what_applies(story: Story) -> None:
+    on = story.on
+    for line, answer in (
+        ("/budget 10", "$10"),
+        ("/config reduced_motion on", "reduced_motion = on is written"),
+        ("/permissions add deny Read(.env)", "+ deny Read(.env)"),
+        ("/permissions remove Read(.env)", "- deny Read(.env)"),
+        ("/theme dark-contrast", "dark-contrast"),
+        ("/btw is all well?", "Aside: all is well."),
+    ):
+        on.send(line)
+        on.sees(answer)
+    story.shake("Aside: all is well.")
+    on.press("Escape")
+    on.sees("Aside:", gone=True)
+    assert to_sequence("dark-contrast") in on.colored_screen()
+    subprocess.run(["git", "init", "-q"], check=True)
+    on.send("/review")
+    on.sees("One finding: a.py:1.")
+    on.send("/init")
+    on.sees("Allow write AGENTS.md?", "1 + Use make.")  # also where edits are accepted
+    assert "Aside" not in story.server.requests[-1].body.decode()
+    on.answer("y")
+    on.sees("Project notes are written.")
 
 
-@pytest.mark.parametrize("how", ["drawn", "plain"])
-async def test_a_missing_sandbox_is_shown_at_the_start_once(terminal, how, path_without_bubblewrap):
-    def story(server: ProviderServer) -> None:
-        given = ("--model=claude-sonnet-4-5", "--theme=dark", "--permission-mode=auto")
-        plain = ("--plain",) if how == "plain" else ()
-        terminal.run(*given, *plain, env={**environment(server), "PATH": path_without_bubblewrap})
-        asked = terminal.sees("Do you trust the files in this folder?")
-        assert "Where there is no sandbox" in " ".join(asked.split())
-        if plain:
-            terminal.type("1")
-            terminal.press("Enter")
-        else:
-            terminal.answer("y")
-        terminal.sees("commands run without a sandbox: bubblewrap is not installed")
-        if not plain:
-            terminal.sees("auto · no sandbox")
-        terminal.type("/goal true")
-        terminal.press("Enter")
-        screen = terminal.sees("goal set")
-        assert screen.count("commands run without a sandbox") == 1
-
-    async with ProviderServer([], strict=False) as server:
-        await asyncio.to_thread(story, server)
+def nothing_is_lost_when_it_is_killed(story: Story) -> None:
+    on = story.on
+    story.slow_down_next_reply()
+    on.send("talk")
+    on.sees("I begin to talk.")
+    on.type("a draft of mine")
+    on.sees("› a draft of mine")
+    story.wait_for_draft("a draft of mine")
+    on.kill()
+    story.end(137)
+    story.run(*GIVEN, "--continue")
+    on.sees("› talk", "the last turn is not finished", "› a draft of mine")
+    on.clear("a draft of mine")
+    on.send("go on")
+    on.sees("I go on where I was.")
+    on.send("clean up")
+    on.sees("Run this command?")
+    on.kill(signal.SIGHUP)
+    story.end(143)
+    assert not exists("cleaned.txt")
 
 
-async def test_line_by_line(terminal):
-    script = [
-        FakeReply("I make it.", calls=(FakeCall("bash", {"command": "touch made.txt"}),)),
-        FakeReply("It is made."),
-    ]
+def the_conversation_stays_in_the_scrollback(story: Story) -> None:
+    on = story.on
+    story.run(*GIVEN, "--inline", "fix")  # one word is a prompt
+    on.sees("Run this command?")
+    story.shake("Run this command?")
+    on.answer("y")
+    on.sees("It is fixed.")
+    on.sees("esc interrupts", gone=True)
+    on.send("/quit")
+    on.sees("ended with 0")
+    history = on.history()
+    for line in ("› fix\n", "  I fix it.\n", "● bash touch fixed.txt", "  It is fixed.\n"):
+        assert history.count(line) == 1
+    assert "Run this command?" not in history
+    on.renew()
 
-    def story(server: ProviderServer) -> None:
-        terminal.run(*GIVEN, "--plain", env=environment(server))
-        terminal.sees("Do you trust the files in this folder? 1 to 4:")
-        terminal.type("1")
-        terminal.press("Enter")
-        terminal.sees("[ask] >")
-        terminal.type("make it")
-        terminal.press("Enter")
-        terminal.sees("Allow, 1 to 5:")
-        terminal.type("1")
-        terminal.press("Enter")
-        screen = terminal.sees("It is made.")
-        assert "Tool bash touch made.txt: done" in screen.replace("bash: ", "bash ")
-        assert exists("made.txt")
-        terminal.type("/cost")
-        terminal.press("Enter")
-        terminal.sees("requests")
-        terminal.type("/quit")
-        terminal.press("Enter")
-        terminal.sees("ended with 0")
 
-    async with ProviderServer(script, strict=False) as server:
-        await asyncio.to_thread(story, server)
+def a_session_is_continued_by_one_key_or_from_a_list(story: Story) -> None:
+    on = story.on
+    story.run(*GIVEN)
+    on.sees("continue (alt+1, or 1 and enter)", "  1 fix", "  2 write the notes")
+    on.press("M-2")
+    on.sees("› clean up")
+    on.type("another draft")
+    on.sees("› another draft")
+    on.kill(signal.SIGHUP)
+    story.end(143)
+    story.run(*GIVEN, "--resume")
+    on.sees("Resume a session", "▸ fix", "It is fixed.")  # with a preview
+    story.shake("Resume a session")
+    on.type("notes")
+    on.sees("It is fixed.", gone=True)
+    on.sees("▸ write the notes")
+    on.press("Enter")
+    on.sees("› clean up", "› another draft")
+    on.press("C-c", "C-c", "C-c")
+    story.end(0)
+
+
+def an_answer_on_the_command_line_is_written_as_it_comes(story: Story) -> None:
+    story.slow_down_next_reply()
+    story.run(*GIVEN, "-p", "talk")
+    screen = story.on.sees("I begin to talk.")
+    assert "ended with" not in screen
+    story.on.press("C-c")
+    story.end(130)
+
+
+def the_tour_teaches_by_doing(story: Story) -> None:
+    on = story.on
+    story.run("tour")
+    on.sees("tour 1/7 · Prompt", "ask · tour")
+    on.send("fix greet.py")
+    on.sees("tour 2/7 · Approval", "Allow edit greet.py?")
+    on.answer("y")
+    on.sees("tour 3/7 · Undo")
+    on.send("/undo")
+    on.sees("tour 4/7 · Modes")
+    on.press("BTab")
+    on.sees("tour 5/7 · Work without questions")
+    on.send("fix it again")
+    on.sees("tour 6/7 · Rewind")
+    on.press("Escape")
+    on.sees("esc again")
+    on.press("Escape")
+    on.sees("Rewind to before this message")
+    on.press("Down", "Enter")
+    on.sees("would change")
+    on.type("b")
+    on.sees("tour 7/7 · The end")
+    on.clear("› fix")
+    on.press("C-d")
+    story.end(0)
+
+
+CHAPTERS = (
+    the_first_screen_says_what_applies_here,
+    the_prompt_has_keys_an_editor_and_pictures,
+    a_call_needs_an_approval,
+    several_calls_are_answered_together,
+    a_command_shows_what_it_prints,
+    messages_wait_in_a_queue,
+    a_plan_is_changed_and_accepted,
+    an_agent_is_watched_steered_and_stopped,
+    commands_change_what_applies,
+    nothing_is_lost_when_it_is_killed,
+    the_conversation_stays_in_the_scrollback,
+    a_session_is_continued_by_one_key_or_from_a_list,
+    an_answer_on_the_command_line_is_written_as_it_comes,
+    the_tour_teaches_by_doing,
+)

@@ -8,6 +8,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from textual import events
+
+from tests.apps.tui import harness
 from tests.apps.tui.harness import (
     SIZES,
     RunningApp,
@@ -17,6 +20,8 @@ from tests.apps.tui.harness import (
     scripted,
     write_file,
 )
+from tests.apps.tui.test_prompt_keys import PNG
+from treadle.apps.tui.inline import InlineApp
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 SCREENS = Path(__file__).parent / "screens"
@@ -82,7 +87,7 @@ def _lasting(screen: str) -> str:
     screen = re.sub(r"/tmp/treadle-test-\w{8}/", "/tmp/treadle-test-XXXXXXXX/", screen)
     screen = re.sub(r"[◐◓◑◒] ", "◐ ", screen)
     screen = re.sub(r"( {2,}\S.*)( · [0-9]+s)$", _move_right, screen, flags=re.MULTILINE)
-    screen = re.sub(r" · [0-9]+s\b", "", screen)
+    screen = re.sub(r"(?: ·|,) [0-9]+s\b", "", screen)
     screen = re.sub(r" {2,}[0-9]+s$", "", screen, flags=re.MULTILINE)
     return re.sub(r"\d{6}-[0-9a-f]{6}", "261115-3fa9c1", screen)
 
@@ -311,3 +316,58 @@ async def test_the_keys_the_search_and_the_queue(monkeypatch, tmp_path):
         await on.press("escape")
         pause.release()
         await on.sees("End.")
+
+
+async def test_the_first_screen_with_sessions_to_continue(monkeypatch):
+    for prompt in ("count the lines of every file in this project", "mend parse()"):
+        async with running_app(monkeypatch, scripted(["Done."])) as on:
+            await on.send(prompt)
+            await on.idle()
+    async with running_app(monkeypatch) as on:
+        await on.sees("mend parse()")
+        await check(on, "first-screen")
+
+
+async def test_agents_at_work(monkeypatch):
+    pause = Pause()
+    task = {"description": "find the callers of parse()", "prompt": "look", "name": "scout"}
+    script: list[ScriptElement] = [Say(calls=[("task", task)]), ["I look into it.", pause], "End."]
+    flags: dict[str, object] = {"permission_mode": "bypass"}
+    async with running_app(monkeypatch, scripted(script), flags=flags) as on:
+        await on.send("rename parse()")
+        await on.until(pause.reached.is_set)
+        await on.press("ctrl+b")
+        await on.sees("▸ 1 task: scout")
+        await check(on, "agents")
+        await on.press("enter")
+        await on.sees("watching task")
+        await check(on, "agent-watched")
+        await on.press("escape", "escape")
+        pause.release()
+        await on.sees("End.")
+
+
+async def test_an_image_in_the_prompt(monkeypatch):
+    (Path.cwd() / "plan.png").write_bytes(PNG)
+    async with running_app(monkeypatch) as on:
+        await on.type("what is wrong here? ")
+        on.app.post_message(events.Paste("plan.png"))
+        await on.sees("1 × 1")
+        await check(on, "image")
+
+
+async def test_the_inline_mode(monkeypatch):
+    monkeypatch.setattr(harness, "TerminalApp", InlineApp)
+    pause = Pause()
+    call = ("bash", {"command": "touch made.txt"})
+    async with running_app(
+        monkeypatch, scripted([["I make it.\n\nNow", pause, Say(calls=[call])]])
+    ) as on:
+        await on.send("make it")
+        await on.until(pause.reached.is_set)
+        await check(on, "inline")
+        pause.release()
+        await on.sees("Run this command?")
+        await check(on, "inline-approval")
+        await on.press("escape")
+        await on.idle()

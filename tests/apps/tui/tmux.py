@@ -26,12 +26,21 @@ class Terminal:
     def __init__(self, place: Path, size: tuple[int, int] = (100, 30)) -> None:
         self._socket = str(place / "tmux.sock")
         width, height = size
-        self._tmux(
+        self._start(
             *("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height)),
             *("-c", str(Path.cwd()), "sh"),
             env={**os.environ, "TERM": "xterm-256color", "PS1": "$ "},
         )
-        self._tmux("set-option", "-g", "status", "off")
+        # One client for all commands: a process for each of them would take most of the time.
+        self._client = subprocess.Popen(
+            ["tmux", "-u", "-S", self._socket, "-C", "attach", "-f", "no-output,ignore-size"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        self._read_answer()  # to attaching
+        self.set("status", "off")
 
     def run(self, *given: str, env: Mapping[str, str] | None = None) -> None:
         """Start the program. Its exit code is shown when it ends."""
@@ -43,13 +52,27 @@ class Terminal:
     def type(self, text: str) -> None:
         self._tmux("send-keys", "-l", text)
 
+    def send(self, text: str) -> None:
+        self.type(text)
+        self.press("Enter")
+
+    def paste(self, text: str) -> None:
+        """Paste, as a terminal does it: with marks around the text."""
+        self._start("load-buffer", "-b", "pasted", "-", text=text)
+        self._tmux("paste-buffer", "-d", "-p", "-b", "pasted")
+
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
 
-    def answer(self, key: str) -> None:
-        """Answer a dialog, when it shows that it takes keys."""
+    def clear(self, text: str) -> None:
+        """Clear the prompt, which shows a text."""
+        self.press("C-c")
+        self.sees(text, gone=True)
+
+    def answer(self, *keys: str) -> None:
+        """Press keys in a dialog, when it shows that it takes them."""
         self.sees("▸ ")
-        self.type(key)
+        self.press(*keys)
 
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p").rstrip("\n")
@@ -62,18 +85,33 @@ class Terminal:
         """The screen with the scrollback above it."""
         return self._tmux("capture-pane", "-p", "-S", "-500").rstrip("\n")
 
+    def title(self) -> str:
+        return self._tmux("display-message", "-p", "#{pane_title}").strip()
+
+    def clipboard(self) -> str:
+        """What the program copied (OSC 52)."""
+        return self._tmux("show-buffer").removesuffix("\n")
+
+    def record(self, file: Path) -> None:
+        """Keep all that programs write into the terminal."""
+        self._tmux("pipe-pane", "-O", f"cat >> {shlex.quote(str(file))}")
+
+    def set(self, name: str, value: str) -> None:
+        self._tmux("set-option", "-g", name, value)
+
     def resize(self, width: int, height: int) -> None:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
-    def sees(self, text: str, *, gone: bool = False) -> str:
-        """Wait until a text appears, or with `gone` disappears; the screen then."""
+    def sees(self, *texts: str, gone: bool = False) -> str:
+        """Wait until all texts are there, or with `gone` none of them is; the screen then."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             screen = self.screen()
-            if (text in screen) is not gone:
+            if all((text in screen) is not gone for text in texts):
                 return screen
             time.sleep(0.02)
-        raise AssertionError(f"{text!r} {'stays' if gone else 'does not come'}:\n{self.screen()}")
+        problem = "stays" if gone else "does not come"
+        raise AssertionError(f"{' or '.join(map(repr, texts))} {problem}:\n{self.screen()}")
 
     def pid(self) -> int:
         """The program's process."""
@@ -89,16 +127,32 @@ class Terminal:
         self._tmux("respawn-pane", "-k", "-c", str(Path.cwd()), "sh")
 
     def close(self) -> None:
-        subprocess.run(
-            ["tmux", "-S", self._socket, "kill-server"], check=False, capture_output=True
-        )
+        self._start("kill-server")
+        self._client.communicate()
 
-    def _tmux(self, *words: str, env: Mapping[str, str] | None = None) -> str:
-        done = subprocess.run(
-            ["tmux", "-S", self._socket, *words],
-            check=True,
-            capture_output=True,
-            text=True,
-            env=env,
-        )
-        return done.stdout
+    def _start(self, *words: str, text: str = "", env: Mapping[str, str] | None = None) -> None:
+        command = ["tmux", "-S", self._socket, *words]
+        subprocess.run(command, check=True, capture_output=True, text=True, input=text, env=env)
+
+    def _tmux(self, *words: str) -> str:
+        assert self._client.stdin is not None
+        quoted = ("'" + word.replace("'", "'\\''") + "'" for word in words)
+        self._client.stdin.write(" ".join(quoted) + "\n")
+        self._client.stdin.flush()
+        return self._read_answer()
+
+    def _read_answer(self) -> str:
+        """The lines between %begin and %end; others are no answer to a command."""
+        assert self._client.stdout is not None
+        lines: list[str] = []
+        mark = ""
+        for line in self._client.stdout:
+            word, _, rest = line.partition(" ")
+            if mark and rest == mark and word in ("%end", "%error"):
+                assert word == "%end", lines
+                break
+            if mark:
+                lines.append(line)
+            elif word == "%begin":
+                mark = rest
+        return "".join(lines)

@@ -275,6 +275,7 @@ class FullScreen(TerminalScreen):
 
     def _draw_status_area(self, conversation: Conversation) -> None:
         width, is_scrolled = self.size.width, not self.transcript.is_following
+        self.status_area.is_dialog_open = self._dialog_widget is not None
         activity, status = self.status_area.render(
             conversation.view, self.palette, self.size, is_scrolled
         )
@@ -309,6 +310,8 @@ class FullScreen(TerminalScreen):
     # --- dialogs -------------------------------------------------------------------------
 
     async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
+        if isinstance(widgets[-1], Choices):  # also in the first frame
+            widgets[-1].is_waiting = not (by_user or is_touched)
         await self.query_one("#footer").mount_all(widgets, before="#completions")
         self._dialog_widget = widgets[-1]
         self.key_guard.open_dialog(by_user=by_user, is_touched=is_touched)
@@ -325,13 +328,14 @@ class FullScreen(TerminalScreen):
 
     async def hide_dialog(self, *widgets: Widget) -> None:
         self._dialog_widget = None
+        if self.is_running:
+            self.query_one("#prompt-row").display = True
+            self.query_one("#dialog-hint", LinesWidget).set_lines([])
+            self.focus_input()  # a removed widget would give its focus to the transcript
         for widget in widgets:
             if widget.is_attached:
                 await widget.remove()
         if self.is_running:
-            self.query_one("#prompt-row").display = True
-            self.query_one("#dialog-hint", LinesWidget).set_lines([])
-            self.focus_input()
             self.schedule_frame()
 
     def update_dialog_focus(self) -> None:
@@ -365,7 +369,7 @@ class FullScreen(TerminalScreen):
     def focus_input(self) -> None:
         """Focus what takes keys: the dialog if it does, else the prompt."""
         if self._dialog_widget is None:
-            self.prompt.focus()
+            self.screen.set_focus(self.prompt)
         else:
             self.screen.set_focus(self._dialog_widget)
             self.update_dialog_focus()

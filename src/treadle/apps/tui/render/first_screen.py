@@ -79,7 +79,7 @@ def _render_sessions(screen: FirstScreen, palette: Palette) -> list[Text]:
     if not screen.sessions:
         return []
     now = time.time()
-    lines = [Text("continue (alt+number, or number and enter)", palette.faint)]
+    lines = [Text("continue (alt+1, or 1 and enter)", palette.faint)]
     for number, one in enumerate(screen.sessions, 1):
         line = styled_prefix(f"  {number} ", palette.accent)
         line.append(" ".join(one.title.split()) or "(no messages)")

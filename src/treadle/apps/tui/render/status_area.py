@@ -45,6 +45,7 @@ class StatusInfo(msgspec.Struct, frozen=True):
     is_scrolled: bool = False
     has_sandbox_problem: bool = False
     vim_mode: str = ""
+    is_dialog_open: bool = False  # then esc is for the dialog
 
 
 def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> list[Text]:
@@ -101,8 +102,9 @@ def _render_activity_line(view: ViewState, info: StatusInfo, palette: Palette) -
     parts = [format_duration(info.turn_seconds)] if info.turn_seconds >= 1 else []
     if view.turn_usage.output:
         parts.append(f"↓ {format_count(view.turn_usage.output)}")
-    parts.append(info.hint or "esc interrupts")
-    return line.append(" · " + " · ".join(parts), palette.faint)
+    if info.hint or not info.is_dialog_open:
+        parts.append(info.hint or "esc interrupts")
+    return line.append("".join(f" · {part}" for part in parts), palette.faint)
 
 
 def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> Text:
@@ -178,6 +180,7 @@ class StatusArea:
         self.branch = ""
         self.hint = ""
         self.vim_mode = ""
+        self.is_dialog_open = False
         self.tick = 0
         self.turn_seconds = 0.0
         self._started: float | None = None
@@ -212,6 +215,7 @@ class StatusArea:
             is_scrolled=is_scrolled,
             has_sandbox_problem=bool(self._host.sandbox_problem),
             vim_mode=self.vim_mode,
+            is_dialog_open=self.is_dialog_open,
         )
         activity = render_activity(view, info, width, palette)[-max(height // 3, 1) :]
         return activity, render_status_line(view, info, width, palette)

@@ -18,6 +18,10 @@ from treadle.apps.tui.widgets.choices import Choices
 REFRESH_SECONDS = 0.5
 ACTIONS = {"enter": "watch", "s": "steer", "x": "stop"}  # by key
 ListOptions = Callable[[], Sequence[ChoiceOption]]
+HINT = "enter watches it, s sends a message, x stops it, esc closes"
+SHORT_HINT = "enter watch · s message · x stop · esc"
+WATCH_HINT = "esc returns, s sends a message, x stops it, pgup and pgdn scroll"
+SHORT_WATCH_HINT = "esc back · s message · x stop · pgup"
 
 
 class AgentList(Choices):
@@ -31,8 +35,7 @@ class AgentList(Choices):
         footer: Sequence[Text],
         current: str = "",
     ) -> None:
-        hint = "enter watches it, s sends a message, x stops it, esc closes"
-        super().__init__(format_title(), list_options(), palette, hint=hint, current=current)
+        super().__init__(format_title(), list_options(), palette, hint=HINT, current=current)
         self._format_title = format_title
         self._list_options = list_options
         self._footer = footer
@@ -50,6 +53,7 @@ class AgentList(Choices):
         self.refresh(layout=True)
 
     def _build_lines(self, width: int, height: int) -> list[Text]:
+        self._hint = HINT if len(HINT) <= width else SHORT_HINT
         lines = super()._build_lines(width, height)
         room = max(height - len(lines) - 1, 0)
         below = [line.copy() for line in self._footer[:room]]
@@ -86,8 +90,8 @@ class WatchLine(Widget, can_focus=True):
 
     def render(self) -> Text:
         lines = [Text(self._describe(), self._palette.accent)]
-        keys = "esc returns, s sends a message, x stops it, pgup and pgdn scroll"
-        lines.append(Text(keys, self._palette.faint))
+        is_narrow = self.size.width < len(WATCH_HINT)
+        lines.append(Text(SHORT_WATCH_HINT if is_narrow else WATCH_HINT, self._palette.faint))
         for line in lines:
             line.truncate(max(self.size.width, 1), overflow="ellipsis")
         text = Text("\n").join(lines)

@@ -6,7 +6,7 @@ in a filterable list typing filters. The caller handles the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.text import Text
 from textual import events
@@ -68,6 +68,7 @@ class Choices(Widget, can_focus=True):
         actions: Mapping[str, str] | None = None,
         other_body: BodyRenderer | None = None,
         other_hint: str = "",
+        marked: Iterable[int] = (),
     ) -> None:
         super().__init__()
         self.title = title
@@ -85,7 +86,7 @@ class Choices(Widget, can_focus=True):
         self._is_multiple = multiple
         self._actions = actions or {}
         self._other_body = other_body
-        self._marked: set[int] = set()
+        self.marked = set(marked)
         self._hint = hint
         self._other_hint = other_hint
         self._offset = 0
@@ -177,7 +178,7 @@ class Choices(Widget, can_focus=True):
             key = option.key or (str(index + 1) if index < MAX_NUMBER else " ")
             sign.append(f"{key} ", self._palette.faint)
         if self._is_multiple:
-            sign.append("[x] " if index in self._marked else "[ ] ", self._palette.accent)
+            sign.append("[x] " if index in self.marked else "[ ] ", self._palette.accent)
         lines = wrap_text(text, max(width - sign.cell_len, 1))
         rest = Text(" " * sign.cell_len)
         return [(rest if number else sign) + line for number, line in enumerate(lines)]
@@ -201,10 +202,10 @@ class Choices(Widget, can_focus=True):
             case "enter" if self._actions:
                 self.post_message(self.Selected(f"open {self.cursor}"))
             case "enter":
-                if self.matching_options and (self._marked or not self._is_multiple):
+                if self.matching_options and (self.marked or not self._is_multiple):
                     self.post_message(self.Selected(self._selected_value()))
             case "space" if self._is_multiple:
-                self._marked ^= {self.cursor}
+                self.marked ^= {self.cursor}
                 self.refresh()
             case "escape":
                 self.post_message(self.Selected(None))
@@ -216,7 +217,7 @@ class Choices(Widget, can_focus=True):
 
     def _selected_value(self) -> str:
         if self._is_multiple:
-            return ",".join(map(str, sorted(self._marked)))
+            return ",".join(map(str, sorted(self.marked)))
         return self.matching_options[self.cursor].value
 
     def _handle_character(self, event: events.Key) -> bool:
@@ -239,11 +240,11 @@ class Choices(Widget, can_focus=True):
     def _handle_extra_key(self, key: str) -> bool:
         """A key that is for no option: for the marked ones, for all marks, or for the body."""
         if key in self._actions:
-            if self._marked:
+            if self.marked:
                 self.post_message(self.Selected(f"{self._actions[key]} {self._selected_value()}"))
         elif key == MARK_ALL_KEY and self._is_multiple:
-            is_complete = len(self._marked) == len(self.options)
-            self._marked = set() if is_complete else set(range(len(self.options)))
+            is_complete = len(self.marked) == len(self.options)
+            self.marked = set() if is_complete else set(range(len(self.options)))
             self.refresh()
         elif key == OTHER_BODY_KEY and self._other_body is not None:
             self._body, self._other_body = self._other_body, self._body

@@ -66,6 +66,8 @@ class Dialogs:
         self._answer: asyncio.Future[str | None] | None = None
         self._on_highlight: Callable[[str], None] | None = None
         self._drafts: dict[str, str] = {}  # texts that were not submitted
+        self._opened_call = ""  # of the list of calls that wait, by ID
+        self._marked_calls: frozenset[str] = frozenset()
 
     # --- choices and texts ---------------------------------------------------------------
 
@@ -220,6 +222,8 @@ class Dialogs:
         self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
     ) -> tuple[str, list[int]] | None:
         hint = "space/* mark · y/n answer · enter opens"
+        ids = [approval.call.id for approval in approvals]
+        opened, marked = self._opened_call, self._marked_calls
         widget = Choices(
             title,
             options,
@@ -227,6 +231,8 @@ class Dialogs:
             hint=hint,
             multiple=True,
             actions={"y": "once", "n": "deny"},
+            current=str(ids.index(opened)) if opened in ids else "",
+            marked=[place for place, name in enumerate(ids) if name in marked],
         )
         bodies = [self._make_body(approval) for approval in approvals]
 
@@ -235,11 +241,15 @@ class Dialogs:
 
         async with self._open_dialog(widget, by_user=False) as answer:
             self._on_highlight = show
-            show(options[0].value)
+            show(options[widget.cursor].value)
             chosen = await answer
+        self._opened_call, self._marked_calls = "", frozenset()
         if chosen is None:
             return None
         action, _, positions = chosen.partition(" ")
+        if action == "open":  # the list comes back as it was left
+            self._opened_call = ids[widget.cursor]
+            self._marked_calls = frozenset(ids[place] for place in widget.marked)
         return action, [int(position) for position in positions.split(",")]
 
     def _make_body(self, approval: PendingApproval) -> BodyRenderer:
