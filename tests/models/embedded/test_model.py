@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.models.embedded.tool_specs import is_there, write
 from treadle.agents.agent import Agent
-from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelEvent, ModelOptions, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import WrappedModel
 from treadle.core.errors import ContextTooLong, MissingExtra, UnknownModel
@@ -235,3 +241,37 @@ def test_without_its_engine_the_error_names_the_command_that_installs_it(monkeyp
     assert str(raised.value) == (
         "the extra 'embedded' (embedded models) is not installed: pip install 'treadle[embedded]'"
     )
+
+
+def test_the_last_thread_that_uses_a_model_ends_its_process(tiny: Embedded) -> None:
+    has_begun, other_has_ended = threading.Event(), threading.Event()
+
+    async def answer_in_two_parts() -> ModelEvent:
+        async with contextlib.aclosing(tiny.stream(request("Say hello.", max_tokens=9))) as events:
+            await anext(events)
+            has_begun.set()
+            await asyncio.to_thread(other_has_ended.wait)
+            *_, last = [event async for event in events]
+        return last
+
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(asyncio.run, answer_in_two_parts())
+        try:
+            assert has_begun.wait(30)
+            process = tiny.server._process
+            Agent(LimitedReply(tiny)).run_sync("Say hello.")
+        finally:
+            other_has_ended.set()
+        assert isinstance(other.result(), Reply)
+    assert process is not None
+    assert process.poll() is None
+    asyncio.run(tiny.aclose())
+    assert process.poll() is not None
+
+
+class LimitedReply(WrappedModel):
+    """Replies of a few tokens, which a slow machine has soon."""
+
+    def stream(self, asked: ModelRequest) -> AsyncIterator[ModelEvent]:
+        options = msgspec.structs.replace(asked.options, max_tokens=5)
+        return self._model.stream(msgspec.structs.replace(asked, options=options))
