@@ -139,6 +139,8 @@ async def test_a_test_that_waits_for_a_state_says_how_the_run_ended_instead(stor
     database = await open_database(store)
     await database.submit([FleetTask(id="c", prompt="look", check="exit 3")])
     async with working(database):
-        with pytest.raises(AssertionError, match=r"c is failed, .*: the check ended with exit code"):
+        with pytest.raises(
+            AssertionError, match=r"c is failed, .*: the check ended with exit code"
+        ):
             await until_state(database, "c", "waiting")
     await database.aclose()
