@@ -11,11 +11,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.models.embedded.tool_specs import is_there, write
@@ -254,12 +252,16 @@ def test_the_last_thread_that_uses_a_model_ends_its_process(tiny: Embedded) -> N
             *_, last = [event async for event in events]
         return last
 
+    async def answer_and_close() -> None:  # as `run_sync` does
+        await get_reply(tiny, request("Say hello.", max_tokens=2))
+        await tiny.aclose()
+
     with ThreadPoolExecutor(1) as thread:
         other = thread.submit(asyncio.run, answer_in_two_parts())
         try:
             assert has_begun.wait(30)
             process = tiny.server._process
-            Agent(LimitedReply(tiny)).run_sync("Say hello.")
+            asyncio.run(answer_and_close())
         finally:
             other_has_ended.set()
         assert isinstance(other.result(), Reply)
@@ -267,11 +269,3 @@ def test_the_last_thread_that_uses_a_model_ends_its_process(tiny: Embedded) -> N
     assert process.poll() is None
     asyncio.run(tiny.aclose())
     assert process.poll() is not None
-
-
-class LimitedReply(WrappedModel):
-    """Replies of a few tokens, which a slow machine has soon."""
-
-    def stream(self, asked: ModelRequest) -> AsyncIterator[ModelEvent]:
-        options = msgspec.structs.replace(asked.options, max_tokens=5)
-        return self._model.stream(msgspec.structs.replace(asked, options=options))
