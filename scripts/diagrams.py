@@ -8,6 +8,7 @@ of the repository, so that they are seen on a code host, too; a test compares th
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from html import escape
@@ -54,12 +55,31 @@ class Box(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """An arrow, straight or over corners, which are places of the grid."""
+    """An arrow: straight, along a row or a column of the grid, or over corners of it."""
 
     start: str
     end: str
     label: str = ""
+    row: float | None = None
+    column: float | None = None
     corners: tuple[Point, ...] = ()
+
+    def list_corners(self, start: Box, end: Box) -> list[Point]:
+        if self.row is not None:
+            return [find_place(box.column, self.row) for box in (start, end)]
+        if self.column is not None:
+            return [find_place(self.column, box.row) for box in (start, end)]
+        return [find_place(*corner) for corner in self.corners]
+
+
+def chain(*names: str) -> Iterator[Arrow]:
+    """An arrow from each box to the next."""
+    return itertools.starmap(Arrow, itertools.pairwise(names))
+
+
+def branch(start: str, *ends: str, row: float) -> Iterator[Arrow]:
+    """Arrows from one box, which leave a common row."""
+    return (Arrow(start, end, row=row) for end in ends)
 
 
 class Diagram(NamedTuple):
@@ -106,7 +126,7 @@ def find_place(column: float, row: float) -> Point:
 
 def find_way(arrow: Arrow, boxes: dict[str, Box]) -> list[Point]:
     start, end = boxes[arrow.start], boxes[arrow.end]
-    corners = [find_place(*corner) for corner in arrow.corners]
+    corners = arrow.list_corners(start, end)
     first, last = (corners[0], corners[-1]) if corners else (end.center, start.center)
     return [start.side(first), *corners, end.side(last)]
 
@@ -164,22 +184,18 @@ TURN = Diagram(
         Box("after", 0, 7, "host", "AfterToolResult|the host may add"),
     ],
     [
-        Arrow("input", "durable"),
-        Arrow("durable", "before"),
+        *chain("input", "durable", "before"),
         Arrow("before", "stop", "stop"),
-        Arrow("before", "call"),
-        Arrow("call", "reply"),
-        Arrow("reply", "calls"),
+        *chain("before", "call", "reply", "calls"),
         Arrow("calls", "hooks", "no"),
         Arrow("hooks", "done"),
-        Arrow("hooks", "before", "", ((2.65, 4), (2.65, 0.42), (1, 0.42))),
+        Arrow("hooks", "before", corners=((2.65, 4), (2.65, 0.42), (1, 0.42))),
         Arrow("calls", "prepare", "yes"),
         Arrow("prepare", "ask", "ask"),
-        Arrow("ask", "run", "decided", ((0, 6),)),
+        Arrow("ask", "run", "decided", corners=((0, 6),)),
         Arrow("prepare", "run", "allowed"),
-        Arrow("run", "results"),
-        Arrow("results", "after"),
-        Arrow("after", "before", "", ((-0.55, 7), (-0.55, 1))),
+        *chain("run", "results", "after"),
+        Arrow("after", "before", column=-0.55),
     ],
 )
 TRANSCRIPT = Diagram(
@@ -197,9 +213,7 @@ TRANSCRIPT = Diagram(
         Arrow("log", "view", "fold_entries"),
         Arrow("view", "move", "pending"),
         Arrow("move", "await"),
-        Arrow("move", "ask", "", ((2.6, 0.55), (1.74, 0.55))),
-        Arrow("move", "tools", "", ((2.6, 0.55), (0.88, 0.55))),
-        Arrow("move", "rest", "", ((2.6, 0.55), (0, 0.55))),
+        *branch("move", "ask", "tools", "rest", row=0.55),
     ],
 )
 INTERRUPTS = Diagram(
@@ -216,14 +230,13 @@ INTERRUPTS = Diagram(
     ],
     [
         Arrow("next", "after"),
-        Arrow("next", "await", "", ((1, 0.6), (0, 0.6))),
-        Arrow("next", "approval", "", ((1, 0.6), (2, 0.6))),
-        Arrow("next", "finished", "", ((1, 0.6), (3, 0.6))),
+        *branch("next", "await", "approval", "finished", row=0.6),
         Arrow("await", "submit"),
         Arrow("after", "add"),
         Arrow("approval", "decide"),
     ],
 )
+_REMEDIES = ("retry", "fallback", "compact", "quarantine")
 RECOVERY = Diagram(
     "What happens after a failed model call",
     [
@@ -237,14 +250,8 @@ RECOVERY = Diagram(
     ],
     [
         Arrow("call", "error", "failed"),
-        *(
-            Arrow("error", name, "", ((0.63, 2.5), (0.63, row)))
-            for row, name in enumerate(("retry", "fallback", "compact", "quarantine", "raise"), 1)
-        ),
-        *(
-            Arrow(name, "call", "", ((1.9, row), (1.9, 0)))
-            for row, name in enumerate(("retry", "fallback", "compact", "quarantine"), 1)
-        ),
+        *(Arrow("error", name, column=0.63) for name in (*_REMEDIES, "raise")),
+        *(Arrow(name, "call", column=1.9) for name in _REMEDIES),
     ],
 )
 BUDGETS = Diagram(
@@ -261,8 +268,7 @@ BUDGETS = Diagram(
     [
         Arrow("estimate", "fits"),
         Arrow("fits", "reserve", "yes"),
-        Arrow("reserve", "call"),
-        Arrow("call", "settle"),
+        *chain("reserve", "call", "settle"),
         Arrow("fits", "shorter", "not quite"),
         Arrow("shorter", "call"),
         Arrow("shorter", "stop", "still no"),
@@ -284,7 +290,7 @@ COMPACTION = Diagram(
     ],
     [
         Arrow("critical", "trim"),
-        Arrow("long", "trim", "", ((3, 1),)),
+        Arrow("long", "trim", corners=((3, 1),)),
         Arrow("trim", "summary", "not enough"),
         Arrow("summary", "cut", "not enough"),
         Arrow("cut", "check"),
@@ -306,14 +312,10 @@ CRASH = Diagram(
         Box("next", 3, 1, "step", "continue|with this move"),
     ],
     [
-        Arrow("killed", "read"),
-        Arrow("read", "pending"),
-        Arrow("pending", "open"),
+        *chain("killed", "read", "pending", "open"),
         Arrow("open", "next", "no"),
-        Arrow("open", "pure", "", ((2, 1.55), (0, 1.55))),
-        Arrow("open", "verifiable", "", ((2, 1.55), (1, 1.55))),
-        Arrow("open", "irreversible"),
-        Arrow("irreversible", "told"),
+        *branch("open", "pure", "verifiable", row=1.55),
+        *chain("open", "irreversible", "told"),
     ],
 )
 DIAGRAMS = {

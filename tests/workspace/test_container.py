@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -152,6 +154,36 @@ async def test_a_coding_agent_runs_its_commands_in_containers(options, tmp_path)
     async with agent:
         result = await agent.run("Where are you?")
     assert "/bin/busybox" in str(result.transcript)
+
+
+async def test_deny_rules_about_files_hold_for_commands_in_containers(options, tmp_path):
+    home = Path(os.environ["HOME"]) / ".treadle"
+    home.mkdir(exist_ok=True)
+    rules = {"deny": ["Read(.env)", "Read(private/**)", "Edit(data/**)"]}
+    (home / "settings.json").write_text(json.dumps({"permissions": rules}))
+    work = tmp_path / "work"
+    for name in ("app/.env", "private/key", "data/table"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(f"hidden words of {name}\n")
+    (work / "other").hardlink_to(work / "app/.env")
+    (work / "link").symlink_to("private/key")
+    script = (  # the policy denies a command that names these files itself
+        "cat app/.env other link private/key data/table; echo x > data/table; mv app b;"
+        " mv private p; echo new > free; ls"
+    )
+    (work / "look.sh").write_text(script)
+    call = Say(calls=[("bash", {"command": "sh look.sh"})])
+    model = Scripted([call, Say("Done.")])
+    async with coding_agent(
+        work, model=model, container=options, permission_mode="bypass"
+    ) as agent:
+        result = await agent.run("Look.")
+    output = str(result.transcript[-2])
+    assert re.findall("hidden words of [a-z./]+", output) == ["hidden words of data/table"]
+    assert (work / "data/table").read_text() == "hidden words of data/table\n"
+    assert (work / "private/key").exists()
+    assert (work / "app/.env").read_text() == "hidden words of app/.env\n"
+    assert (work / "free").exists()
 
 
 async def test_a_command_cannot_change_what_git_runs_on_this_machine(options, tmp_path):

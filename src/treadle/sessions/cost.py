@@ -10,7 +10,7 @@ lost when the session is removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -66,14 +66,21 @@ class CostTotal(msgspec.Struct, frozen=True):
 
 
 def read_costs(
-    library: Library, *, since: float | None = None, folder: Path | None = None
+    library: Library,
+    *,
+    since: float | None = None,
+    folder: Path | None = None,
+    sessions: Collection[str] | None = None,
 ) -> list[CostBucket]:
-    """The costs from `since` (seconds since 1970) on, in all projects or in one folder."""
+    """The costs from `since` (seconds since 1970) on, in all projects or in one folder; of these
+    sessions only, if they are given."""
     cache = _CostCache(library.root)
     current: list[_CachedCosts] = []
     buckets: list[CostBucket] = []
     wanted_folder = str(folder.resolve()) if folder is not None else None
     for session in library.list_session_dirs():
+        if sessions is not None and session.name not in sessions:
+            continue
         session_dirs = (session, *list_descendants(session))
         counted = {session_dir.name for session_dir in session_dirs}
         for session_dir in session_dirs:

@@ -33,15 +33,10 @@ from treadle.core.contracts.workspace import (
 )
 from treadle.core.contracts.wrapped import WrappedWorkspace
 from treadle.core.errors import ConfigError, WorkspaceError
-from treadle.core.protected_paths import (
-    GIT_FOLDER,
-    PROTECTED_FILES,
-    PROTECTED_FOLDERS,
-    PROTECTED_IN_GIT,
-    fold_case,
-)
+from treadle.workspace.container_mounts import ContainerMounts
 from treadle.workspace.environment import FIXED_VARIABLES
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.sandbox.file_denials import FileDenials
 
 ContainerProgram = Literal["podman", "docker"]
 PROGRAMS: tuple[ContainerProgram, ...] = ("podman", "docker")
@@ -93,12 +88,15 @@ class ContainerWorkspace(WrappedWorkspace):
         *,
         files: Workspace | None = None,
         client: Workspace | None = None,
+        get_denials: Callable[[], FileDenials] = FileDenials,
     ) -> None:
         """`files` reads and writes files, and runs programs that only read. `client` runs podman or
         docker; it is not for the model, and has no sandbox (make_client_options). They stay open
-        when this one is closed. WorkspaceError if neither program is installed."""
+        when this one is closed. `get_denials` has the deny rules about files, for commands; it is
+        called at the first one. WorkspaceError if neither program is installed."""
         self._options = options
         self._program = _find_program(options.program)
+        self._mounts = ContainerMounts(str(root.resolve()), get_denials)
         self._own_client = None
         if client is None:
             client = self._own_client = LocalWorkspace(root, make_client_options())
@@ -120,7 +118,7 @@ class ContainerWorkspace(WrappedWorkspace):
     ) -> CommandResult:
         _refuse_sandbox_request(sandboxed, network)
         async with self._open_container() as container:
-            argv = self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
+            argv = await self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
             async with container.limit_time(timeout):
                 done = await self._client.run(shlex.join(argv), env=env, on_output=on_output)
             return container.make_result(done)
@@ -140,7 +138,7 @@ class ContainerWorkspace(WrappedWorkspace):
             raise WorkspaceError("a command in a container has no input; run it with its input")
         container = _Container(self._program)
         try:
-            argv = self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
+            argv = await self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
             running = await self._client.start(shlex.join(argv), env=env)
         except BaseException:
             await container.remove()
@@ -172,7 +170,9 @@ class ContainerWorkspace(WrappedWorkspace):
                 read_only=read_only,
             )
         async with self._open_container() as container:
-            words = self._make_argv(container, cwd, env, _RUN_PROGRAM, argv, ["--interactive"])
+            words = await self._make_argv(
+                container, cwd, env, _RUN_PROGRAM, argv, ["--interactive"]
+            )
             async with container.limit_time(timeout):
                 done = await self._client.execute(words, env=env, stdin=stdin, limit=limit)
             return container.make_program_result(done, argv[0])
@@ -197,7 +197,7 @@ class ContainerWorkspace(WrappedWorkspace):
                 await asyncio.wait({removal})
                 raise
 
-    def _make_argv(
+    async def _make_argv(
         self,
         container: _Container,
         cwd: str | None,
@@ -208,10 +208,11 @@ class ContainerWorkspace(WrappedWorkspace):
     ) -> list[str]:
         if any("\0" in word for word in words):
             raise WorkspaceError("the command has a NUL character in it")
-        options, root = self._options, str(self.root)
+        options = self._options
         argv = [self._program, "run", "--rm", "--name", container.name, *more]
-        argv += ["--volume", f"{root}:{root}", "--workdir", str(self._check_cwd(cwd))]
-        argv += [word for one in _list_protected(root) for word in ("--volume", one)]
+        argv += ["--workdir", str(self._check_cwd(cwd))]
+        volumes = await asyncio.to_thread(self._mounts.list_volumes, container.reports)
+        argv += [word for volume in volumes for word in ("--volume", volume)]
         argv += ["--volume", f"{container.reports}:{_REPORTS}"]
         argv += ["--security-opt", "label=disable", *_list_user_options(self._program)]
         argv += [] if options.network else ["--network", "none"]
@@ -375,20 +376,6 @@ def make_client_options(
     return WorkspaceOptions(
         sandbox="off", env_passthrough=passthrough, outputs_dir=outputs_dir, secrets=secrets
     )
-
-
-def _list_protected(root: str) -> list[str]:
-    """Mounts that keep commands from changing what decides which programs run here later: protected
-    files of the folder, and the configuration and the hooks of git. The folder .git is a mount of
-    its own, so that it cannot be renamed. Only what exists is protected."""
-    protected = PROTECTED_FILES | PROTECTED_FOLDERS
-    found = [path for path in Path(root).iterdir() if fold_case(path.name) in protected]
-    git, mounts = Path(root, GIT_FOLDER), []
-    if git.is_dir() and not git.is_symlink():
-        found += [git / name for name in PROTECTED_IN_GIT]
-        mounts = [f"{git}:{git}"]
-    real = sorted(str(path) for path in found if path.exists() and not path.is_symlink())
-    return mounts + [f"{path}:{path}:ro" for path in real]
 
 
 def _find_program(wanted: ContainerProgram | None) -> str:

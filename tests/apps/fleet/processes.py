@@ -62,8 +62,11 @@ async def until_marked(kind: str, count: int = 1) -> None:
 
 
 async def until_state(database: FleetDatabase, run_id: str, *states: str) -> FleetRun:
+    """The run, once it is in one of these states; an error if it ends in another one."""
     while True:
         run = await database.run(run_id)
         if run is not None and run.state in states:
             return run
+        if run is not None and run.has_ended:
+            raise AssertionError(f"the run {run_id} is {run.state}, not {states}: {run.error}")
         await asyncio.sleep(0.01)

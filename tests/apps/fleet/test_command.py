@@ -19,6 +19,7 @@ from treadle.apps.fleet import commands
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
 from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.task import FleetTask
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 WRITE = FakeCall("write", {"file_path": "answer.txt", "content": "42\n"})
@@ -326,22 +327,26 @@ def test_a_run_that_does_not_exist_keeps_the_others_as_they_are_and_this_is_said
 
 
 def test_a_worker_that_gives_no_sign_of_life_is_named(tmp_path, capsys):
-    store = f"sqlite:{tmp_path}/fleet.db"
+    store, names = f"sqlite:{tmp_path}/fleet.db", ("alive", "silent")
 
     async def add_workers() -> None:
         database = await open_database(store)
         assert isinstance(database, SqlDatabase)
-        for name in ("alive", "silent"):
-            identity = WorkerIdentity(name, "here", 1, "0.1.0")
-            await RunQueue(database.connection, identity).beat()
+        await database.submit([FleetTask(id=f"{name}-r", prompt="x") for name in names])
+        for name in names:
+            queue = RunQueue(database.connection, WorkerIdentity(name, "here", 1, "0.1.0"))
+            await queue.beat()
+            await queue.claim(1, attempts=(0, 9))
         age = "UPDATE fleet_workers SET heartbeat = heartbeat - 120 WHERE id = 'silent'"
         await database.connection.execute(age)
         await database.aclose()
 
     asyncio.run(add_workers())
-    _, alive, silent = call(capsys, "status", "--store", store)[1].splitlines()
+    *_, alive, silent, lost = call(capsys, "status", "--store", store)[1].splitlines()
     assert "cannot write" not in alive
     assert "(it is dead, or it cannot write to the database)" in silent
+    command = f"treadle fleet worker --store {store}"
+    assert lost == f"1 run has lost the worker: silent-r; the next worker continues: {command}"
 
 
 async def test_a_schedule_is_listed_started_by_a_worker_and_removed(tmp_path):

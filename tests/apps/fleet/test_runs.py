@@ -8,7 +8,7 @@ import pytest
 
 from tests.apps.fleet.agents import make_agent, marks, read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import LEASE, POLL, until, until_marked, until_state
+from tests.apps.fleet.processes import LEASE, POLL, until_marked, until_state
 from treadle import Agent
 from treadle.apps.fleet import limits
 from treadle.apps.fleet.database import open_database
@@ -107,38 +107,6 @@ async def test_an_approval_that_is_not_answered_in_time_is_denied(store: str) ->
     assert read_marks("note") == []
     assert "not approved within" in str(await database.load_session("late"))
     await database.aclose()
-
-
-async def test_a_cancelled_run_stops_before_its_next_tool_and_can_be_retried(store: str) -> None:
-    database = await open_database(store)
-    await database.submit([FleetTask(id="c", prompt="wait+note"), FleetTask(id="q", prompt="look")])
-    async with working(database, concurrency=1) as worker:
-        await until_marked("waiting")
-        assert await database.cancel(["c", "q"]) == ["c", "q"]
-        await until(lambda: not worker.active_runs)
-        assert read_marks("note") == []
-        assert (await database.totals()).states == {"cancelled": 2}
-        await database.retry(["c"])
-        await until_state(database, "c", "done")
-    await database.aclose()
-    assert len(read_marks("note")) == 1
-
-
-async def test_a_call_of_a_cancelled_run_does_not_wait_and_a_retry_asks_again(store: str) -> None:
-    database = await open_database(store)
-    await database.submit([FleetTask(id="c", prompt="ask")])
-    async with working(database):
-        await until_state(database, "c", "waiting")
-        (approval,) = await database.approvals()
-        await database.cancel(["c"])
-        assert await database.approvals() == []
-        assert not await database.answer_approval(approval.id, allow=True)
-        await database.retry(["c"])
-        await until_state(database, "c", "waiting")
-        assert await database.answer_approval(approval.id, allow=True)
-        await until_state(database, "c", "done")
-    await database.aclose()
-    assert len(read_marks("note")) == 1
 
 
 async def test_the_time_and_the_cost_of_a_run_are_known_while_it_runs(

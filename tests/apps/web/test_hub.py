@@ -14,8 +14,14 @@ from treadle.apps.web.hub import Hub
 from treadle.apps.web.render.session_list import SessionRow, render_session_list
 from treadle.core.errors import SessionBusy
 from treadle.core.loop.driver import Driver
-from treadle.core.transcript import AssistantItem, Text, UserItem
-from treadle.core.transcript.entries import ItemAdded, TurnBegan, TurnEnded
+from treadle.core.transcript import AssistantItem, Text, Usage, UserItem
+from treadle.core.transcript.entries import (
+    ChildUsageRecorded,
+    ItemAdded,
+    TurnBegan,
+    TurnEnded,
+    UsageRecorded,
+)
 from treadle.sessions import Library
 from treadle.sessions.log import lock
 from treadle.sessions.log.view_loader import ViewLoader
@@ -138,6 +144,25 @@ async def test_a_session_that_no_tab_shows_is_released_and_keeps_its_mode(
         assert again.host.mode == "plan"
     finally:
         await hub.aclose()
+
+
+async def test_the_cost_of_a_closed_session_in_the_list_is_with_that_of_its_child_agents(
+    tmp_path: Path,
+):
+    journal = Library().create(tmp_path)
+    price = Usage(input=1, cost=0.25)
+    for entry in (
+        TurnBegan("turn-1"),
+        ItemAdded(UserItem((Text("question"),))),
+        UsageRecorded("big", price),
+        ChildUsageRecorded("call-1", "small", price),
+        TurnEnded("turn-1", "end_turn"),
+    ):
+        journal.append(entry)
+    await journal.aclose()
+    hub = Hub(tmp_path, {"model": MODEL})
+    assert '<span class="c">$0.50</span>' in await hub.render_list("")
+    await hub.aclose()
 
 
 def test_a_fork_is_listed_below_its_origin_and_a_stopped_turn_is_called_interrupted():

@@ -70,6 +70,10 @@ async def test_a_task_with_approval_undo_and_fork(site: Site, project: Path):
         await page.wait_for_selector("dialog >> text=duration.py")
         await page.click("dialog [data-do=restore]")
         await page.wait_for_selector("#toast:visible")
+        toast, form = [await page.locator(name).bounding_box() for name in ("#toast", "#form")]
+        assert toast is not None
+        assert form is not None
+        assert toast["y"] + toast["height"] <= form["y"], "it does not cover the prompt"
         assert not (project / "duration.py").exists()
         await page.wait_for_selector("[data-panel='Changed files']", state="detached")
 

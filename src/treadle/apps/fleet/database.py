@@ -35,6 +35,7 @@ class FleetDatabase(Protocol):
     """
 
     url: str  # as it was given
+    fleet_id: str  # of this database, for all machines; it names the folder of the runs' folders
 
     async def submit(self, tasks: Iterable[FleetTask]) -> list[FleetRun]:
         """Queue tasks; the runs, in order. A task that has a run already changes nothing.

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from treadle.apps.assembly.suspend import TurnSuspended
+from treadle.apps.fleet.cancellation import cancel_tasks
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_connection import SqlConnection
@@ -118,10 +119,7 @@ class CallLimiter:
         return bool(rows) and float(rows[0][0]) >= max_cost
 
     async def aclose(self) -> None:
-        for admitter in self._admitters.values():
-            admitter.cancel()
-        if self._admitters:
-            await asyncio.wait(self._admitters.values())
+        await cancel_tasks(self._admitters.values())
 
     # --- details ---------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ limits.py (model calls), over the same connection.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,7 @@ class SqlDatabase:
 
     def __init__(self, url: str, connection: SqlConnection) -> None:
         self.url = url
+        self.fleet_id = ""
         self.connection = connection
 
     @classmethod
@@ -61,6 +63,7 @@ class SqlDatabase:
                 address = hide_password(url)
                 raise ConfigError(f"there is no fleet at {address}; `treadle fleet run` makes one")
             await database._check_version()
+            database.fleet_id = await database._get("fleet") or await database._make_fleet_id()
         except BaseException:
             await connection.aclose()
             raise
@@ -313,6 +316,11 @@ class SqlDatabase:
                 f"the fleet's tables have version {found}; this program knows version "
                 f"{TABLES_VERSION}: install the newer treadle on this machine"
             )
+
+    async def _make_fleet_id(self) -> str:
+        sql = "INSERT INTO fleet_settings VALUES ('fleet', ?) ON CONFLICT (name) DO NOTHING"
+        await self.connection.execute(sql, [f"fleet-{uuid.uuid4().hex[:12]}"])
+        return await self._get("fleet") or ""
 
     async def _get(self, name: str) -> str | None:
         sql = "SELECT value FROM fleet_settings WHERE name = ?"

@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from treadle._version import __version__
+from treadle.apps.fleet.cancellation import cancel_tasks
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.limits import CallLimiter
 from treadle.apps.fleet.run_control import Lease, RunControl
@@ -56,6 +57,8 @@ DEFAULT_ATTEMPTS = 5
 GRACE_SECONDS = 30.0  # for the steps of runs when the worker stops
 RETRY_SECONDS = 1.0
 BEAT_SECONDS = 2.0  # at most: what a worker that is killed has worked since is not counted
+
+ActiveRun = tuple[RunControl, asyncio.Task[None]]
 
 
 class Worker:
@@ -102,7 +105,7 @@ class Worker:
             approval_seconds,
             snapshot_seconds,
         )
-        self._active: dict[str, tuple[RunControl, asyncio.Task[None]]] = {}
+        self._active: dict[str, ActiveRun] = {}
         self._claiming = asyncio.Lock()  # between a claim and the start of its runs
         self._wake = asyncio.Event()
         self._is_stopping = self._has_last_attempts = False
@@ -125,9 +128,7 @@ class Worker:
                     break
                 await self._wait_for_work()
         finally:
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.wait(helpers)
+            await cancel_tasks(helpers)
             await self._drain()
 
     def stop(self) -> None:
@@ -161,11 +162,15 @@ class Worker:
             for run in runs:
                 control = RunControl(run, self._queue, self._lease)
                 control.is_stopping = self._is_stopping
-                task = asyncio.create_task(self._work(run, control))
+                earlier = self._active.get(run.id)
+                task = asyncio.create_task(self._work(run, control, earlier))
                 self._active[run.id] = (control, task)
 
-    async def _work(self, run: FleetRun, control: RunControl) -> None:
+    async def _work(self, run: FleetRun, control: RunControl, earlier: ActiveRun | None) -> None:
         try:
+            if earlier is not None:  # cancelled and retried, say, before this worker let go of it
+                earlier[0].lose_to_other()
+                await asyncio.wait([earlier[1]])
             outcome = await self._try_run(run, control)
             if outcome is not None:
                 worked = msgspec.structs.replace(run, seconds=control.seconds, cost=control.cost)
@@ -173,7 +178,8 @@ class Worker:
             if outcome is not None and outcome.state in ("done", "failed"):
                 await self._parts.folders.remove(run.id)
         finally:
-            self._active.pop(run.id, None)
+            if run.id in self._active and self._active[run.id][0] is control:
+                del self._active[run.id]
             self._wake.set()
 
     async def _try_run(self, run: FleetRun, control: RunControl) -> RunOutcome | None:
@@ -299,8 +305,7 @@ class Worker:
             await self._parts.limiter.aclose()
             await self._tolerate(self._queue.leave)
         finally:
-            beating.cancel()
-            await asyncio.wait([beating])
+            await cancel_tasks([beating])
 
 
 def make_run_folders(database: SqlDatabase) -> RunFolders:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,10 @@ MAX_HIGHLIGHTED_CHARS = 20_000
 MAX_DIFF_ROWS = 2_000
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
 _NEW_FILE = re.compile(r"^\+\+\+ (?:b/)?(.+?)(?:\t.*)?$", re.MULTILINE)
+_WORD = re.compile(r"\w+|\W")
+MAX_CHARS = 10**9
+Range = tuple[int, int]
+Piece = tuple[str, str]  # a class for its colour, or "", and the text
 _TOKEN_CLASSES = (
     ("Token.Comment", "cm"),
     ("Token.Keyword", "k"),
@@ -58,22 +62,34 @@ def highlight_code(source: str, language: str) -> str:
     return "".join(parts)
 
 
-def highlight_lines(lines: Sequence[str], language: str) -> list[str]:
-    """Lines of code as HTML, each for itself."""
+def split_tokens(lines: Sequence[str], language: str) -> list[list[Piece]]:
+    """Each line of code as its pieces, in order."""
+    plain = [[("", line)] for line in lines]
     source = "\n".join(lines)
     lexer = find_lexer(language) if language and len(source) <= MAX_HIGHLIGHTED_CHARS else None
     if lexer is None:
-        return [escape_html(line) for line in lines]
-    shown = [""]
+        return plain
+    found: list[list[Piece]] = [[]]
     for kind, value in lexer.get_tokens(source):
         name = _find_class(str(kind))
         for number, piece in enumerate(value.split("\n")):
             if number:
-                shown.append("")
-            text = escape_html(piece)
-            shown[-1] += f'<span class="{name}">{text}</span>' if name and text else text
+                found.append([])
+            found[-1].append((name, piece))
     # A lexer takes other characters for the end of a line, too: then there are no colours.
-    return shown if len(shown) == len(lines) else [escape_html(line) for line in lines]
+    return found if len(found) == len(lines) else plain
+
+
+def _render_line(pieces: Sequence[Piece], change: Range, tag: str) -> str:
+    """A line as HTML; the part of it that has changed is in an element of its own."""
+    parts, at = ["", "", ""], 0
+    for name, piece in pieces:
+        for part, (start, stop) in enumerate(((0, change[0]), change, (change[1], MAX_CHARS))):
+            text = escape_html(piece[max(0, start - at) : max(0, stop - at)])
+            parts[part] += f'<span class="{name}">{text}</span>' if name and text else text
+        at += len(piece)
+    changed = f"<{tag}>{parts[1]}</{tag}>" if parts[1] else ""
+    return parts[0] + changed + parts[2]
 
 
 def render_code(source: str, language: str) -> str:
@@ -138,8 +154,10 @@ def parse_diff(diff: str) -> Iterator[DiffRow]:
 
 
 def _highlight_rows(rows: Sequence[DiffRow], path: str) -> list[str]:
-    """The text of each row with colours; both sides of a hunk are read as code of their own."""
+    """The text of each row with colours, and with the words that have changed; both sides of a hunk
+    are read as code of their own."""
     shown = [escape_html(row.text) for row in rows]
+    changes = _find_changes(rows)
     edges = [at for at, row in enumerate(rows) if row.kind in ("hunk", "file")]
     for start, stop in pairwise([-1, *edges, len(rows)]):
         if start >= 0 and rows[start].kind == "file":
@@ -147,11 +165,41 @@ def _highlight_rows(rows: Sequence[DiffRow], path: str) -> list[str]:
         language = PurePath(path).suffix.removeprefix(".")
         for side in ("del", "add"):  # the lines that both have are those of the new side
             at = [n for n in range(start + 1, stop) if rows[n].kind in (side, " ")]
-            for n, html in zip(
-                at, highlight_lines([rows[n].text for n in at], language), strict=True
-            ):
-                shown[n] = html
+            lines = split_tokens([rows[n].text for n in at], language)
+            for n, pieces in zip(at, lines, strict=True):
+                tag = "ins" if side == "add" else "del"
+                shown[n] = _render_line(pieces, changes.get(n, (0, 0)), tag)
     return shown
+
+
+def _find_changes(rows: Sequence[DiffRow]) -> dict[int, Range]:
+    """What has changed in lines that were replaced one by one, by the places of the rows."""
+    changes: dict[int, Range] = {}
+    runs = [(kind, len([*run])) for kind, run in groupby(row.kind for row in rows)]
+    start = 0
+    for (kind, count), (following, new_count) in pairwise(runs):
+        if kind == "del" and following == "add" and count == new_count:
+            for old in range(start, start + count):
+                changed = _compare_words(rows[old].text, rows[old + count].text)
+                changes |= dict(zip((old, old + count), changed, strict=False))
+        start += count
+    return changes
+
+
+def _compare_words(old: str, new: str) -> tuple[Range, ...]:
+    """The part that differs, in the old and in the new line; nothing if they have little in
+    common."""
+    before, after = _WORD.findall(old), _WORD.findall(new)
+    same = [one == other for one, other in zip(before, after, strict=False)]
+    first = [*same, False].index(False)
+    same = [
+        one == other for one, other in zip(before[first:][::-1], after[first:][::-1], strict=False)
+    ]
+    last = [*same, False].index(False)
+    start, end = len("".join(before[:first])), len("".join(before[len(before) - last :]))
+    if len(f"{old[:start]}{old[len(old) - end :]}".strip()) * 3 < max(len(old), len(new)):
+        return ()
+    return (start, len(old) - end), (start, len(new) - end)
 
 
 def _render_row(row: DiffRow, text: str) -> str:

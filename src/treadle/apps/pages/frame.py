@@ -147,7 +147,8 @@ _CENTRE = (
     'id="earlier-button">Show earlier</button></p><article class="turn" id="blocks"></article>'
     '<div id="questions"></div></div></div>'
     '<div class="foot"><button class="btn" type="button" id="end-button" hidden>Go to the end'
-    '</button><div id="banner"></div><span id="access" hidden></span>'
+    '</button><div class="toast" id="toast" role="alert" hidden></div>'
+    '<div id="banner"></div><span id="access" hidden></span>'
     '<form class="foot-in" id="form">'
     '<div class="now" id="now" aria-live="polite"></div>'
     '<a class="pocket" href="#side" id="pocket" hidden></a>'
@@ -165,7 +166,4 @@ _SIDE = (
     f'<div class="grip"><span>Todos, tasks and agents</span>{_CLOSE}</div>'
     '<div id="panels"></div></aside><a class="veil" href="#" aria-hidden="true" tabindex="-1"></a>'
 )
-_DIALOG = (
-    '<dialog id="dialog" aria-labelledby="dialog-title"></dialog>'
-    '<div class="toast" id="toast" role="alert" hidden></div>'
-)
+_DIALOG = '<dialog id="dialog" aria-labelledby="dialog-title"></dialog>'

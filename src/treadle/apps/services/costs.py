@@ -88,8 +88,7 @@ def sum_thinking_cost(models: Sequence[CostTotal]) -> float:
 
 def load_session_cost(session_id: str, library: Library | None = None) -> list[CostTotal]:
     """The costs of one session and its subagents so far, by model."""
-    costs = read_costs(library or Library())
-    return group_costs([cost for cost in costs if cost.session == session_id], "model")
+    return group_costs(read_costs(library or Library(), sessions=[session_id]), "model")
 
 
 def report_to_dict(report: CostReport) -> dict[str, object]:

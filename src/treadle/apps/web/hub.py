@@ -28,6 +28,7 @@ from treadle.apps.web.render.session_list import (
     render_session_list,
 )
 from treadle.core.errors import ConfigError
+from treadle.sessions.cost import group_costs, read_costs
 from treadle.sessions.library import Library, describe_last_turn
 from treadle.sessions.log.reader import read_header
 from treadle.sessions.log_end import read_last_items
@@ -227,13 +228,16 @@ class Hub:
 
     def _read_rows(self) -> list[SessionRow]:
         rows: list[SessionRow] = []
-        for one in self.library.list_summaries(limit=MAX_LISTED):
+        summaries = list(self.library.list_summaries(limit=MAX_LISTED))
+        costs = read_costs(self.library, sessions={one.id for one in summaries})
+        totals = {total.key: total.cost or 0.0 for total in group_costs(costs, "session")}
+        for one in summaries:
             if one.turns or one.id in self._open:
                 parent = one.parent.session if one.parent else ""
                 is_own = one.id in self._open  # this server has locked it
                 state = describe_last_turn(one) if is_own else self.library.describe_state(one)
                 title = self.library.get_title(one) or "New session"
-                cost = one.usage.cost or 0.0
+                cost = totals.get(one.id, 0.0)  # with that of its child agents
                 rows.append(SessionRow(one.id, title, one.folder, one.updated, cost, state, parent))
         return rows
 

@@ -66,14 +66,18 @@ class LlamaServer:
         self._socket = ""
         self._client = Client()
         self._lock = threading.Lock()
+        self._users: set[asyncio.AbstractEventLoop] = set()  # a thread has a loop of its own
+        self._users_lock = threading.Lock()
         self._waiting_openers = 0
         self._loaded_prefix = ""
         self._digest = ""
 
     async def open(self) -> None:
         """Start the process and load the weights; returns at once if they are loaded."""
-        if self._process is not None and self._process.poll() is None and self._socket:
-            return
+        with self._users_lock:
+            self._users.add(asyncio.get_running_loop())
+            if self._is_ready:
+                return
         self._waiting_openers += 1
         try:
             await asyncio.to_thread(self._start)
@@ -84,9 +88,14 @@ class LlamaServer:
         finally:
             self._waiting_openers -= 1
 
+    @property
+    def _is_ready(self) -> bool:
+        process = self._process
+        return process is not None and process.poll() is None and bool(self._socket)
+
     def _start(self) -> None:
         with self._lock:
-            if self._process is not None and self._process.poll() is None and self._socket:
+            if self._is_ready:
                 return
             self._socket = self._loaded_prefix = ""
             socket = Path(tempfile.mkdtemp(prefix="treadle-")) / "model.sock"
@@ -122,8 +131,14 @@ class LlamaServer:
             self._socket = str(socket)
 
     async def aclose(self) -> None:
-        process, socket, self._process, self._socket = self._process, self._socket, None, ""
+        """Close what this event loop uses; the last one that uses the process ends it."""
         await self._client.aclose()
+        with self._users_lock:
+            self._users.discard(asyncio.get_running_loop())
+            self._users = {loop for loop in self._users if not loop.is_closed()}
+            if self._users:
+                return
+            process, socket, self._process, self._socket = self._process, self._socket, None, ""
         if process is not None:
             await asyncio.to_thread(_kill_process, process, Path(socket))
 

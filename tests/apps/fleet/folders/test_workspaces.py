@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.folders.workspaces import FolderSnapshots, RunWorkspaces
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import ConfigError, WorkspaceError
@@ -335,3 +336,15 @@ async def test_a_damaged_snapshot_is_an_error_and_no_path_of_it_leaves_the_folde
             await machines.two.restore(task, "r1")
     assert not list(tmp_path.rglob("evil"))
     assert (tmp_path / "store").exists()
+
+
+async def test_runs_of_two_fleets_with_one_id_have_folders_of_their_own(tmp_path):
+    task = FleetTask(prompt="x")
+    folders = []
+    for name in ("one", "two"):
+        database = await open_database(f"sqlite:{tmp_path / name}.db")
+        folders.append(await RunWorkspaces(tmp_path / "runs", database).prepare(task, "r1"))
+        (folders[-1] / "file").write_text(name)
+        assert await RunWorkspaces(tmp_path / "runs", database).has_latest("r1")
+        await database.aclose()
+    assert [(folder / "file").read_text() for folder in folders] == ["one", "two"]

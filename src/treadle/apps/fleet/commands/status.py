@@ -7,6 +7,7 @@ import asyncio
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 
 import msgspec
 
@@ -30,6 +31,8 @@ from treadle.sessions.export import render_markdown
 POLL_SECONDS = 0.5
 MAX_OPEN = 50  # runs that have not ended
 MAX_ENDED = 20  # runs that ended, of the last ones
+MAX_LOST = 5  # runs without a worker that are named
+SILENT = "it is dead, or it cannot write to the database"
 
 
 def print_status(options: argparse.Namespace) -> int:
@@ -56,6 +59,8 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
             print_line(line)
     for worker in workers:
         print_line(_format_worker(worker, now))
+    if lost := [run.id for run in runs if _has_lost_worker(run, workers, now)]:
+        print_line(_format_lost_runs(lost, name_command(database, "worker")))
     if approvals:
         count = plural(len(approvals), "call waits", "calls wait")
         print_line(f"{count} for approval: {name_command(database, 'approve')}")
@@ -72,8 +77,26 @@ def _format_ended_runs(runs: list[FleetRun]) -> list[str]:
 def _format_worker(worker: WorkerRecord, now: float) -> str:
     text = f"worker {worker.id} on {worker.host}: {plural(worker.runs, 'run')}"
     age = now - worker.heartbeat
-    silent = " (it is dead, or it cannot write to the database)" if age > DEFAULT_LEASE else ""
+    silent = f" ({SILENT})" if _is_silent(worker, now) else ""
     return escape_invisible(f"{text}, last sign of life {format_age(age)}{silent}")
+
+
+def _is_silent(worker: WorkerRecord, now: float) -> bool:
+    return now - worker.heartbeat > DEFAULT_LEASE
+
+
+def _has_lost_worker(run: FleetRun, workers: Sequence[WorkerRecord], now: float) -> bool:
+    """Whether no process works on a run that is running by the database: a worker that lives would
+    have put it back into the queue."""
+    alive = {worker.id for worker in workers if not _is_silent(worker, now)}
+    return run.state == "running" and run.worker not in alive
+
+
+def _format_lost_runs(lost: Sequence[str], command: str) -> str:
+    more = f" and {len(lost) - MAX_LOST:,} more" if len(lost) > MAX_LOST else ""
+    text = f"{plural(len(lost), 'run has', 'runs have')} lost the worker: "
+    text += f"{', '.join(lost[:MAX_LOST])}{more}; the next worker continues: {command}"
+    return escape_invisible(text)
 
 
 async def _watch(database: FleetDatabase, options: argparse.Namespace) -> int:

@@ -5,8 +5,8 @@
     restored = await workspaces.restore(task, run_id)    by the next worker
     await workspaces.remove(run_id)
 
-    ROOT/RUN/files          the folder
-    ROOT/RUN/state          what it was filled with (workspace_snapshot.py)
+    ROOT/FLEET/RUN/files    the folder; runs of several fleets may have the same id
+    ROOT/FLEET/RUN/state    what it was filled with (workspace_snapshot.py)
     ROOT/mirrors/           local mirrors of repositories (workspace_source.py)
 
 Snapshots go to a SnapshotStore; the database of the fleet is one, so every machine reads them.
@@ -49,6 +49,10 @@ NAMED_PATHS = 5  # of those that are not in a snapshot
 
 class SnapshotStore(Protocol):
     """Bytes by key, for all machines. A put replaces, and is complete or not there."""
+
+    @property
+    def fleet_id(self) -> str:
+        """The name of the folder of its runs; "" if only one fleet uses this machine."""
 
     async def put_blob(self, key: str, data: bytes) -> None: ...
 
@@ -121,8 +125,7 @@ class RunWorkspaces:
         )
 
     async def has_latest(self, run_id: str) -> bool:
-        """Whether the folder in which the run worked last is here. A folder with its name may also
-        be that of another fleet's run."""
+        """Whether the folder in which the run worked last is here."""
         state = await asyncio.to_thread(self._read_state, run_id)
         place = await self._snapshots.get_blob(_place_key(run_id))
         return state is not None and place == state.place.encode()
@@ -194,7 +197,7 @@ class RunWorkspaces:
         )
 
     def _folder(self, run_id: str) -> Path:
-        return self._root / check_session_id(run_id)
+        return self._root / self._snapshots.fleet_id / check_session_id(run_id)
 
     def _files(self, run_id: str) -> Path:
         return self._folder(run_id) / "files"
@@ -267,6 +270,8 @@ def _remove_tree(path: Path) -> None:
 
 class FolderSnapshots:
     """A SnapshotStore in a folder: for one machine, or a folder that all machines share."""
+
+    fleet_id = ""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
