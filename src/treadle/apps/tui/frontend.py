@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.conversation import trust_dialog
@@ -124,6 +125,7 @@ class Frontend:
         self._shown_question: PendingQuestion | None = None
         self._question_task: asyncio.Task[None] | None = None
         self._is_question_hidden = False
+        self._is_editor_open = False
         # came while no session was open: shown in the next one, or printed at the end
         self.unshown_messages: list[str] = []
 
@@ -180,6 +182,31 @@ class Frontend:
     async def run_in_terminal(self, *argv: str) -> bool:
         """Run a program in the terminal, in place of this one; False if that is not possible."""
         return False
+
+    @contextmanager
+    def _release_terminal(self) -> Iterator[None]:
+        """Another program may use the terminal meanwhile."""
+        yield
+
+    async def run_editor(self, text: str) -> tuple[str, str]:
+        """The text, edited in the user's editor, and why it could not be edited. The agent works
+        on meanwhile."""
+        from treadle.apps.tui.input.external_editor import EditorError, edit_text, find_editor
+
+        problem: EditorError | asyncio.CancelledError | None = None
+        self._is_editor_open = True
+        try:
+            command = find_editor(self.host.folder)
+            with self._release_terminal():
+                try:  # Textual takes the screen back only if nothing is raised
+                    return await edit_text(text, command, self.host.folder), ""
+                except (EditorError, asyncio.CancelledError) as error:
+                    problem = error
+            raise problem
+        except EditorError as error:
+            return text, str(error)
+        finally:
+            self._is_editor_open = False
 
     def apply_settings(self) -> None:
         """The settings of the user have changed."""

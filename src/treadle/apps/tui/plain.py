@@ -13,7 +13,8 @@ import signal
 import sys
 import termios
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
@@ -145,6 +146,8 @@ class PlainFrontend(Frontend):
         self._exit_with(0)
 
     def _on_sigint(self) -> None:
+        if self._is_editor_open:
+            return  # it is for the editor
         self._interrupts += 1
         conversation = self._conversation
         if conversation is None:
@@ -407,6 +410,24 @@ class PlainFrontend(Frontend):
             self._write_wrapped("\n" + escape_invisible(plan, keep="\n\t") + "\n\n")
             return await self._choose_line(title, options, False)
 
+    @contextmanager
+    def _release_terminal(self) -> Iterator[None]:
+        """Nothing is read or printed meanwhile."""
+        assert self._reader is not None, "questions are asked while it runs"
+        self._is_menu_open = True
+        self._reader.pause()
+        try:
+            yield
+        finally:
+            self._reader.resume()
+            self._is_menu_open = False
+
+    async def run_editor(self, text: str) -> tuple[str, str]:
+        if not self._is_tty:
+            return text, "your editor needs a terminal: the text is unchanged"
+        async with self.dialog_lock.dialog():
+            return await super().run_editor(text)
+
     async def choose_calls(
         self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
     ) -> tuple[str, list[int]] | None:
@@ -598,11 +619,23 @@ class _LineReader:
         self._buffer = b""
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
+        self.resume()
+
+    def resume(self) -> None:
+        """Read from now on; not after the end of the input."""
         try:
-            self._loop.add_reader(0, self.read_waiting)
+            if not self._is_closed:
+                self._loop.add_reader(0, self.read_waiting)
         except PermissionError:  # a regular file: read to its end
             while not self._is_closed:
                 self._read()
+
+    def pause(self) -> None:
+        """Leave the input to another program."""
+        try:
+            self._loop.remove_reader(0)
+        except (OSError, ValueError):
+            pass
 
     def read_available(self) -> str:
         """Read what was typed already; returns the beginning of a line that is not finished."""
@@ -650,10 +683,7 @@ class _LineReader:
 
     def close(self) -> None:
         self._is_closed = True
-        try:
-            self._loop.remove_reader(0)
-        except (OSError, ValueError):
-            pass
+        self.pause()
 
 
 def _is_in_background() -> bool:
