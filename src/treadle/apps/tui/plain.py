@@ -154,6 +154,8 @@ class PlainFrontend(Frontend):
             self._exit_with(0)
         elif self._interrupts > 1:
             self._exit_with(0 if self._is_quit_announced else 130)
+        elif conversation.driver.stop_aside():
+            self._interrupts = 0
         elif conversation.view.is_busy:
             self._is_quit_announced = False
             conversation.interrupt()
