@@ -35,6 +35,7 @@ class ChildWork(msgspec.Struct, frozen=True):
     session_id: str = ""
     task_id: str = ""
     ended: float | None = None
+    is_stopped: bool = False  # an agent that was stopped before it was done
     view: ViewState = ViewState()
 
     @property
@@ -44,7 +45,7 @@ class ChildWork(msgspec.Struct, frozen=True):
     def describe(self, now: float) -> str:
         """`running grep, 12s, $0.02`."""
         seconds = (now if self.ended is None else self.ended) - self.started
-        parts = ["ended"]
+        parts = ["stopped" if self.is_stopped else "ended"]
         if self.is_running and self.is_agent:
             is_idle = self.view.activity == IDLE
             parts = ["starting" if is_idle else format_activity(self.view.activity)]
@@ -89,9 +90,10 @@ class ChildViews:
                 self._add_output(parent + call_id, text)
             case events.ToolFinished(call_id=call_id):
                 self._end(parent + call_id)
-            case events.TaskFinished(task_id=task_id):
+            case events.TaskFinished(task_id=task_id, is_cancelled=is_cancelled):
                 for work in list(self._works.values()):
                     if work.task_id == task_id and work.key.startswith(parent):
+                        self._works[work.key] = _replace(work, is_stopped=is_cancelled)
                         self._end(work.key)
             case events.TurnFinished() | events.RunFailed():
                 self._end_turn(parent)
@@ -105,7 +107,10 @@ class ChildViews:
             work = ChildWork(key, title, self.clock(), True, event.session_id)
         elif not work.is_agent:  # it was detached before its first event
             work = _replace(work, is_agent=True, session_id=event.session_id)
-        self._works[key] = _replace(work, view=apply_event(work.view, event))
+        work = _replace(work, view=apply_event(work.view, event))
+        if isinstance(event, events.TurnFinished):
+            work = _replace(work, is_stopped=event.result.reason == "aborted")
+        self._works[key] = work
         self._apply(f"{key}/", event)
 
     def _detach(self, key: str, task_id: str) -> None:
