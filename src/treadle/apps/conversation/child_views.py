@@ -29,6 +29,7 @@ class ChildWork(msgspec.Struct, frozen=True):
     is that of an agent, `task_id` is set if it runs in the background."""
 
     key: str
+    number: int  # by which a user names it
     title: str
     started: float
     is_agent: bool
@@ -63,6 +64,7 @@ class ChildViews:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._works: dict[str, ChildWork] = {}
+        self._count = 0  # of all that there were
         self._summaries: dict[str, str] = {}  # of calls that run, by key
         self._outputs: dict[str, str] = {}  # of calls in the foreground, which may be detached
 
@@ -104,7 +106,7 @@ class ChildViews:
         work = self._works.get(key)
         if work is None or not work.is_running:
             title = self._summaries.get(key, "agent")
-            work = ChildWork(key, title, self.clock(), True, event.session_id)
+            work = self._add(key, title, is_agent=True, session_id=event.session_id)
         elif not work.is_agent:  # it was detached before its first event
             work = _replace(work, is_agent=True, session_id=event.session_id)
         work = _replace(work, view=apply_event(work.view, event))
@@ -113,10 +115,14 @@ class ChildViews:
         self._works[key] = work
         self._apply(f"{key}/", event)
 
+    def _add(self, key: str, title: str, *, is_agent: bool, session_id: str = "") -> ChildWork:
+        self._count += 1
+        return ChildWork(key, self._count, title, self.clock(), is_agent, session_id)
+
     def _detach(self, key: str, task_id: str) -> None:
         work = self._works.get(key)
         if work is None:
-            work = ChildWork(key, self._summaries.get(key, task_id), self.clock(), False)
+            work = self._add(key, self._summaries.get(key, task_id), is_agent=False)
         self._works[key] = _replace(work, task_id=task_id)
         if earlier := self._outputs.pop(key, ""):
             self._add_output(key, earlier)

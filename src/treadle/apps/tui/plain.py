@@ -13,13 +13,16 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from textwrap import indent
 from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.approval_text import ApprovalAnswer, list_risk_lines
 from treadle.apps.conversation.block_text import replace_controls
+from treadle.apps.conversation.child_views import ChildViews, ChildWork
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.first_screen import format_first_screen
 from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.conversation.state.blocks import Tone
@@ -64,6 +67,11 @@ class PlainFrontend(Frontend):
         self._has_prompt = False  # the last line of the output is the prompt
         self._early_lines: list[str] = []  # typed before the first question: messages
         self._draft = ""  # the line that was being typed when the question was asked
+        self._watched: str | None = None  # the key of a child agent
+        self._watched_output: list[str] = []  # to be printed
+        self._watched_transcript = PlainTranscript(
+            self._watched_output.append, lambda: 0, prints_growing=False
+        )
         self._closing: asyncio.Event = asyncio.Event()
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,7 +116,18 @@ class PlainFrontend(Frontend):
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._transcript.reset()
+        self.first_screen = self._watched = None
         self._on_change()
+        if self._out.isatty() and not len(conversation.driver.history):
+            printing = self._print_first_screen(conversation)
+            self._track_task(asyncio.get_running_loop().create_task(printing))
+
+    async def _print_first_screen(self, conversation: Conversation) -> None:
+        is_loaded = await self._load_first_screen(conversation)
+        if conversation.view.is_busy or len(conversation.driver.history):
+            self.first_screen = None  # the work has begun
+        elif is_loaded and self.first_screen is not None:
+            self.show_message(format_first_screen(self.first_screen, self.host))
 
     def _exit_with(self, code: int, message: str = "") -> None:
         if message:
@@ -240,10 +259,31 @@ class PlainFrontend(Frontend):
             return
         if not self._is_menu_open:
             self._transcript.print_news(self._conversation.view)
+            self._print_watched(self._conversation.children)
         self._show_first_question()
         self._print_prompt_if_idle()
         if self._unread_lines:
             asyncio.get_running_loop().call_soon(self._process_lines)
+
+    def watch_agent(self, work: ChildWork | None) -> str:
+        self._watched = work.key if work is not None else None
+        self._watched_transcript.reset()
+        if work is None:
+            return "no agent is watched"
+        asyncio.get_running_loop().call_soon(self._on_change)  # what there is already
+        return f"watching {work.number} {work.title}; /agents watch off ends it"
+
+    def _print_watched(self, children: ChildViews) -> None:
+        """Print what is new of the watched agent, between two paragraphs of the reply."""
+        work = children.get(self._watched) if self._watched is not None else None
+        if work is None or self._transcript.is_in_reply:
+            return
+        self._watched_transcript.print_news(work.view)
+        self._write(indent("".join(self._watched_output), f"[{work.number}] "))
+        self._watched_output.clear()
+        if not work.is_running:
+            self._watched = None
+            self.show_message(f"{work.number} {work.title}  {work.describe(children.clock())}")
 
     def show_message(self, text: str, tone: Tone = "plain") -> None:
         self._write_wrapped(redact_for_display(text) + "\n")

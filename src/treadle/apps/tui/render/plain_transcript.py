@@ -34,10 +34,18 @@ MAX_LINE_CHARS = 200  # of a result or of thinking
 
 
 class PlainTranscript:
-    """`width` is that of the terminal now, 0 if there is none. `typed_messages` are on the terminal
-    already, since the user typed them there."""
+    """`width` is that of the terminal now, 0 if there is none. Without `prints_growing` a block is
+    printed when it is complete. `typed_messages` are on the terminal already, since the user typed
+    them there."""
 
-    def __init__(self, write: Callable[[str], None], width: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        width: Callable[[], int],
+        *,
+        prints_growing: bool = True,
+    ) -> None:
+        self._prints_growing = prints_growing
         self._write = write
         self._width = width
         self.typed_messages: list[str] = []
@@ -65,7 +73,8 @@ class PlainTranscript:
         self._forget_discarded(view)
         self._print_finished_calls(view)
         while self._printed_blocks < len(view.blocks):
-            if not self._print_block(view):
+            is_growing = self._printed_blocks == view.stream_index
+            if (is_growing and not self._prints_growing) or not self._print_block(view):
                 break
 
     def _forget_discarded(self, view: ViewState) -> None:
