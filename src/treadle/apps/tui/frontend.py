@@ -396,7 +396,6 @@ class Frontend:
         line = text.strip()
         if line in ("1", "2", "3") and self.resume_listed(int(line)):
             return
-        self.first_screen = None
         if not line:
             if self.conversation.has_unfinished_turn:
                 self.conversation.resume()
@@ -407,6 +406,7 @@ class Frontend:
         elif line.startswith("!") and len(line) > 1:
             self._track_task(self.shell_commands.start(self.conversation, line[1:].strip()))
         else:
+            self.first_screen = None
             item = self.attachments.build_item(text.rstrip())
             self.conversation.submit(self.shell_commands.attach_outputs(item))
             self.attachments.clear()

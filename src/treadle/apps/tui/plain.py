@@ -259,7 +259,8 @@ class PlainFrontend(Frontend):
             return
         if not self._is_menu_open:
             self._transcript.print_news(self._conversation.view)
-            self._print_watched(self._conversation.children)
+            if self._watched is not None:
+                self._print_watched(self._watched, self._conversation.children)
         self._show_first_question()
         self._print_prompt_if_idle()
         if self._unread_lines:
@@ -273,9 +274,9 @@ class PlainFrontend(Frontend):
         asyncio.get_running_loop().call_soon(self._on_change)  # what there is already
         return f"watching {work.number} {work.title}; /agents watch off ends it"
 
-    def _print_watched(self, children: ChildViews) -> None:
+    def _print_watched(self, key: str, children: ChildViews) -> None:
         """Print what is new of the watched agent, between two paragraphs of the reply."""
-        work = children.get(self._watched) if self._watched is not None else None
+        work = children.get(key)
         if work is None or self._transcript.is_in_reply:
             return
         self._watched_transcript.print_news(work.view)

@@ -33,6 +33,8 @@ from treadle.core.transcript.items import UserItem
 DRAFT_SECONDS = 1.0
 KEY_COLUMN = 10
 RESERVED_ROWS = 6  # of the screen, that the list of keys leaves free
+DRAFT_PROBLEM = "what you type is not kept if the program ends before you send it: {problem}"
+DRAFT_LOST = "the message that you had not sent is not kept: {problem}"
 DRAFT_HINT = "the message that you had not sent is back; esc clears it"
 
 
@@ -41,6 +43,7 @@ class PromptScreen(FullScreen):
 
     _are_keys_shown = False
     _saved_draft = ""
+    _is_draft_problem_told = False
     _drafts: Drafts | None = None
 
     async def on_mount(self) -> None:
@@ -203,7 +206,10 @@ class PromptScreen(FullScreen):
             return
         self._saved_draft = text
         if text.strip():
-            await asyncio.to_thread(drafts.save, self._make_draft(text))
+            problem = await asyncio.to_thread(drafts.save, self._make_draft(text))
+            if problem and not self._is_draft_problem_told:
+                self._is_draft_problem_told = True
+                self.show_message(DRAFT_PROBLEM.format(problem=problem), "warning")
             if not self._saved_draft:  # sent meanwhile
                 drafts.remove()
         else:
@@ -223,7 +229,9 @@ class PromptScreen(FullScreen):
         if self._drafts is not None:
             text = self.prompt.find_draft()
             if text.strip():
-                self._drafts.save(self._make_draft(text))
+                problem = self._drafts.save(self._make_draft(text))
+                if problem:
+                    self.unshown_messages.append(DRAFT_LOST.format(problem=problem))
             self._drafts.close()
         await super()._close(code, message)
 
