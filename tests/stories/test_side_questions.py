@@ -110,3 +110,26 @@ async def test_a_session_that_is_closed_does_not_wait_for_the_answer():
         await asking
     assert model.open_streams == 0
     assert fold_entries(await store.load()).usage.output == 100  # what is known to be paid
+
+
+async def test_a_side_question_is_stopped_and_what_it_used_is_counted():
+    pause = Pause()
+    used = ModelUsageUpdated(USED)
+    model = Scripted(["Yes.", [used, "Because ", pause, "of that."], "Rome."], card=CARD)
+    agent, store = Agent(model), MemoryStore()
+    driver = agent.start("really?", store=store)
+    await agent.finish_turn(driver)
+    assert not driver.stop_aside()
+    asking = asyncio.ensure_future(driver.ask_aside("why?"))
+    await pause.reached.wait()
+    assert driver.stop_aside()
+    reply = await asking
+    assert (reply.stop, reply.text) == ("aborted", "")
+    assert reply.usage.output == 100
+    assert driver.usage.output == 100
+    assert not driver.stop_aside()
+    driver.submit("capital of Italy?")
+    await agent.finish_turn(driver)
+    assert driver.transcript[-1].text == "Rome."
+    await driver.aclose()
+    assert fold_entries(await store.load()).usage.output == 100

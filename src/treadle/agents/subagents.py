@@ -26,7 +26,7 @@ from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
-from treadle.core.contracts.tool import ToolContext, ToolOutput
+from treadle.core.contracts.tool import STOPPED_KEY, ToolContext, ToolOutput
 from treadle.core.errors import SessionBusy, ToolError, error_text
 from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
@@ -100,10 +100,12 @@ class ChildStart(msgspec.Struct, frozen=True):
 
 
 class ChildAnswer(msgspec.Struct, frozen=True):
-    """The last message of a child. `is_complete`: it ended by itself, not at a limit."""
+    """The last message of a child. `is_complete`: it ended by itself, not at a limit. `is_stopped`:
+    it was interrupted."""
 
     text: str
     is_complete: bool
+    is_stopped: bool = False
 
 
 class PreparedChild(Protocol):
@@ -254,7 +256,9 @@ class SubagentRunner:
                     await child.aclose_owned_model()
             ended, prepared = prepared, None
             note = await ended.finish(succeeded=answer.is_complete)
-            data = {AGENT_KEY: task.name}
+            data: dict[str, Any] = {AGENT_KEY: task.name}
+            if answer.is_stopped:
+                data[STOPPED_KEY] = True
             return ToolOutput(f"{answer.text}\n\n{note}" if note else answer.text, data=data)
         except Exception as error:  # a child that fails in any way is an error result
             note = ""
@@ -366,9 +370,11 @@ def _find_answer(view: View, reason: str) -> ChildAnswer | None:
 
 def _make_answer(text: str, reason: str, detail: str, session_id: str) -> ChildAnswer:
     text = text.strip() or "(the agent ended without an answer)"
-    if reason != "end_turn":
+    if reason == "aborted":
+        text = f"[stopped before it was done{f': {detail}' if detail else ''}]\n{text}"
+    elif reason != "end_turn":
         text = f"[ended early: {f'{reason} {detail}'.strip()}]\n{text}"
     if len(text) > MAX_ANSWER_CHARS:
         note = f"... [truncated, {len(text)} chars total; session {session_id}]"
         text = text[:MAX_ANSWER_CHARS] + note
-    return ChildAnswer(text, reason == "end_turn")
+    return ChildAnswer(text, reason == "end_turn", reason == "aborted")

@@ -119,6 +119,14 @@ def write_file(name: str, text: str = "") -> None:
     file.write_text(text, encoding="utf-8")
 
 
+def make_editor(name: str, script: str, place: Path | None = None) -> str:
+    """A program that stands for an editor; it gets the file as $1."""
+    file = (place or Path.home()) / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
 def exists(name: str) -> bool:
     return Path(name).exists()
 

@@ -107,7 +107,7 @@ async def test_an_agent_is_watched_steered_and_stopped(monkeypatch):
         await on.press("x")
         await on.sees("Stop task")
         await on.press("y")
-        await on.sees("ended")
+        await on.sees(" · stopped, ")
         await on.press("escape", "escape")
         await on.sees("The agent was stopped.")
         assert "› go" in on.screen()
@@ -151,6 +151,36 @@ async def test_an_agent_in_the_background_takes_a_message_and_its_cost_counts(mo
     async with running_app(monkeypatch, resume=session) as on:
         await on.send("/cost")
         await on.sees("requests          4")
+
+
+async def test_an_agent_in_the_background_that_is_stopped_is_told_as_stopped(monkeypatch):
+    pause = Pause()
+    model = make_background_model(pause)
+    async with running_app(monkeypatch, model, flags=BYPASS) as on:
+        await on.send("go")
+        await on.sees("Begun.")
+        await pause.reached.wait()
+        await on.press("ctrl+b")
+        await on.sees("Agents and tasks at work")
+        await on.press("x")
+        await on.sees("Stop task")
+        await on.press("y")
+        await on.sees("  stopped, ")
+        await on.press("escape")
+        await on.sees(") was stopped")
+        assert "◦ task general: look around  stopped" in on.screen()
+        await on.send("and now?")
+        await on.until(lambda: len(model.requests) == 4, "the request with the report")
+        report = str(list(model.requests[-1].transcript))
+        assert "is cancelled." in report
+        assert "[stopped before it was done: stopped by the user]" in report
+        assert ") finished" not in on.screen()
+        await on.idle()
+        session = on.app.host.driver.session_id
+    async with running_app(monkeypatch, resume=session) as on:
+        await on.sees(") was stopped")
+        assert "◦ task look around  stopped" in on.screen()
+        assert ") finished" not in on.screen()
 
 
 async def test_the_output_of_a_command_in_the_background_is_shown_while_it_runs(monkeypatch):

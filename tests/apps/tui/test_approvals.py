@@ -14,7 +14,7 @@ from treadle.apps.conversation.approval_text import (
     list_risk_lines,
 )
 from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.tui.plain import _parse_call_answer
+from treadle.apps.tui.input.numbered_answers import parse_call_answer
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.palette import DARK, NONE
 from treadle.core.contracts.policy import Risk
@@ -107,7 +107,7 @@ def test_a_diff_has_the_colours_of_its_language():
 )
 def test_a_line_answers_for_several_calls(line: str, answer: object):
     options = [ChoiceOption(str(place), f"call {place}") for place in range(3)]
-    assert _parse_call_answer(options, line) == answer
+    assert parse_call_answer(options, line) == answer
 
 
 async def test_several_calls_are_listed_opened_marked_and_answered(monkeypatch):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from functools import partial
 
 from textual import events
 from textual.message import Message
@@ -50,6 +51,21 @@ def test_a_paste_that_the_terminal_does_not_mark_sends_nothing():
     assert describe(parser.feed("yes\r")) == ["y", "e", "s", "enter"]
     assert describe(parser.feed("\r")) == ["enter"]
     assert describe(parser.feed("\x1b[A\rx")) == ["up", "enter", "x"]
+
+
+def test_fast_typing_sends_each_message_where_the_terminal_marks_its_pastes():
+    for report in ("\x1b[?2004;1$y", "\x1b[?2004;3$y", f"{BEGIN}x{END}"):
+        dialogs: list[str] = []
+        parser = PasteParser(has_dialog=partial(bool, dialogs))
+        list(parser.feed(report))
+        assert describe(parser.feed("ab\rc\r")) == ["a", "b", "enter", "c", "enter"]
+        assert describe(parser.feed(f"a{BEGIN}b\nc{END}\r")) == ["a", "paste 'b\\nc'", "enter"]
+        dialogs.append("an approval")  # which it does not answer
+        assert describe(parser.feed("y\rc\r")) == ["paste 'y\\nc\\n'"]
+    for report in ("\x1b[?2004;0$y", "\x1b[?2004;2$y", "\x1b[?2026;1$y"):
+        parser = PasteParser()
+        list(parser.feed(report))
+        assert describe(parser.feed("ab\rc\r")) == ["paste 'ab\\nc\\n'"]
 
 
 def test_alt_with_enter_or_a_digit_is_a_key_also_in_terminals_that_send_an_escape_before_it():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.tui.harness import exists, running_app, scripted
+from tests.apps.tui.harness import exists, make_editor, running_app, scripted
 from treadle.apps.conversation.host import PlanAnswer
 from treadle.apps.conversation.plans import (
     find_accepted_plan,
@@ -103,3 +103,57 @@ async def test_a_plan_that_is_not_accepted_changes_nothing(monkeypatch):
         await on.sees("I wait.")
         assert on.app.host.mode == "plan"
     assert not list(Path.cwd().glob("*.py"))
+
+
+async def test_a_plan_is_edited_in_the_editor(monkeypatch):
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", make_editor("more", 'printf "\\n3. Commit it\\n" >> "$1"'))
+    flags: dict[str, object] = {"permission_mode": "plan"}
+    model = scripted([Say(calls=[PRESENT]), "I begin."])
+    async with running_app(monkeypatch, model, flags=flags, size=(80, 30)) as on:
+        await on.send("rename it")
+        await on.sees("ctrl+g: your editor")
+        await on.press("ctrl+g")
+        await on.sees("3. Commit it")
+        for editor, problem in (
+            (
+                make_editor("failing", 'echo other > "$1"; exit 3'),
+                "exit code 3; the text is unchanged",
+            ),
+            (make_editor("emptying", 'echo > "$1"'), "The edited plan was empty: the plan is"),
+        ):
+            monkeypatch.setenv("EDITOR", editor)
+            await on.press("ctrl+g")
+            await on.sees(problem)
+            await on.sees("3. Commit it")
+        # what was typed in the dialog goes to the editor, and comes back
+        monkeypatch.setenv("EDITOR", make_editor("last", 'printf "\\n5. Push it" >> "$1"'))
+        await on.press("e")
+        await on.sees("Edit the plan; enter ends")
+        await on.press("shift+enter", *"4. Tag it", "ctrl+g")
+        await on.sees("5. Push it")
+        await on.press("enter")
+        await on.sees("The plan is ready. Accept it?")
+        await on.press("m")
+        await on.sees("I begin.")
+        accepted = find_accepted_plan(on.app.conversation.driver.history)
+        assert accepted == f"{PLAN}\n3. Commit it\n4. Tag it\n5. Push it"
+
+
+async def test_the_end_of_a_turn_closes_the_editor_and_the_screen_is_back(monkeypatch):
+    monkeypatch.delenv("VISUAL", raising=False)
+    editor = make_editor("waiting", 'echo $$ > "$HOME/started"; exec sleep 60')
+    monkeypatch.setenv("EDITOR", editor)
+    flags: dict[str, object] = {"permission_mode": "plan"}
+    model = scripted([Say(calls=[PRESENT]), "I wait."])
+    async with running_app(monkeypatch, model, flags=flags) as on:
+        await on.send("rename it")
+        await on.sees("ctrl+g: your editor")
+        await on.press("ctrl+g")
+        started = Path.home() / "started"
+        await on.until(lambda: started.exists() and bool(started.read_text()), "the editor")
+        on.app.conversation.interrupt()
+        await on.idle()
+        await on.until(lambda: not on.app._is_editor_open, "the end of the editor")
+        await on.send("/plan")
+        await on.sees("no plan was accepted")

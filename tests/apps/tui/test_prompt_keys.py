@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from tests.apps.tui.harness import RunningApp, StoppedClock, running_app, scripted
+from tests.apps.tui.harness import RunningApp, StoppedClock, make_editor, running_app, scripted
 from treadle.core.transcript.items import UserItem
 from treadle.models.scripted import Pause, Say
 
@@ -14,14 +14,6 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108020000009077"
     "53de0000000c49444154789c63f8cfc0000003010100c9fe92ef0000000049454e44ae426082"
 )
-
-
-def make_editor(name: str, script: str, place: Path | None = None) -> str:
-    """A program that stands for an editor; it gets the file as $1."""
-    file = (place or Path.home()) / name
-    file.write_text(f"#!/bin/sh\n{script}\n")
-    file.chmod(0o755)
-    return str(file)
 
 
 def write_image(name: str, data: bytes) -> None:
@@ -106,9 +98,9 @@ async def test_ctrl_g_opens_the_editor_with_the_message(monkeypatch):
         ("", "no editor is set: set VISUAL or EDITOR"),
         ("no-such-editor -w", "the editor 'no-such-editor' is not found"),
         ("'half", "EDITOR is not a command"),
-        ("failing", "the editor failed with exit code 3; the message is unchanged"),
-        ("endless", "the edited message is too long: 11.0 MB"),
-        ("removing", "the edited message cannot be read"),
+        ("failing", "the editor failed with exit code 3; the text is unchanged"),
+        ("endless", "the edited text is too long: 11.0 MB"),
+        ("removing", "the edited text cannot be read"),
     ],
 )
 async def test_an_editor_that_fails_leaves_the_message(monkeypatch, editor, message):

@@ -12,7 +12,7 @@ from tests.apps.tui.harness import (
     scripted,
     write_file,
 )
-from treadle.core.contracts.model import ModelRequest
+from treadle.core.contracts.model import ModelRequest, ModelUsageUpdated
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 LOCAL = ".treadle/settings.local.json"
@@ -118,6 +118,28 @@ async def test_a_side_question_is_answered_in_a_panel_and_is_not_in_the_next_req
         await ask(on, "and of Italy?", "Rome.")
         assert "where is that?" not in str(list(model.requests[-1].transcript))
         assert on.app.conversation.view.usage.cost == on.app.host.driver.usage.cost
+
+
+async def test_esc_stops_a_side_question_and_the_work_continues(monkeypatch):
+    work, aside = Pause(), Pause()
+    used = ModelUsageUpdated(make_usage(5_000))
+
+    def answer(request: ModelRequest) -> ScriptElement:
+        is_aside = "side question" in str(request.transcript[-1])
+        return [used, "It ", aside, "is."] if is_aside else ["It ", work, "is done."]
+
+    async with running_app(monkeypatch, scripted(answer)) as on:
+        await on.send("work")
+        await work.reached.wait()
+        await ask(on, "/btw when?", "asking the side question; esc stops it")
+        await aside.reached.wait()
+        await on.press("escape")
+        await on.sees("the side question is stopped: $0.0")
+        assert not on.app.dialogs.is_open
+        assert on.app.conversation.view.usage.cost == on.app.host.driver.usage.cost
+        assert not on.app.conversation.driver.is_interrupted
+        work.release()
+        await on.sees("is done.")
 
 
 async def test_a_side_question_is_answered_while_a_turn_runs(monkeypatch):

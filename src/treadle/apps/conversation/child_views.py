@@ -29,12 +29,14 @@ class ChildWork(msgspec.Struct, frozen=True):
     is that of an agent, `task_id` is set if it runs in the background."""
 
     key: str
+    number: int  # by which a user names it
     title: str
     started: float
     is_agent: bool
     session_id: str = ""
     task_id: str = ""
     ended: float | None = None
+    is_stopped: bool = False  # an agent that was stopped before it was done
     view: ViewState = ViewState()
 
     @property
@@ -44,7 +46,7 @@ class ChildWork(msgspec.Struct, frozen=True):
     def describe(self, now: float) -> str:
         """`running grep, 12s, $0.02`."""
         seconds = (now if self.ended is None else self.ended) - self.started
-        parts = ["ended"]
+        parts = ["stopped" if self.is_stopped else "ended"]
         if self.is_running and self.is_agent:
             is_idle = self.view.activity == IDLE
             parts = ["starting" if is_idle else format_activity(self.view.activity)]
@@ -62,6 +64,7 @@ class ChildViews:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._works: dict[str, ChildWork] = {}
+        self._count = 0  # of all that there were
         self._summaries: dict[str, str] = {}  # of calls that run, by key
         self._outputs: dict[str, str] = {}  # of calls in the foreground, which may be detached
 
@@ -89,9 +92,10 @@ class ChildViews:
                 self._add_output(parent + call_id, text)
             case events.ToolFinished(call_id=call_id):
                 self._end(parent + call_id)
-            case events.TaskFinished(task_id=task_id):
+            case events.TaskFinished(task_id=task_id, is_cancelled=is_cancelled):
                 for work in list(self._works.values()):
                     if work.task_id == task_id and work.key.startswith(parent):
+                        self._works[work.key] = _replace(work, is_stopped=is_cancelled)
                         self._end(work.key)
             case events.TurnFinished() | events.RunFailed():
                 self._end_turn(parent)
@@ -102,16 +106,23 @@ class ChildViews:
         work = self._works.get(key)
         if work is None or not work.is_running:
             title = self._summaries.get(key, "agent")
-            work = ChildWork(key, title, self.clock(), True, event.session_id)
+            work = self._add(key, title, is_agent=True, session_id=event.session_id)
         elif not work.is_agent:  # it was detached before its first event
             work = _replace(work, is_agent=True, session_id=event.session_id)
-        self._works[key] = _replace(work, view=apply_event(work.view, event))
+        work = _replace(work, view=apply_event(work.view, event))
+        if isinstance(event, events.TurnFinished):
+            work = _replace(work, is_stopped=event.result.reason == "aborted")
+        self._works[key] = work
         self._apply(f"{key}/", event)
+
+    def _add(self, key: str, title: str, *, is_agent: bool, session_id: str = "") -> ChildWork:
+        self._count += 1
+        return ChildWork(key, self._count, title, self.clock(), is_agent, session_id)
 
     def _detach(self, key: str, task_id: str) -> None:
         work = self._works.get(key)
         if work is None:
-            work = ChildWork(key, self._summaries.get(key, task_id), self.clock(), False)
+            work = self._add(key, self._summaries.get(key, task_id), is_agent=False)
         self._works[key] = _replace(work, task_id=task_id)
         if earlier := self._outputs.pop(key, ""):
             self._add_output(key, earlier)

@@ -1,12 +1,13 @@
 """What a new session shows before its first message: where it is, what applies, how to begin.
 
-A value, built from the host in a thread: it reads the folder and the list of sessions.
-render/first_screen.py of the terminal renders it.
+A value, built from the host in a thread: it reads the folder and the list of sessions. The terminal
+renders it (render/first_screen.py), or prints it in words.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,9 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.conversation.host import Host, SessionLine
+from treadle.apps.conversation.modes import describe_mode
+from treadle.core.contracts.model import ModelCard
+from treadle.core.text import format_age, plural, shorten_home
 
 MAX_SESSIONS = 3
 MAX_IDEAS = 3
@@ -80,6 +84,66 @@ def build_first_screen(host: Host, session_id: str) -> FirstScreen:
         sessions=tuple(one for one in sessions if one.id != session_id)[:MAX_SESSIONS],
         ideas=choose_ideas(_list_names(host.folder)),
     )
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A line of the first screen. `is_warning`: the user should not miss it."""
+
+    label: str
+    text: str
+    is_warning: bool = False
+
+
+def list_facts(screen: FirstScreen, host: Host) -> list[Fact]:
+    """What applies now: it may have changed since the screen was built."""
+    return [
+        Fact("folder", shorten_home(host.folder)),
+        Fact("trust", _describe_trust(screen), not screen.is_trusted),
+        Fact("model", _describe_model(host.model)),
+        Fact("mode", describe_mode(host.mode)),
+        _describe_sandbox(screen, host),
+    ]
+
+
+def describe_session(session: SessionLine) -> tuple[str, str]:
+    """Its title, and its age and length."""
+    age = format_age(time.time() - session.updated)
+    title = " ".join(session.title.split()) or "(no messages)"
+    return title, f"{age}, {plural(session.turns, 'turn')}"
+
+
+def format_first_screen(screen: FirstScreen, host: Host) -> str:
+    """The whole of it in words, for a terminal that only prints lines."""
+    facts = list_facts(screen, host)
+    lines = [f"{fact.label.capitalize()}: {fact.text}" for fact in facts]
+    if screen.sessions:
+        lines.append("Last sessions here; a number and enter continues one:")
+    for number, session in enumerate(screen.sessions, 1):
+        lines.append(f"  {number} {', '.join(describe_session(session))}")
+    lines += ["Things to try:", *(f"  {idea}" for idea in screen.ideas)]
+    return "\n".join([*lines, "/help lists the commands."])
+
+
+def _describe_trust(screen: FirstScreen) -> str:
+    files = ", ".join(screen.files)
+    if screen.is_trusted:
+        return f"trusted, reads {files}" if files else "trusted"
+    return f"not trusted: {files} not used (/trust)" if files else "not trusted (/trust)"
+
+
+def _describe_model(card: ModelCard) -> str:
+    if card.input_price == 0 or card.input_price is None or card.output_price is None:
+        return f"{card.name}, {'free' if card.input_price == 0 else 'price not known'}"
+    prices = f"${card.input_price:g} in, ${card.output_price:g} out per million tokens"
+    return f"{card.name}, {prices}"
+
+
+def _describe_sandbox(screen: FirstScreen, host: Host) -> Fact:
+    if screen.sandbox == "off":
+        return Fact("sandbox", "off: commands can reach all that you can", True)
+    if problem := host.sandbox_problem:
+        return Fact("sandbox", f"none: {problem}", True)
+    return Fact("sandbox", "on: commands write only in this folder")
 
 
 def choose_ideas(names: Collection[str]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ _KEEP = ChoiceOption("keep", "Keep planning", key="k")
 PLAN_OPTIONS = (
     *_ACCEPTING,
     ChoiceOption("edit", "Edit the plan", key="e"),
+    ChoiceOption("editor", "Edit the plan in your editor", key="g"),
     ChoiceOption("comment", "No, say what to change", key="n"),
     _KEEP,
 )

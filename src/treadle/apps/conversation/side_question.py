@@ -16,10 +16,12 @@ NO_TEXT = "The model gave no answer: it wanted to use a tool. Send the question 
 
 
 class SideAnswer(msgspec.Struct, frozen=True):
-    """`text` is Markdown; `note` says what it cost and that it is not kept."""
+    """`text` is Markdown; `note` says what it cost and that it is not kept. `is_stopped`: the user
+    stopped it, and there is no text."""
 
     text: str
     note: str
+    is_stopped: bool = False
 
 
 async def ask_aside(conversation: Conversation, question: str) -> SideAnswer:
@@ -34,5 +36,8 @@ async def ask_aside(conversation: Conversation, question: str) -> SideAnswer:
     usage = reply.usage
     tokens = f"{format_count(usage.total_input)} tokens in, {format_count(usage.output)} out"
     cost = f"{format_dollars(usage.cost)}, " if usage.cost else ""
+    if reply.stop == "aborted":
+        cost_known = f"{cost}{tokens}" if usage.requests else "its cost is not known"
+        return SideAnswer("", f"the side question is stopped: {cost_known}", is_stopped=True)
     note = f"{cost}{tokens}; not part of the conversation"
     return SideAnswer(reply.text.strip() or NO_TEXT, note)

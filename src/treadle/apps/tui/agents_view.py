@@ -14,6 +14,7 @@ from rich.text import Text
 from treadle.apps.conversation.child_views import ChildWork
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.tui.agent_commands import steer_work, stop_work
 from treadle.apps.tui.widgets.agent_list import AgentList, WatchLine
 
 if TYPE_CHECKING:
@@ -98,8 +99,7 @@ class AgentsView:
             return
         text = await self._screen.dialogs.ask_text(f"Message to {work.title}")
         if text and text.strip():
-            is_sent = self._screen.host.steer_child(work.session_id, text.strip())
-            self._screen.show_hint("message sent" if is_sent else "it has just ended")
+            self._screen.show_hint(steer_work(self._screen.host, work, text))
 
     async def _stop(self, work: ChildWork) -> None:
         if not work.is_running:
@@ -108,8 +108,4 @@ class AgentsView:
         no, yes = ChoiceOption("no", "No", key="n"), ChoiceOption("yes", "Stop it", key="y")
         if await self._screen.choose(f"Stop {work.title}?", [no, yes]) != "yes":
             return
-        if work.is_agent:
-            is_stopped = self._screen.host.stop_child(work.session_id)
-        else:
-            is_stopped = await self._screen.host.driver.tasks.cancel(work.task_id)
-        self._screen.show_hint("stopped" if is_stopped else "it has just ended")
+        self._screen.show_hint(await stop_work(self._screen.host, work))

@@ -116,8 +116,8 @@ class TerminalApp(PromptScreen):
         self.call_later(self.update_dialog_focus)
 
     def action_escape(self) -> None:
-        """Close the completions, interrupt the turn or the command, or clear the prompt; pressed
-        twice on an empty prompt, rewind."""
+        """Close the completions, stop the side question, the turn or the command, or clear the
+        prompt; pressed twice on an empty prompt, rewind."""
         if self._use_escape():
             self._last_key = ""  # it had its effect: it is not the first of two
         elif self._conversation is None:
@@ -136,6 +136,8 @@ class TerminalApp(PromptScreen):
             return True
         if self.prompt.text and self.dialogs.is_open:
             self._clear_prompt()
+        elif conversation is not None and conversation.driver.stop_aside():
+            pass  # the work continues
         elif conversation is not None and conversation.view.is_busy:
             conversation.interrupt()
         elif conversation is not None and self.shell_commands.stop():
@@ -152,10 +154,12 @@ class TerminalApp(PromptScreen):
         self.update_dialog_focus()
 
     def action_stop(self) -> None:
-        """Interrupt the turn, close the dialog, stop the command or clear the prompt; pressed
-        twice, quit."""
+        """Stop the side question or the turn, close the dialog, stop the command or clear the
+        prompt; pressed twice, quit."""
         if self._conversation is None:
             self._exit_with(130)
+        elif self._conversation.driver.stop_aside():
+            self._last_key = ""
         elif self._conversation.view.is_busy:
             if self._conversation.driver.is_interrupted and self._previous_key == "ctrl+c":
                 self._spawn(self._close(130))

@@ -25,6 +25,7 @@ from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.apps.tui import session_commands
+from treadle.apps.tui.agent_commands import run_agents
 from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.apps.tui.session_picker import list_session_options, pick_session
@@ -329,10 +330,6 @@ async def _tasks(ui: Frontend, arguments: str) -> None:
     ui.show_message(table or "there are no background tasks")
 
 
-async def _agents(ui: Frontend, arguments: str) -> None:
-    await ui.show_agents()
-
-
 async def _skills(ui: Frontend, arguments: str) -> None:
     rows = ui.host.list_skills()
     ui.show_message(_format_table(rows) if rows else "there are no skills in .treadle/skills")
@@ -440,7 +437,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
         session_commands.run_review,
         "agents",
     ),
-    SlashCommand("agents", "watch, steer or stop agents at work; list all", _agents, "agents"),
+    SlashCommand("agents", "watch, steer or stop agents at work; list all", run_agents, "agents"),
     SlashCommand("skills", "list the skills that the agent can load", _skills),
     SlashCommand("mcp", "show the MCP servers; /mcp NAME shows the log of one", _mcp),
     SlashCommand("export", "write the session to a file: .md, .html, .json", _export, "sessions"),

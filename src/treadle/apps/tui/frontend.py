@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.conversation.child_views import ChildWork
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.custom_commands import begins_with_path, find_host_commands
+from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen
 from treadle.apps.conversation.host import (
     FileChange,
     Host,
@@ -29,7 +32,7 @@ from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.services.undo import describe_changes
-from treadle.apps.tui import questions, queue_menu
+from treadle.apps.tui import agent_commands, questions, queue_menu
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.errors import TreadleError
@@ -124,6 +127,8 @@ class Frontend:
         self._shown_question: PendingQuestion | None = None
         self._question_task: asyncio.Task[None] | None = None
         self._is_question_hidden = False
+        self._is_editor_open = False
+        self.first_screen: FirstScreen | None = None
         # came while no session was open: shown in the next one, or printed at the end
         self.unshown_messages: list[str] = []
 
@@ -181,6 +186,31 @@ class Frontend:
         """Run a program in the terminal, in place of this one; False if that is not possible."""
         return False
 
+    @contextmanager
+    def _release_terminal(self) -> Iterator[None]:
+        """Another program may use the terminal meanwhile."""
+        yield
+
+    async def run_editor(self, text: str) -> tuple[str, str]:
+        """The text, edited in the user's editor, and why it could not be edited. The agent works
+        on meanwhile."""
+        from treadle.apps.tui.input.external_editor import EditorError, edit_text, find_editor
+
+        problem: EditorError | asyncio.CancelledError | None = None
+        self._is_editor_open = True
+        try:
+            command = find_editor(self.host.folder)
+            with self._release_terminal():
+                try:  # Textual takes the screen back only if nothing is raised
+                    return await edit_text(text, command, self.host.folder), ""
+                except (EditorError, asyncio.CancelledError) as error:
+                    problem = error
+            raise problem
+        except EditorError as error:
+            return text, str(error)
+        finally:
+            self._is_editor_open = False
+
     def apply_settings(self) -> None:
         """The settings of the user have changed."""
 
@@ -215,11 +245,11 @@ class Frontend:
 
     async def show_agents(self) -> None:
         """Show the agents at work, then those that can be started."""
-        children = self.conversation.children
-        lines = [f"{one.title}  {one.describe(children.clock())}" for one in children.list()]
-        lines += [""] if lines else ["no agent is at work; these can be started:"]
-        lines += [f"{name:12}  {text}" for name, text in self.host.list_agents()]
-        self.show_message("\n".join(lines))
+        self.show_message(agent_commands.format_agents(self.conversation.children, self.host))
+
+    def watch_agent(self, work: ChildWork | None) -> str:
+        """Show what an agent does from now on; None: no more. Returns a message."""
+        return "ctrl+b shows the agents; enter watches one"
 
     async def _choose_turn(
         self, turns: Mapping[str, TurnLine], options: Sequence[ChoiceOption]
@@ -296,6 +326,25 @@ class Frontend:
         conversation.start()
         self._on_session_attached(conversation, is_shown=view is not None)
 
+    async def _load_first_screen(self, conversation: Conversation) -> bool:
+        """Set `first_screen`; False if that is not possible, or another session is open."""
+        session_id = conversation.driver.session_id
+        try:
+            loaded = await asyncio.to_thread(build_first_screen, self.host, session_id)
+        except (TreadleError, OSError):
+            return False  # the work does not depend on it
+        if conversation is self._conversation:
+            self.first_screen = loaded
+        return conversation is self._conversation
+
+    def resume_listed(self, number: int) -> bool:
+        """Continue a session of the first screen; False if it does not list one of this number."""
+        listed = self.first_screen.sessions if self.first_screen is not None else ()
+        if not 1 <= number <= len(listed):
+            return False
+        self.run_command(f"/resume {listed[number - 1].id}")
+        return True
+
     async def reopen_session(
         self, open_driver: Callable[[], Awaitable[Driver]], *, has_notes: bool = True
     ) -> bool:
@@ -345,6 +394,8 @@ class Frontend:
         unfinished turn; a word of COMMAND_WORDS is a command; `//`, `/ ` and a single `!` begin a
         message."""
         line = text.strip()
+        if line in ("1", "2", "3") and self.resume_listed(int(line)):
+            return
         if not line:
             if self.conversation.has_unfinished_turn:
                 self.conversation.resume()
@@ -355,6 +406,7 @@ class Frontend:
         elif line.startswith("!") and len(line) > 1:
             self._track_task(self.shell_commands.start(self.conversation, line[1:].strip()))
         else:
+            self.first_screen = None
             item = self.attachments.build_item(text.rstrip())
             self.conversation.submit(self.shell_commands.attach_outputs(item))
             self.attachments.clear()

@@ -8,49 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import sys
-import termios
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from textwrap import indent
 from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.approval_text import ApprovalAnswer, list_risk_lines
-from treadle.apps.conversation.block_text import (
-    format_call_title,
-    is_diff,
-    plain_text,
-    replace_controls,
-)
+from treadle.apps.conversation.block_text import replace_controls
+from treadle.apps.conversation.child_views import ChildViews, ChildWork
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.first_screen import format_first_screen
 from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.modes import describe_mode
-from treadle.apps.conversation.state.blocks import (
-    CodeBlock,
-    MarkdownBlock,
-    NoteBlock,
-    ShellBlock,
-    ThinkingBlock,
-    Tone,
-    ToolCallBlock,
-    UserMessageBlock,
-    ViewBlock,
-)
-from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.conversation.state.blocks import Tone
 from treadle.apps.tui import commands
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
+from treadle.apps.tui.input.line_reader import LineReader
+from treadle.apps.tui.input.numbered_answers import find_option, find_options, parse_call_answer
 from treadle.apps.tui.options import TerminalOptions
-from treadle.apps.tui.render import plain_reply
-from treadle.apps.tui.render.word_wrap import WordWrap, wrap_words
+from treadle.apps.tui.render.plain_transcript import PlainTranscript
+from treadle.apps.tui.render.word_wrap import wrap_words
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
-from treadle.core.text import plural
-
-MAX_LINE_CHARS = 200  # of a result or of thinking
 
 
 def run_plain(host: Host, options: TerminalOptions) -> int:
@@ -77,22 +62,22 @@ class PlainFrontend(Frontend):
         self._line_future: asyncio.Future[str | None] | None = None
         self._is_menu_open = False  # which the user opened: the reply is printed after it
         self._is_tty = os.isatty(0)
-        self._printed_blocks = 0  # complete ones
-        self._printed_chars = 0  # of the first block that is not complete
-        self._is_block_begun = False
-        self._reply_wrap = WordWrap()
-        self._open_blocks: list[int] = []  # calls that are printed when they are finished
+        self._transcript = PlainTranscript(self._write, self._width)
         self._is_started = False
         self._has_prompt = False  # the last line of the output is the prompt
         self._early_lines: list[str] = []  # typed before the first question: messages
         self._draft = ""  # the line that was being typed when the question was asked
-        self._typed_messages: list[str] = []  # the terminal shows them already
+        self._watched: str | None = None  # the key of a child agent
+        self._watched_output: list[str] = []  # to be printed
+        self._watched_transcript = PlainTranscript(
+            self._watched_output.append, lambda: 0, prints_growing=False
+        )
         self._closing: asyncio.Event = asyncio.Event()
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._interrupts = 0
         self._is_quit_announced = False
-        self._reader: _LineReader | None = None
+        self._reader: LineReader | None = None
 
     # --- start and end -------------------------------------------------------------------
 
@@ -101,7 +86,7 @@ class PlainFrontend(Frontend):
         loop.add_signal_handler(signal.SIGINT, self._on_sigint)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._exit_with, 143)
-        reader = self._reader = _LineReader(self._on_line)
+        reader = self._reader = LineReader(self._on_line)
         try:
             if await self._start_up():
                 self._drop_early_enters(reader)
@@ -121,7 +106,7 @@ class PlainFrontend(Frontend):
                 self._write(f"{hint}\n" if hint else "\n")
         return self._exit_code
 
-    def _drop_early_enters(self, reader: _LineReader) -> None:
+    def _drop_early_enters(self, reader: LineReader) -> None:
         """An enter that was typed before the session is shown continues no turn."""
         if self._is_tty:
             reader.read_waiting()
@@ -130,10 +115,19 @@ class PlainFrontend(Frontend):
 
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
-            self._printed_blocks = self._printed_chars = 0
-            self._open_blocks = []
-            self._is_block_begun = False
+            self._transcript.reset()
+        self.first_screen = self._watched = None
         self._on_change()
+        if self._out.isatty() and not len(conversation.driver.history):
+            printing = self._print_first_screen(conversation)
+            self._track_task(asyncio.get_running_loop().create_task(printing))
+
+    async def _print_first_screen(self, conversation: Conversation) -> None:
+        is_loaded = await self._load_first_screen(conversation)
+        if conversation.view.is_busy or len(conversation.driver.history):
+            self.first_screen = None  # the work has begun
+        elif is_loaded and self.first_screen is not None:
+            self.show_message(format_first_screen(self.first_screen, self.host))
 
     def _exit_with(self, code: int, message: str = "") -> None:
         if message:
@@ -145,12 +139,16 @@ class PlainFrontend(Frontend):
         self._exit_with(0)
 
     def _on_sigint(self) -> None:
+        if self._is_editor_open:
+            return  # it is for the editor
         self._interrupts += 1
         conversation = self._conversation
         if conversation is None:
             self._exit_with(0)
         elif self._interrupts > 1:
             self._exit_with(0 if self._is_quit_announced else 130)
+        elif conversation.driver.stop_aside():
+            self._interrupts = 0
         elif conversation.view.is_busy:
             self._is_quit_announced = False
             conversation.interrupt()
@@ -217,7 +215,7 @@ class PlainFrontend(Frontend):
 
     def _send_line(self, line: str) -> None:
         if self._is_tty and not line.startswith(("/", "!")):
-            self._typed_messages.append(line.strip())
+            self._transcript.typed_messages.append(line.strip())
         self._send(line)
         self._print_prompt_if_idle()
 
@@ -249,7 +247,7 @@ class PlainFrontend(Frontend):
         conversation = self._conversation
         if conversation is None or not self._is_started or not self._out.isatty():
             return
-        is_complete = self._printed_blocks == len(conversation.view.blocks)
+        is_complete = self._transcript.is_complete(conversation.view)
         is_working = conversation.view.is_busy or not conversation.is_idle or self._tasks
         if is_complete and not is_working and not self._has_prompt:
             self._write(f"[{self.host.mode}] > ")
@@ -260,104 +258,33 @@ class PlainFrontend(Frontend):
         if self._conversation is None:
             return
         if not self._is_menu_open:
-            self._print_news(self._conversation.view)
+            self._transcript.print_news(self._conversation.view)
+            if self._watched is not None:
+                self._print_watched(self._watched, self._conversation.children)
         self._show_first_question()
         self._print_prompt_if_idle()
         if self._unread_lines:
             asyncio.get_running_loop().call_soon(self._process_lines)
 
-    def _print_news(self, view: ViewState) -> None:
-        self._forget_discarded()
-        self._print_finished_calls()
-        while self._printed_blocks < len(view.blocks):
-            if not self._print_block(view.blocks[self._printed_blocks]):
-                break
+    def watch_agent(self, work: ChildWork | None) -> str:
+        self._watched = work.key if work is not None else None
+        self._watched_transcript.reset()
+        if work is None:
+            return "no agent is watched"
+        asyncio.get_running_loop().call_soon(self._on_change)  # what there is already
+        return f"watching {work.number} {work.title}; /agents watch off ends it"
 
-    def _forget_discarded(self) -> None:
-        """Blocks of a discarded reply are no longer in the view; their text stays printed."""
-        count = len(self.conversation.view.blocks)
-        if self._printed_blocks > count or (self._printed_blocks == count and self._printed_chars):
-            self._write("\n" if self._printed_chars else "")
-            self._printed_blocks, self._printed_chars, self._is_block_begun = count, 0, False
-            self._reply_wrap = WordWrap()
-            self._open_blocks = [index for index in self._open_blocks if index < count]
-
-    def _print_finished_calls(self) -> None:
-        """Print the calls that were open when later blocks were printed, between two paragraphs."""
-        blocks = self.conversation.view.blocks
-        if self._printed_chars or not self._open_blocks:
+    def _print_watched(self, key: str, children: ChildViews) -> None:
+        """Print what is new of the watched agent, between two paragraphs of the reply."""
+        work = children.get(key)
+        if work is None or self._transcript.is_in_reply:
             return
-        finished = [index for index in self._open_blocks if not _is_open(blocks[index])]
-        for index in finished:
-            self._open_blocks.remove(index)
-            self._write(replace_controls(self._format_block(blocks[index])))
-
-    def _print_block(self, block: ViewBlock) -> bool:
-        """Print what is new of the first block that is not complete; whether it is complete."""
-        is_growing = self._printed_blocks == self.conversation.view.stream_index
-        if _is_open(block):
-            self._open_blocks.append(self._printed_blocks)
-            self._printed_blocks += 1
-            return True
-        if isinstance(block, MarkdownBlock | CodeBlock):
-            self._print_reply(block, is_growing)
-        elif isinstance(block, NoteBlock) and not is_growing:
-            self._write_wrapped(self._format_block(block))
-        elif not is_growing:
-            self._write(replace_controls(self._format_block(block)))
-        if is_growing:
-            return False
-        self._printed_blocks += 1
-        return True
-
-    def _print_reply(self, block: MarkdownBlock | CodeBlock, is_growing: bool) -> None:
-        blocks, index = self.conversation.view.blocks, self._printed_blocks
-        end = plain_reply.safe_length(block) if is_growing else len(block.text)
-        if is_growing and isinstance(block, MarkdownBlock):  # a word is printed when it is complete
-            end = max(block.text.rfind(" ", 0, end), block.text.rfind("\n", 0, end)) + 1
-        if not self._is_block_begun and (not is_growing or end > 0):
-            self._is_block_begun = True
-            previous = blocks[index - 1] if index else None
-            self._write(replace_controls(plain_reply.format_start(block, previous)))
-        if end > self._printed_chars:
-            text = replace_controls(block.text[self._printed_chars : end])
-            is_code = isinstance(block, CodeBlock)
-            self._write(text if is_code else self._reply_wrap.feed(text, self._width()))
-            self._printed_chars = end
-        if is_growing:
-            return
-        following = blocks[index + 1] if index + 1 < len(blocks) else None
-        if end_text := plain_reply.format_end(block, following):
-            self._write(self._reply_wrap.flush() + end_text)
-        # A very long paragraph is cut into blocks after it was printed.
-        self._printed_chars -= len(block.text)
-        self._is_block_begun = False
-
-    def _format_block(self, block: ViewBlock) -> str:
-        match block:
-            case UserMessageBlock(text=text, steered=False) if text.strip() in self._typed_messages:
-                self._typed_messages.remove(text.strip())
-                return ""
-            case UserMessageBlock(text=text, steered=steered):
-                return f"You{' (while it worked)' if steered else ''}: {text}\n"
-            case ThinkingBlock(text=text, is_continuation=is_continuation):
-                return "" if is_continuation else f"Thinking: {_cut(' '.join(text.split()))}\n"
-            case ToolCallBlock():
-                return self._format_call(block)
-            case ShellBlock(exit_code=code):
-                exit_line = f"exit code {code}\n" if code else ""
-                return f"{plain_text(block)}\n{exit_line}"
-            case NoteBlock(text=text, tone=tone):
-                return f"{'Error: ' if tone == 'error' else ''}{text}\n"
-        return ""
-
-    def _format_call(self, call: ToolCallBlock) -> str:
-        line = f"Tool {format_call_title(call)}: {call.state}"
-        if is_diff(call.display):
-            return f"{line}\n{call.display}\n"
-        first, *rest = (call.reason if call.state == "denied" else call.result).strip().split("\n")
-        more = f" (and {plural(len(rest), 'more line')})" if rest else ""
-        return f"{line}. {_cut(first)}{more}\n"
+        self._watched_transcript.print_news(work.view)
+        self._write(indent("".join(self._watched_output), f"[{work.number}] "))
+        self._watched_output.clear()
+        if not work.is_running:
+            self._watched = None
+            self.show_message(f"{work.number} {work.title}  {work.describe(children.clock())}")
 
     def show_message(self, text: str, tone: Tone = "plain") -> None:
         self._write_wrapped(redact_for_display(text) + "\n")
@@ -407,6 +334,24 @@ class PlainFrontend(Frontend):
             self._write_wrapped("\n" + escape_invisible(plan, keep="\n\t") + "\n\n")
             return await self._choose_line(title, options, False)
 
+    @contextmanager
+    def _release_terminal(self) -> Iterator[None]:
+        """Nothing is read or printed meanwhile."""
+        assert self._reader is not None, "questions are asked while it runs"
+        self._is_menu_open = True
+        self._reader.pause()
+        try:
+            yield
+        finally:
+            self._reader.resume()
+            self._is_menu_open = False
+
+    async def run_editor(self, text: str) -> tuple[str, str]:
+        if not self._is_tty:
+            return text, "your editor needs a terminal: the text is unchanged"
+        async with self.dialog_lock.dialog():
+            return await super().run_editor(text)
+
     async def choose_calls(
         self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
     ) -> tuple[str, list[int]] | None:
@@ -416,11 +361,11 @@ class PlainFrontend(Frontend):
             prompt = "A number opens a call; y 1,3 or y all allows, n 1,3 or n all denies: "
             while True:
                 line = await self._ask_line(
-                    prompt, False, lambda line: _parse_call_answer(options, line) is not None
+                    prompt, False, lambda line: parse_call_answer(options, line) is not None
                 )
                 if not (line or "").strip():
                     return None
-                if chosen := _parse_call_answer(options, line or ""):
+                if chosen := parse_call_answer(options, line or ""):
                     return chosen
                 self._take_other_line(line or "", len(options))
 
@@ -498,7 +443,7 @@ class PlainFrontend(Frontend):
             return await self._choose_line(title, options, by_user)
 
     def _print_options(self, options: Sequence[ChoiceOption]) -> None:
-        if self._printed_chars:  # in the middle of a reply
+        if self._transcript.is_in_reply:
             self._write("\n")
         for number, option in enumerate(options, 1):
             description = f" ({option.description})" if option.description else ""
@@ -513,11 +458,11 @@ class PlainFrontend(Frontend):
         prompt = f"{title}{separator} 1 to {len(options)}: "
         while True:
             line = await self._ask_line(
-                prompt, by_user, lambda line: _find_option(options, line) is not None
+                prompt, by_user, lambda line: find_option(options, line) is not None
             )
             if not (line or "").strip():
                 return None
-            chosen = _find_option(options, line or "")
+            chosen = find_option(options, line or "")
             if chosen is not None:
                 return chosen.value
             self._take_other_line(line or "", len(options))
@@ -529,11 +474,11 @@ class PlainFrontend(Frontend):
             prompt = f"{title}{separator} 1 to {len(options)}, several with commas: "
             while True:
                 line = await self._ask_line(
-                    prompt, False, lambda line: bool(_find_options(options, line))
+                    prompt, False, lambda line: bool(find_options(options, line))
                 )
                 if not (line or "").strip():
                     return None
-                if chosen := _find_options(options, line or ""):
+                if chosen := find_options(options, line or ""):
                     return chosen
                 self._take_other_line(line or "", len(options))
 
@@ -544,121 +489,3 @@ class PlainFrontend(Frontend):
             self.show_message("your message was sent; the question is still open")
         else:
             self.show_message(f"answer with a number from 1 to {count}")
-
-
-def _is_open(block: ViewBlock) -> bool:
-    """Whether a call or a command has no result yet, and does not run in the background."""
-    is_detached = isinstance(block, ToolCallBlock) and block.state == "background"
-    return (
-        isinstance(block, ToolCallBlock | ShellBlock) and not block.is_finished and not is_detached
-    )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
-
-
-def _find_option(options: Sequence[ChoiceOption], line: str) -> ChoiceOption | None:
-    """The option that a line names: by its number, key, value or label."""
-    answer = line.strip().lower()
-    if answer.isdigit() and 1 <= int(answer) <= len(options):
-        return options[int(answer) - 1]
-    for option in options:
-        if answer and answer in (option.key, option.value.lower(), option.label.lower()):
-            return option
-    return None
-
-
-def _find_options(options: Sequence[ChoiceOption], line: str) -> list[int]:
-    """The positions of the options that a line names, separated by commas; [] if one is unknown."""
-    found = [_find_option(options, part) for part in line.split(",")]
-    return [options.index(option) for option in found if option] if all(found) else []
-
-
-def _parse_call_answer(options: Sequence[ChoiceOption], line: str) -> tuple[str, list[int]] | None:
-    """`2`, `y 1,3`, `n all`: what to do with which of the listed calls; None if it is no answer."""
-    words = line.strip().lower().split(maxsplit=1)
-    action = {"y": "once", "n": "deny"}.get(words[0]) if words else None
-    if action is None or len(words) == 1:
-        places = _find_options(options, line) if words and words[0].isdigit() else []
-        return ("open", places) if len(places) == 1 else None
-    if words[1] == "all":
-        return action, list(range(len(options)))
-    numbers = words[1].replace(" ", "")
-    places = _find_options(options, numbers) if numbers.replace(",", "").isdigit() else []
-    return (action, places) if places else None
-
-
-class _LineReader:
-    """Reads lines from standard input without a thread. It stays blocking: the terminal shares
-    the setting with standard output."""
-
-    def __init__(self, on_line: Callable[[str | None], None]) -> None:
-        self._on_line = on_line
-        self._buffer = b""
-        self._loop = asyncio.get_running_loop()
-        self._is_closed = False
-        try:
-            self._loop.add_reader(0, self.read_waiting)
-        except PermissionError:  # a regular file: read to its end
-            while not self._is_closed:
-                self._read()
-
-    def read_available(self) -> str:
-        """Read what was typed already; returns the beginning of a line that is not finished."""
-        self.read_waiting()
-        if not self._is_closed and not _is_in_background():
-            self._read_unfinished_line()
-        return self._buffer.decode(errors="replace")
-
-    def read_waiting(self) -> None:
-        """Read what is there. The loop may call this when `read_available` has read it already; a
-        read would then block."""
-        while not self._is_closed and select.select([0], [], [], 0)[0]:
-            self._read()
-
-    def _read_unfinished_line(self) -> None:
-        """The terminal holds a line until it is finished, unless it is asked for single keys."""
-        try:
-            attributes = termios.tcgetattr(0)
-            keys = [*attributes[:6], [*attributes[6]]]
-            keys[3] &= ~termios.ICANON
-            keys[6][termios.VMIN], keys[6][termios.VTIME] = 1, 0
-            termios.tcsetattr(0, termios.TCSANOW, keys)
-        except termios.error:
-            return  # not a terminal any more
-        try:
-            self.read_waiting()
-        finally:
-            termios.tcsetattr(0, termios.TCSANOW, attributes)
-
-    def _read(self) -> None:
-        try:
-            data = os.read(0, 65_536)
-        except OSError:
-            data = b""
-        if not data:
-            if self._buffer:
-                self._on_line(self._buffer.decode(errors="replace"))
-            self._buffer = b""
-            self._on_line(None)
-            self.close()
-            return
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in lines:
-            self._on_line(line.decode(errors="replace"))
-
-    def close(self) -> None:
-        self._is_closed = True
-        try:
-            self._loop.remove_reader(0)
-        except (OSError, ValueError):
-            pass
-
-
-def _is_in_background() -> bool:
-    """Whether the terminal would stop this process for a change of its settings."""
-    try:
-        return os.tcgetpgrp(0) != os.getpgrp()
-    except OSError:
-        return False  # a terminal of another session stops no process of this one

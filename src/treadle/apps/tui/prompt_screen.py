@@ -16,7 +16,6 @@ from textual.widget import Widget
 
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
-from treadle.apps.tui.input.external_editor import EditorError, edit_text, find_editor
 from treadle.apps.tui.queue_menu import NO_MESSAGE, QUEUE_CHANGED
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.screen import FullScreen
@@ -27,12 +26,15 @@ from treadle.apps.tui.widgets.prompt import (
     PromptWidget,
 )
 from treadle.apps.tui.widgets.queue_list import CHANGED, EDIT, QueueList
+from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.apps.tui.widgets.thumbnails import Thumbnails
 from treadle.core.transcript.items import UserItem
 
 DRAFT_SECONDS = 1.0
 KEY_COLUMN = 10
 RESERVED_ROWS = 6  # of the screen, that the list of keys leaves free
+DRAFT_PROBLEM = "what you type is not kept if the program ends before you send it: {problem}"
+DRAFT_LOST = "the message that you had not sent is not kept: {problem}"
 DRAFT_HINT = "the message that you had not sent is back; esc clears it"
 
 
@@ -40,8 +42,8 @@ class PromptScreen(FullScreen):
     """Handles the messages of the prompt widget that screen.py does not."""
 
     _are_keys_shown = False
-    _is_editor_open = False
     _saved_draft = ""
+    _is_draft_problem_told = False
     _drafts: Drafts | None = None
 
     async def on_mount(self) -> None:
@@ -137,31 +139,28 @@ class PromptScreen(FullScreen):
     async def _edit_prompt(self) -> None:
         """Edit the prompt's text in the user's editor; the agent works on meanwhile."""
         draft = self.attachments.expand_pastes(self.prompt.text)
-        edited, problem = await self._run_editor(draft)
-        self.status_area.hint = problem
+        edited, problem = await self.run_editor(draft)
+        self.show_hint(problem)
         if edited != draft:
             self.prompt.prompt_history.stop_browsing()
             short = self.attachments.shorten(edited, MAX_EDITED_LINES, MAX_EDITED_CHARS)
             self.prompt.set_text(short)
-        self.schedule_frame()
 
-    async def _run_editor(self, draft: str) -> tuple[str, str]:
-        """The edited text, and why it could not be edited."""
-        self._is_editor_open = True
-        try:
-            command = find_editor(self.host.folder)
-            with self._suspend_screen():
-                try:  # Textual takes the screen back only if nothing is raised
-                    return await edit_text(draft, command, self.host.folder), ""
-                except EditorError as error:
-                    return draft, str(error)
-        except EditorError as error:
-            return draft, str(error)
-        finally:
-            self._is_editor_open = False
+    @on(TextEntry.EditorRequested)
+    def _on_entry_editor_requested(self, event: TextEntry.EditorRequested) -> None:
+        if not self._is_editor_open:
+            self._spawn(self._edit_entry(event.entry))
+
+    async def _edit_entry(self, entry: TextEntry) -> None:
+        """The same for the text of a dialog."""
+        draft = entry.full_text
+        edited, problem = await self.run_editor(draft)
+        self.show_hint(problem)
+        if edited != draft and entry.is_attached:
+            entry.set_text(edited)
 
     @contextmanager
-    def _suspend_screen(self) -> Iterator[None]:
+    def _release_terminal(self) -> Iterator[None]:
         """Give the terminal to another program; nothing is drawn meanwhile."""
         if self._driver is None or not self._driver.can_suspend:
             yield
@@ -207,7 +206,10 @@ class PromptScreen(FullScreen):
             return
         self._saved_draft = text
         if text.strip():
-            await asyncio.to_thread(drafts.save, self._make_draft(text))
+            problem = await asyncio.to_thread(drafts.save, self._make_draft(text))
+            if problem and not self._is_draft_problem_told:
+                self._is_draft_problem_told = True
+                self.show_message(DRAFT_PROBLEM.format(problem=problem), "warning")
             if not self._saved_draft:  # sent meanwhile
                 drafts.remove()
         else:
@@ -227,7 +229,9 @@ class PromptScreen(FullScreen):
         if self._drafts is not None:
             text = self.prompt.find_draft()
             if text.strip():
-                self._drafts.save(self._make_draft(text))
+                problem = self._drafts.save(self._make_draft(text))
+                if problem:
+                    self.unshown_messages.append(DRAFT_LOST.format(problem=problem))
             self._drafts.close()
         await super()._close(code, message)
 

@@ -68,6 +68,9 @@ class QuestionView(Protocol):
         """What the user does with the listed calls, and which ones: `open` one of them, allow
         (`once`) or `deny` several. The question opens by itself."""
 
+    async def run_editor(self, text: str) -> tuple[str, str]:
+        """The text, edited in the user's editor, and why it could not be edited."""
+
     async def ask_text(
         self, prompt: str, text: str = "", *, by_user: bool = True, draft: str = ""
     ) -> str | None:
@@ -118,16 +121,22 @@ async def _ask_calls(
 
 async def _ask_plan(view: QuestionView, plan: str) -> PlanAnswer:
     """Ask about a plan until the user accepts it, comments on it, or keeps planning."""
+    problem = ""  # with the editor
     while True:
         options = [one for one in PLAN_OPTIONS if one.value not in view.hidden_plan_answers]
-        match await view.choose_plan(PLAN_TITLE, plan, options):
+        title, problem = (f"{problem}\n{PLAN_TITLE}" if problem else PLAN_TITLE), ""
+        match await view.choose_plan(title, plan, options):
             case str(mode) if is_accepting(mode):
                 return PlanAnswer(mode, plan)
             case "edit":
                 edited = await view.ask_text(
                     "Edit the plan; enter ends, shift+enter: new line", plan, draft=f"edit {plan}"
                 )
-                plan = edited if edited and edited.strip() else plan
+                plan, problem = _take_edited(plan, edited)
+            case "editor":
+                edited, problem = await view.run_editor(plan)
+                if not problem:
+                    plan, problem = _take_edited(plan, edited)
             case "comment":
                 comment = await view.ask_text(
                     "What should change? The model reads it", draft=f"comment {plan}"
@@ -136,6 +145,13 @@ async def _ask_plan(view: QuestionView, plan: str) -> PlanAnswer:
                     return PlanAnswer(comment=comment.strip())
             case _:
                 return PlanAnswer()
+
+
+def _take_edited(plan: str, edited: str | None) -> tuple[str, str]:
+    """The plan from now on, and why it is not the edited one."""
+    if edited is None or edited.strip():
+        return plan if edited is None else edited, ""
+    return plan, "The edited plan was empty: the plan is unchanged."
 
 
 async def _ask_model_question(

@@ -23,7 +23,6 @@ from textual.widgets import Static
 from treadle.apps.conversation import completion
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation
-from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen
 from treadle.apps.conversation.host import FileChange, Host, TurnLine
 from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
@@ -48,7 +47,6 @@ from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import PromptWidget
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
-from treadle.core.errors import TreadleError
 from treadle.core.transcript.items import UserItem
 
 FRAME_SECONDS = 1 / 30
@@ -93,7 +91,6 @@ class FullScreen(TerminalScreen):
         Frontend.__init__(self, host, options, self.dialogs, self.dialog_lock)
         self._is_frame_due = False
         self.status_area = StatusArea(host)
-        self.first_screen: FirstScreen | None = None
         self.reserved_rows = 0  # that a subclass shows above the prompt
         self._find_watched: Callable[[], ViewState] | None = None
         self.init_terminal(host, options)
@@ -159,19 +156,13 @@ class FullScreen(TerminalScreen):
         self.first_screen = self._find_watched = None
         if not len(conversation.driver.history):
             self.status_area.hint = "/help lists commands and keys"
-            self._spawn(self._load_first_screen(conversation))
+            self._spawn(self._show_first_screen(conversation))
         if not is_shown:
             self.transcript.reset(conversation.view)
         self.schedule_frame()
 
-    async def _load_first_screen(self, conversation: Conversation) -> None:
-        session_id = conversation.driver.session_id
-        try:
-            loaded = await asyncio.to_thread(build_first_screen, self.host, session_id)
-        except (TreadleError, OSError):
-            return  # the work does not depend on it
-        if conversation is self._conversation:
-            self.first_screen = loaded
+    async def _show_first_screen(self, conversation: Conversation) -> None:
+        if await self._load_first_screen(conversation):
             self.schedule_frame()
 
     def _draw_first_screen(self, conversation: Conversation) -> None:
@@ -191,12 +182,7 @@ class FullScreen(TerminalScreen):
         return sum(len(self.transcript.block_strips(index)) for index in notes)
 
     def resume_listed(self, number: int) -> bool:
-        """Continue a session of the first screen; False if it does not list one of this number."""
-        listed = self.first_screen.sessions if self.first_screen is not None else ()
-        if not 1 <= number <= len(listed) or self.dialogs.is_open:
-            return False
-        self.run_command(f"/resume {listed[number - 1].id}")
-        return True
+        return not self.dialogs.is_open and super().resume_listed(number)
 
     def quit(self) -> None:
         self._spawn(self._close(0))
@@ -472,8 +458,6 @@ class FullScreen(TerminalScreen):
             self.prompt.set_text(event.text)
 
     def _send(self, text: str) -> None:
-        if text.strip() in ("1", "2", "3") and self.resume_listed(int(text)):
-            return
         self.status_area.hint = ""
         self.transcript.action_bottom()
         super()._send(text)

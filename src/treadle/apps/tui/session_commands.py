@@ -51,12 +51,15 @@ def _require_idle(ui: Frontend, command: str) -> None:
 
 
 async def run_btw(ui: Frontend, arguments: str) -> None:
-    ui.show_hint("asking the side question")
+    ui.show_hint("asking the side question; esc stops it")
     try:
         answer = await ask_aside(ui.conversation, arguments)
     finally:
         ui.show_hint("")
-    await ui.show_panel(f"btw: {arguments}", answer.text, answer.note)
+    if answer.is_stopped:
+        ui.show_message(answer.note, "faint")
+    else:
+        await ui.show_panel(f"btw: {arguments}", answer.text, answer.note)
 
 
 async def run_review(ui: Frontend, arguments: str) -> None:

@@ -121,6 +121,9 @@ class Preview(msgspec.Struct, frozen=True):
     files: dict[str, bytes | None] = {}
 
 
+STOPPED_KEY = "is_stopped"  # in ToolOutput.data: it was stopped before it was done
+
+
 class ToolOutput(msgspec.Struct, frozen=True):
     """What a call returned: `content` for the model, `display` for the user."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from treadle.core.contracts.task_manager import ReportTaskEnd, TaskInfo, TaskManager, TaskState
+from treadle.core.contracts.tool import STOPPED_KEY
 from treadle.core.errors import error_text
 from treadle.core.events import TaskFinished, WarningRaised, preview
 from treadle.core.loop.emitter import Emitter
@@ -120,7 +121,8 @@ class BackgroundTasks:
             task.output = tail or text
         else:
             result = work.result()
-            task.state = "failed" if result.is_error else "done"
+            is_stopped = result.data is not None and bool(result.data.get(STOPPED_KEY))
+            task.state = "cancelled" if is_stopped else "failed" if result.is_error else "done"
             text = result.text
             task.output = text[-MAX_OUTPUT_CHARS:]
         task.work = None

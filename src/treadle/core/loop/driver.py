@@ -328,6 +328,11 @@ class Driver(HostControls):
         self._check_open()
         return await self._side_questions.ask(question, self._model_caller.model)
 
+    def stop_aside(self) -> bool:
+        """Stop the question of `ask_aside` that is being answered, whose reply is then empty, with
+        the stop reason `aborted` and its usage so far; False if there is none."""
+        return self._side_questions.stop()
+
     async def compact(self, focus: str = "") -> bool:
         """Compact the view now, between turns; whether it became smaller."""
         self._enter()

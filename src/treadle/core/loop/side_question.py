@@ -27,7 +27,7 @@ from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserIte
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE
+from treadle.core.transcript.usage import NO_USAGE, Usage
 
 STILL_RUNNING = "(still running)"
 QUESTION_TEMPLATE = """\
@@ -51,11 +51,12 @@ class SideQuestions:
         self._toolbox = toolbox
         self._instructions = instructions
         self._asking: set[asyncio.Task[AssistantItem]] = set()
+        self._stopped: set[asyncio.Task[AssistantItem]] = set()
         self._is_closed = False
 
     async def ask(self, question: str, model: Model) -> AssistantItem:
-        """The reply of the model. Raises ModelError, and LoopError if a gate forbids the call, or
-        the session is closed meanwhile."""
+        """The reply of the model; its `stop` is `aborted` if the question was stopped. Raises
+        ModelError, and LoopError if a gate forbids the call, or the session is closed meanwhile."""
         asking = asyncio.get_running_loop().create_task(self._ask(question, model))
         self._asking.add(asking)
         try:
@@ -63,9 +64,19 @@ class SideQuestions:
         except asyncio.CancelledError:
             if self._is_closed:
                 raise LoopError("the session was closed before the answer came") from None
+            if asking in self._stopped:  # before it was sent
+                return _make_stopped_reply(model.name, NO_USAGE)
             raise
         finally:
             self._asking.discard(asking)
+            self._stopped.discard(asking)
+
+    def stop(self) -> bool:
+        """Stop what is being asked; False if there is nothing."""
+        for asking in self._asking:
+            self._stopped.add(asking)
+            asking.cancel()
+        return bool(self._asking)
 
     async def aclose(self) -> None:
         """Cancel what is being asked; its usage is recorded while the log is open."""
@@ -132,10 +143,19 @@ class SideQuestions:
             if isinstance(reply, AssistantItem):
                 used = reply.usage
             return reply
+        except asyncio.CancelledError:
+            if asyncio.current_task() not in self._stopped:
+                raise
+            used = caller.take_lost_usage()
+            return _make_stopped_reply(caller.last_model_name, used)
         finally:
             used = used + caller.take_lost_usage()
             gates.settle(used)
             self._session.add_side_usage(caller.last_model_name, used)
+
+
+def _make_stopped_reply(model: str, used: Usage) -> AssistantItem:
+    return AssistantItem((), "aborted", model, used)
 
 
 def _answer_open_calls(

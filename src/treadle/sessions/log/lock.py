@@ -96,8 +96,13 @@ def read_lock_holder(session_dir: Path) -> LockHolder | None:
 
 def is_locked(session_dir: Path) -> bool:
     """Whether a process has the session open now."""
+    return is_file_locked(session_dir / LOCK_NAME)
+
+
+def is_file_locked(file: Path) -> bool:
+    """Whether a process has a lock on the file now; False if there is no such file."""
     try:
-        fd = os.open(session_dir / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:

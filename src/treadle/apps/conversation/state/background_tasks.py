@@ -42,7 +42,10 @@ def end_task(view: ViewState, task_id: str, state: str, name: str = "") -> ViewS
     text, tone, call_state = _TASK_ENDS.get(state, ("ended", "faint", "done"))
 
     def end(call: ToolCallBlock) -> ToolCallBlock:
-        return _replace(call, state=call_state) if call.state == "background" else call
+        # An agent that is stopped has a result: what it has done until then.
+        is_stopped = call_state == "stopped" and call.state == "done"
+        is_open = call.state == "background" or is_stopped
+        return _replace(call, state=call_state) if is_open else call
 
     for task in ended:
         view = update_call(view, task.call_id, end)

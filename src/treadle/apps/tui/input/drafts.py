@@ -11,11 +11,13 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.sessions.log.lock import is_file_locked
 
 MAX_DRAFT_CHARS = 1_000_000
 MAX_DRAFT_BYTES = 8 * MAX_DRAFT_CHARS  # of a file
@@ -47,7 +49,7 @@ def make_draft(session: str, text: str, contents: Mapping[int, object]) -> Draft
 
 class Drafts:
     """The draft of this program, and those of programs that have ended. `place` is where the files
-    are, None: nowhere. If they cannot be written, drafts last as long as the program."""
+    are, None: nowhere. A draft that cannot be written lasts as long as the program."""
 
     def __init__(self, place: Path | None, folder: Path) -> None:
         self._place = place
@@ -56,35 +58,38 @@ class Drafts:
         self._name = f"{self._prefix}{os.getpid()}-{os.urandom(4).hex()}"
         self._lock: int | None = None  # held as long as this program runs
 
-    def save(self, draft: Draft) -> None:
-        """Write the draft; may take a moment: call it in a thread."""
+    def save(self, draft: Draft) -> str:
+        """Write the draft, and return why it could not be written. May take a moment: call it in a
+        thread."""
         if self._place is None:
-            return
+            return ""
         safe = msgspec.structs.replace(
             draft,
             text=redact_for_display(draft.text),
             pastes={number: redact_for_display(text) for number, text in draft.pastes.items()},
         )
+        file = self._place / f"{self._name}.json"
+        new = file.with_suffix(".new")
         try:
             self._hold_lock(self._place)
-            file = self._place / f"{self._name}.json"
-            new = file.with_suffix(".new")
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123 - with a mode
                 out.write(msgspec.json.encode(safe))
             new.replace(file)
-        except OSError:
-            self._place = None
+        except OSError as error:
+            _unlink(new)
+            return error.strerror or str(error)
+        return ""
 
     def remove(self) -> None:
         """The draft was sent or cleared."""
         if self._place is not None:
-            (self._place / f"{self._name}.json").unlink(missing_ok=True)
+            _unlink(self._place / f"{self._name}.json")
 
     def close(self) -> None:
         """The program ends. A draft that is still there is offered at the next start."""
         if self._lock is not None and self._place is not None:
             if not (self._place / f"{self._name}.json").exists():
-                (self._place / f"{self._name}.lock").unlink(missing_ok=True)
+                _unlink(self._place / f"{self._name}.lock")
             os.close(self._lock)
             self._lock = None
 
@@ -119,24 +124,19 @@ class Drafts:
         if self._place is None:
             return []
         try:
-            files = [file for file in self._place.glob(f"{prefix}*.json") if not _is_held(file)]
+            files = [
+                file
+                for file in self._place.glob(f"{prefix}*.json")
+                if not is_file_locked(file.with_suffix(".lock"))
+            ]
             return sorted(files, key=lambda file: -file.stat().st_mtime)
         except OSError:
             return []
 
 
-def _is_held(file: Path) -> bool:
-    try:
-        lock = os.open(file.with_suffix(".lock"), os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False
+def _unlink(file: Path) -> None:
+    with suppress(OSError):
+        file.unlink(missing_ok=True)
 
 
 def _read(file: Path) -> Draft | None:

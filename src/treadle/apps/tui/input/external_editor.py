@@ -61,7 +61,7 @@ async def edit_text(text: str, command: list[str], folder: Path) -> str:
             code = await _run([*command, str(file)], folder, Path(place))
         if code:
             reason = f"exit code {code}" if code > 0 else f"signal {-code}"
-            raise EditorError(f"the editor failed with {reason}; the message is unchanged")
+            raise EditorError(f"the editor failed with {reason}; the text is unchanged")
         return _read_back(file)
 
 
@@ -86,11 +86,11 @@ def _read_back(file: Path) -> str:
         if size > MAX_TEXT_BYTES:
             limit = format_bytes(MAX_TEXT_BYTES)
             problem = f"{format_bytes(size)}, the limit is {limit}"
-            raise EditorError(f"the edited message is too long: {problem}; it is unchanged")
+            raise EditorError(f"the edited text is too long: {problem}; it is unchanged")
         return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
     except OSError as error:
-        problem = f"{error.strerror}; the message is unchanged"
-        raise EditorError(f"the edited message cannot be read: {problem}") from error
+        problem = f"{error.strerror}; the text is unchanged"
+        raise EditorError(f"the edited text cannot be read: {problem}") from error
 
 
 @contextmanager

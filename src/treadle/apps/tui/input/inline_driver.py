@@ -18,7 +18,7 @@ from textual import events
 from textual.drivers.linux_inline_driver import LinuxInlineDriver
 from textual.geometry import Size
 
-from treadle.apps.tui.input.keyboard import KeyboardDriver
+from treadle.apps.tui.input.keyboard import KeyboardDriver, make_paste_query
 from treadle.apps.tui.terminal.status import TerminalStatus
 
 FOCUS_REPORTS_OFF = "\x1b[?1004l"
@@ -28,6 +28,7 @@ class InlineDriver(LinuxInlineDriver):
     _read_input = KeyboardDriver._read_input
     _dispatch = KeyboardDriver._dispatch
     _has_vim_keys = KeyboardDriver._has_vim_keys
+    _has_dialog = KeyboardDriver._has_dialog
     run_input_thread = KeyboardDriver.run_input_thread
 
     _is_stopped = False  # by ctrl+z
@@ -50,6 +51,7 @@ class InlineDriver(LinuxInlineDriver):
         signal.signal(signal.SIGCONT, self._on_continue)
         if self._status is not None:
             self.write(self._status.begin_sequence)
+        self.write(make_paste_query())
 
     def stop_application_mode(self) -> None:
         if self._status is not None:

@@ -24,27 +24,38 @@ from treadle.apps.tui.terminal.status import TerminalStatus
 
 READ_SIZE = 1 << 16
 PASTE_GAP_SECONDS = 0.03  # between two parts of an unmarked paste
+_PASTE_REPORT = re.compile(r"\x1b\[\?2004;[13]\$y")  # it does: the mode is set
 _LINE_BREAK_INSIDE = re.compile(r"[^\r\n][\r\n]+[^\r\n]")
 # As terminals without the newer key protocols send them; Textual reads other keys from these.
 ALT_KEYS = {"\x1b\r": "alt+enter", **{f"\x1b{digit}": f"alt+{digit}" for digit in range(10)}}
 POLL_SECONDS = 0.1  # after this an escape byte alone is the escape key
 
 
+def make_paste_query() -> str:
+    """Asks the terminal whether it marks pastes; "" if it would show the question."""
+    return "" if os.environ.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2004$p"
+
+
 class PasteParser(XTermParser):
     """Textual's parser for everything except the inside of pastes.
 
     Some terminals do not mark a paste. Text that arrives at once with a line break inside is one,
-    too: its line breaks must not send messages or answer dialogs.
+    too: its line breaks must not send messages or answer dialogs. A terminal that says that it
+    marks pastes, or has marked one, is believed: such text is then fast typing. While a dialog is
+    open it is a paste in any case, so that it does not answer the dialog.
     """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         splits_escape: Callable[[], bool] = lambda: False,
+        has_dialog: Callable[[], bool] = lambda: False,
     ) -> None:
         """`splits_escape`: whether escape and a letter that arrive together are two keys, as in
-        vim; else they are the letter with alt."""
+        vim; else they are the letter with alt. `has_dialog`: whether one is open."""
         super().__init__()
+        self._has_dialog = has_dialog
+        self._marks_pastes = False  # the terminal is known to do it
         self._splits_escape = splits_escape
         self._paste_parts: list[str] | None = None  # of an unfinished paste
         self._clock = clock
@@ -52,6 +63,8 @@ class PasteParser(XTermParser):
         self._background = BackgroundReport()
 
     def feed(self, data: str) -> Iterable[Message]:
+        if BRACKETED_PASTE_START in data or _PASTE_REPORT.search(data) is not None:
+            self._marks_pastes = True
         if self._paste_parts is None and BRACKETED_PASTE_START not in data:
             data, report = self._background.take(data)
             if report is not None:
@@ -91,6 +104,8 @@ class PasteParser(XTermParser):
             yield from super()._sequence_to_key_events(sequence, alt)
 
     def _is_unmarked_paste(self, data: str) -> bool:
+        if self._marks_pastes and not self._has_dialog():
+            return False
         if not all(char.isprintable() or char in "\r\n\t" for char in data):
             return False
         is_next_part = self._clock() - self._unmarked_at < PASTE_GAP_SECONDS
@@ -105,6 +120,7 @@ class KeyboardDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]  # of Textual
         if self._status is not None:
             self.write(self._status.begin_sequence)
+        self.write(make_paste_query())
 
     def stop_application_mode(self) -> None:
         if self._status is not None:
@@ -119,8 +135,12 @@ class KeyboardDriver(LinuxDriver):
         prompt = getattr(self._app, "prompt", None)
         return bool(getattr(prompt, "vim_mode", ""))
 
+    def _has_dialog(self) -> bool:
+        dialogs = getattr(self._app, "dialogs", None)
+        return bool(getattr(dialogs, "is_open", True))
+
     def run_input_thread(self) -> None:
-        parser = PasteParser(splits_escape=self._has_vim_keys)
+        parser = PasteParser(splits_escape=self._has_vim_keys, has_dialog=self._has_dialog)
         decode = getincrementaldecoder("utf-8")("replace").decode
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)

@@ -6,6 +6,7 @@ it. If the file cannot be written, the history lasts for this process only.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -77,14 +78,25 @@ class PromptHistory:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             if len(self._lines) > 2 * MAX_LINES:
                 self._lines = self._lines[-MAX_LINES:]
-                data = b"".join(map(_encode_line, self._lines))
-                self._file.write_bytes(data)
+                _write_newest(self._file, self._lines)
             else:
-                with self._file.open("ab") as file:
-                    file.write(_encode_line(text))
+                _append_line(self._file, _encode_line(text))
             self._file.chmod(0o600)
         except OSError:
             self._file = None
+
+
+def _append_line(file: Path, line: bytes) -> None:
+    """Append a line, whole or not at all: the disk may be full."""
+    with file.open("ab", buffering=0) as out:
+        size = out.tell()
+        try:
+            is_whole = out.write(line) == len(line)
+        except OSError:
+            is_whole = False
+        if not is_whole:
+            out.truncate(size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _encode_line(text: str) -> bytes:

@@ -325,3 +325,14 @@ class Choices(Widget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         self.focus()
         self.post_message(self.Clicked())
+
+
+class PlanChoices(Choices):
+    """The options below a plan. Also posts Selected with `editor`, by the key of the prompt for
+    it."""
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "ctrl+g":
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Selected("editor"))

@@ -32,7 +32,7 @@ from treadle.apps.tui.render.markdown import (
     wrap_text,
 )
 from treadle.apps.tui.render.palette import Palette
-from treadle.apps.tui.widgets.choices import BodyRenderer, Choices
+from treadle.apps.tui.widgets.choices import BodyRenderer, Choices, PlanChoices
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
@@ -52,13 +52,16 @@ class DialogHost(Protocol):
 
     async def hide_dialog(self, *widgets: Widget) -> None: ...
 
+    async def run_editor(self, text: str) -> tuple[str, str]:
+        """See questions.QuestionView."""
+
 
 class Dialogs:
     """Implements questions.QuestionView."""
 
     # esc stops or keeps planning, and a key shows the whole file
     hidden_answers: frozenset[ApprovalAnswer] = frozenset({"stop", "whole"})
-    hidden_plan_answers: frozenset[str] = frozenset({"keep"})
+    hidden_plan_answers: frozenset[str] = frozenset({"keep", "editor"})  # ctrl+g
 
     def __init__(self, dialog_host: DialogHost, lock: DialogLock) -> None:
         self._dialog_host = dialog_host
@@ -215,8 +218,13 @@ class Dialogs:
         def body(width: int) -> list[Text]:
             return [*render_markdown(shown, width, palette), Text()]
 
-        hint = "esc: keep planning"
-        return await self.choose(title, options, body=body, hint=hint, by_user=False)
+        hint = "esc: keep planning · ctrl+g: your editor"
+        widget = PlanChoices(title, options, palette, body, hint=hint)
+        async with self._open_dialog(widget, by_user=False) as answer:
+            return await answer
+
+    async def run_editor(self, text: str) -> tuple[str, str]:
+        return await self._dialog_host.run_editor(text)
 
     async def choose_calls(
         self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]

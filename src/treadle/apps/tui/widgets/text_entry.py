@@ -13,7 +13,7 @@ from treadle.apps.tui.widgets.prompt import MAX_EDITED_CHARS, MAX_EDITED_LINES, 
 
 
 class TextEntry(OrderedTextArea):
-    """Enter submits the text, escape submits None."""
+    """Enter submits the text, escape submits None, ctrl+g asks for the editor."""
 
     # A background of its own: Textual fails to draw a text area that is just being removed, which
     # has none of its parents'.
@@ -29,6 +29,13 @@ class TextEntry(OrderedTextArea):
             super().__init__()
             self.text = text
 
+    class EditorRequested(Message):
+        """The user wants to edit the text in an editor."""
+
+        def __init__(self, entry: TextEntry) -> None:
+            super().__init__()
+            self.entry = entry
+
     def __init__(self, text: str = "") -> None:
         super().__init__(text, compact=True, highlight_cursor_line=False)
         self.cursor_blink = False
@@ -39,6 +46,11 @@ class TextEntry(OrderedTextArea):
     def full_text(self) -> str:
         """The text with the pastes that the placeholders stand for."""
         return self._pastes.expand_pastes(self.text)
+
+    def set_text(self, text: str) -> None:
+        """Replace the text; the cursor is at its end."""
+        self.load_text(self._pastes.shorten(text, MAX_EDITED_LINES, MAX_EDITED_CHARS))
+        self.move_cursor(self.document.end)
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -51,6 +63,8 @@ class TextEntry(OrderedTextArea):
             self.insert("\n")
         elif event.key == "enter":
             self.post_message(self.Submitted(self.full_text))
+        elif event.key == "ctrl+g":
+            self.post_message(self.EditorRequested(self))
         elif event.key == "escape":
             self.post_message(self.Submitted(None))
         else:
