@@ -578,3 +578,12 @@ async def test_an_approver_decides_for_children_as_before():
     agent, record = with_a_careful_child()
     assert (await agent.run("parent")).text == "parent is done"
     assert record.calls == []
+
+
+def test_only_an_agent_file_that_lists_task_gets_it(tmp_path: Path):
+    (tmp_path / "all.md").write_text("---\nname: all\ndescription: d\n---\nWork.\n")
+    (tmp_path / "boss.md").write_text(
+        "---\nname: boss\ndescription: d\ntools: Read, Task\n---\nLead.\n"
+    )
+    assert "task" in read_agent_file(tmp_path / "all.md").excluded_tools
+    assert read_agent_file(tmp_path / "boss.md").excluded_tools == ()

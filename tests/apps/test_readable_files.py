@@ -28,6 +28,16 @@ async def test_the_side_file_of_a_long_output_may_be_read_and_searched():
     assert "98765:98765" in results
 
 
+async def test_a_change_outside_the_folder_is_refused_with_the_reason(own_place: Path):
+    call = FakeCall("write", {"path": str(own_place.parent / "new.txt"), "content": "x"})
+    async with ProviderServer([FakeReply(calls=(call,)), LAST]) as server:
+        await run(server, "-p", "go", "--permission-mode", "ask")
+    results = server.requests[-1].body.decode()
+    assert "new.txt is outside of" in results
+    assert "--add-dir" in results
+    assert "Read it first" not in results
+
+
 async def test_files_beside_a_skill_of_the_user_may_be_read():
     skill = Path.home() / ".treadle/skills/pdf"
     skill.mkdir(parents=True)

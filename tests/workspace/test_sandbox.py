@@ -206,13 +206,18 @@ async def test_no_network(folder: Path) -> None:
             unknown = await workspace.run(
                 "getent hosts a.example || ! echo Name or service not known"
             )
+            curl = await workspace.run('! echo "curl: (7) Couldn\'t connect to server"')
+            piped = await workspace.run("echo getaddrinfo EAI_AGAIN registry.example | tail -3")
+            pip = await workspace.run("echo 'ERROR: requests (from versions: none)' | tail -1")
             other = await workspace.run("! echo nothing about it")
+            source = await workspace.run("echo 'raise getaddrinfo ECONNREFUSED connection refused'")
             open_but_failed = await workspace.run("! echo connection refused", network=True)
     assert closed.exit_code == 1
     assert "unreachable" in far.output
     assert let.exit_code == 0
-    assert all("the sandbox has no network" in one.note for one in (closed, far, unknown))
-    assert not any(one.note for one in (let, other, open_but_failed))
+    told = (closed, far, unknown, curl, piped, pip)
+    assert all("the sandbox has no network" in one.note for one in told)
+    assert not any(one.note for one in (let, other, source, open_but_failed))
 
 
 @needs_bubblewrap

@@ -83,7 +83,9 @@ def read_agent_file(file: Path, within: Path | None = None) -> AgentDefinition:
     if not body.strip():
         raise ConfigError(f"{file}: has no text after the front matter; write the instructions")
     tools = parse_list(head.get("tools"))
-    excluded = parse_list(head.get("excluded_tools") or head.get("disallowedTools"))
+    excluded = parse_list(head.get("excluded_tools") or head.get("disallowedTools")) or []
+    if tools is None:
+        excluded = [*excluded, "task"]  # only a list gives it: no children of children unasked
     model = str(head.get("model") or "")
     return AgentDefinition(
         name,
@@ -94,7 +96,7 @@ def read_agent_file(file: Path, within: Path | None = None) -> AgentDefinition:
         _parse_mode(file, head.get("mode") or head.get("permissionMode")),
         _parse_max_turns(file, head.get("max_turns") or head.get("maxTurns")),
         str(file),
-        tuple(excluded or ()),
+        tuple(excluded),
         _parse_max_cost(file, head.get("max_cost")),
         head.get("isolation") == "worktree" or _parse_switch(file, head, "worktree"),
         _parse_switch(file, head, "background"),

@@ -15,13 +15,13 @@ CHILD_INSTRUCTIONS = (
 
 GENERAL_AGENT = AgentDefinition(
     "general",
-    "Does a self-contained piece of work with all tools and reports back.",
+    "Does a piece of work with all tools.",
     "Do all of the task, check it, and end with a short report.",
 )
 
 EXPLORE_AGENT = AgentDefinition(
     "explore",
-    "Finds things in a large code base: where something is, how it works. Fast; changes nothing.",
+    "Finds where something is and how it works. Fast; changes nothing.",
     "You look things up and change nothing. Begin broad (names, words, folders), then read only "
     "the parts that matter; make independent searches in one reply. End with the answer, the files "
     "and lines that prove it, and what you did not find.",

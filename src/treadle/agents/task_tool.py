@@ -25,21 +25,17 @@ from treadle.tools.function import summarize_call
 
 DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
 
-Use it for work that would fill this conversation with detail (searching a large code base, \
-reading many files) or that can be done in parallel: several calls in one reply run side by side. \
-The agent sees nothing of this conversation, so put all it needs into the prompt. \
-With run_in_background the report comes later. \
-With continue_agent an agent that you started before gets the prompt as its next message.
+Use it for work that would fill this conversation with detail, or that can be done in parallel: \
+several calls in one reply run side by side. The agent sees nothing of this conversation: put all \
+it needs into the prompt. With run_in_background the report comes later.
 
-Kinds of agents:
 {kinds}"""
 
 WORKTREE_DESCRIPTION = (
-    "the agent works in a git worktree of its own, and its changes are merged when it is done: for "
-    "agents that edit at the same time. head: from the last commit; changes: with uncommitted "
-    "changes"
+    "for agents that edit at the same time: a git worktree of its own, merged at the end; from the "
+    "last commit (head) or with uncommitted changes"
 )
-CONTINUE_DESCRIPTION = "name of an earlier agent; without `name` they are KIND-1, KIND-2, …"
+CONTINUE_DESCRIPTION = "an earlier agent gets the prompt; without `name` it is KIND-1, …"
 
 
 class _TaskArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,11 +75,11 @@ class TaskTool(BaseTool):
             self._definitions.setdefault(one.name, one)
         kinds = "\n".join(f"- {one.name}: {one.description}" for one in self._definitions.values())
         properties: dict[str, Any] = {
-            "description": {"type": "string", "description": "three to five words"},
+            "description": {"type": "string", "description": "a few words"},
             "prompt": {"type": "string", "description": "the whole task"},
             "subagent_type": {"type": "string", "enum": list(self._definitions)},
             "run_in_background": {"type": "boolean"},
-            "name": {"type": "string", "description": "to continue it by, one or two words"},
+            "name": {"type": "string", "description": "to continue it by"},
             "continue_agent": {"type": "string", "description": CONTINUE_DESCRIPTION},
         }
         if has_worktrees:

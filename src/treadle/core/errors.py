@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from treadle.core.transcript.transcript import Transcript
     from treadle.core.transcript.usage import Usage
 
-WorkspaceErrorKind = Literal["other", "not_found", "is_folder", "not_folder", "bad_cwd"]
+WorkspaceErrorKind = Literal["other", "not_found", "is_folder", "not_folder", "bad_cwd", "outside"]
 
 
 class TreadleError(Exception):
@@ -278,6 +278,7 @@ class WorkspaceError(TreadleError):
 
     not_found, is_folder, not_folder   of the path that was asked for
     bad_cwd                            the working directory of a command cannot be entered
+    outside                            the path is in no folder of the workspace
     """
 
     def __init__(self, message: str, *, kind: WorkspaceErrorKind = "other") -> None:

@@ -17,6 +17,7 @@ from treadle.workspace.output import join_head_tail
 from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, Process, ProcessExit
 
 WRITE_TIMEOUT = 5.0  # seconds in which a command has to read what is written to it
+NO_INPUT_MESSAGE = "this command was started without an input; start it again with `stdin` or `tty`"
 TERMINAL_SIZE = 120, 40  # columns and rows
 MakeResult = Callable[[ProcessExit], CommandResult]
 
@@ -123,12 +124,12 @@ class BackgroundCommand:
 
     async def write(self, text: str) -> None:
         if self._input is None:
-            raise WorkspaceError("this command was started without an input")
+            raise WorkspaceError(NO_INPUT_MESSAGE)
         await self._input.write(text.encode(errors="replace"))
 
     def resize(self, columns: int, rows: int) -> None:
         if self._input is None:
-            raise WorkspaceError("this command was started without an input")
+            raise WorkspaceError(NO_INPUT_MESSAGE)
         self._input.resize(columns, rows)
 
     async def wait(self) -> CommandResult:

@@ -96,7 +96,9 @@ def locate(
         if real.is_relative_to(root):
             return root, str(real.relative_to(root))
     where = " and ".join(str(root) for root in roots)
-    raise WorkspaceError(f"{path} resolves to {real}, outside of {where}; use a path inside")
+    place = "is" if str(wanted) == str(real) else f"resolves to {real},"
+    problem = f"{path} {place} outside of {where}; use a path inside, or ask for `--add-dir`"
+    raise WorkspaceError(problem, kind="outside")
 
 
 def read(root: Path, relative: str, limit: int | None = None) -> FileContent:

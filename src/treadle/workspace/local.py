@@ -523,7 +523,7 @@ class LocalWorkspace:
         notes = [*self._describe_exit(ended, timeout), *self._sandbox.take_notes()]
         if inside:
             notes += self._sandbox.describe_limits(head + tail)
-        if offline and ended.exit_code != 0 and mentions_network(output):
+        if offline and mentions_network(output, failed=ended.exit_code != 0):
             notes.append(NO_NETWORK_NOTE)
         return CommandResult(
             exit_code=ended.exit_code,

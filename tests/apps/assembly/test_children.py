@@ -179,7 +179,8 @@ async def test_explore_uses_the_small_model_and_others_their_own(
 async def test_a_child_of_a_narrow_child_is_as_narrow(tmp_path: Path):
     agents = tmp_path / ".treadle" / "agents"
     agents.mkdir(parents=True)
-    (agents / "careful.md").write_text("---\ndescription: d\nmode: plan\n---\nOnly look.\n")
+    head = "description: d\nmode: plan\ntools: Bash, Task"
+    (agents / "careful.md").write_text(f"---\n{head}\n---\nOnly look.\n")
     model = scripted(
         parent=[Say(calls=[task("child", subagent_type="careful")]), "ok"],
         child=[Say(calls=[task("grandchild")]), "b"],

@@ -37,7 +37,7 @@ from treadle.core.contracts.tool import (
     ToolContext,
     ToolSpec,
 )
-from treadle.core.errors import ConfigError, ToolError, error_text
+from treadle.core.errors import ConfigError, ToolError, WorkspaceError, error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
 from treadle.core.json_types.schema import list_arguments
 from treadle.core.loop.emitter import Emitter
@@ -302,7 +302,11 @@ class CallPreparer:
         them be read."""
         assert prepared.tool is not None, "only calls of known tools are decided"
         access, spec, text = prepared.access, prepared.tool.spec, error_text(error)
-        if access.files and type(self._policy) is not DefaultPolicy:  # that one lets all be read
+        cause = error.__cause__
+        is_outside = isinstance(cause, WorkspaceError) and cause.kind == "outside"  # quotes no file
+        if (
+            access.files and not is_outside and type(self._policy) is not DefaultPolicy
+        ):  # that one lets all be read
             reads = tuple(FileAccess(file.path) for file in access.files)
             reading = msgspec.structs.replace(
                 prepared, access=msgspec.structs.replace(access, files=reads)

@@ -126,7 +126,7 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         named = arguments
         if not self._fits(arguments):
             table = NameTable(self.argument_aliases, self.value_aliases)
-            named = fit_arguments(arguments, self._spec.schema, table, notes.append)
+            named = fit_arguments(arguments, _make_schema(self.arguments_type), table, notes.append)
         for name in self.path_arguments:
             if isinstance(path := named.get(name), str) and (plain := _clean_path(path)) != path:
                 named = {**named, name: plain}
@@ -201,9 +201,10 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         except (msgspec.ValidationError, ValueError) as error:
             schema = _make_schema(cls.arguments_type)
             problem = explain_mismatch(named, schema) or error
-            # An unknown name is answered with all that are known.
+            # An unknown name is answered with all that are known, unless another one is missing.
             is_known = all(name in schema["properties"] for name in named)
-            takes = f". {list_arguments(cls.name, schema)}" if is_known else ""
+            is_missing = any(name not in named for name in schema["required"])
+            takes = f". {list_arguments(cls.name, schema)}" if is_known or is_missing else ""
             raise ToolError(f"invalid arguments for {cls.name}: {problem}{takes}") from error
 
 
@@ -242,7 +243,7 @@ def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
     return ToolSpec(
         name=tool_class.name,
         description=load_description(folder, tool_class.name),
-        schema=_make_schema(tool_class.arguments_type),
+        schema=_shorten_schema(_make_schema(tool_class.arguments_type)),
         effect=tool_class.effect,
         concurrent=tool_class.concurrent,
         timeout=tool_class.timeout,
@@ -254,12 +255,28 @@ def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
     )
 
 
+@cache
 def _make_schema(arguments_type: type[msgspec.Struct]) -> dict[str, Any]:
     (whole,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
     schema: dict[str, Any] = _inline_references(parts.get(whole.get("$ref", ""), whole), parts)
     schema.setdefault("required", [])
     schema["additionalProperties"] = False
     return schema
+
+
+def _shorten_schema(part: Any) -> Any:
+    """As a model gets it: without what only a check of the arguments needs."""
+    if isinstance(part, list):
+        return [_shorten_schema(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: {name: _shorten_schema(one) for name, one in value.items()}
+        if key == "properties"
+        else _shorten_schema(value)
+        for key, value in part.items()
+        if key != "additionalProperties" and not (key == "required" and not value)
+    }
 
 
 def _inline_references(part: Any, parts: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Finds in the output of a failed command that it wanted a network, which the sandbox has not.
+"""Finds in the output of a command that it wanted a network, which the sandbox has not.
 
 Programs report that only in their output: a failed name look-up, a refused connection. The result
 is a hint for the model, never a decision. Used by workspace/local.py.
@@ -19,10 +19,19 @@ _PROBLEMS = compile_lazily(
     r"name or service not known|no address associated|nodename nor servname|no such host|"
     r"name resolution|dns (?:error|lookup|failure)|getaddrinfo|EAI_AGAIN|ENOTFOUND|ENETUNREACH|"
     r"ECONNREFUSED|connection refused|network is unreachable|no route to host|"
-    r"failed to establish a new connection|temporary failure resolving",
+    r"failed to establish a new connection|temporary failure resolving|couldn't connect to server|"
+    r"\(from versions: none\)",
     re.IGNORECASE,
+)
+# What hardly stands in a file: `npm install 2>&1 | tail` ends with 0, whatever npm said.
+_CERTAIN_PROBLEMS = compile_lazily(
+    r"could not resolve host: \S|getaddrinfo (?:EAI_AGAIN|ENOTFOUND) \S|"
+    r"\[Errno -[23]\] \w|: temporary failure in name resolution$|"
+    r"temporary failure resolving '\S|curl: \(7\) |\(from versions: none\)$",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
-def mentions_network(output: str) -> bool:
-    return _PROBLEMS.search(output) is not None
+def mentions_network(output: str, *, failed: bool = True) -> bool:
+    """`failed`: the command did, so a looser sign is enough."""
+    return (_PROBLEMS if failed else _CERTAIN_PROBLEMS).search(output) is not None

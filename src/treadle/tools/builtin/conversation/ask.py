@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from treadle.core.contracts.tool import Access, ToolOutput
+from treadle.core.contracts.tool import Access, RepairedArguments, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
@@ -22,7 +22,7 @@ NO_USER_MESSAGE = (
 
 
 class QuestionChoice(msgspec.Struct, frozen=True):
-    label: Annotated[str, describe("The choice, in a few words")]
+    label: Annotated[str, describe("In a few words")]
     description: Annotated[str, describe("What it would mean")] = ""
 
 
@@ -52,10 +52,8 @@ AskUser = Callable[[UserQuestion], Awaitable[str | None]]
 
 class AskArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     question: Annotated[str, describe("One clear question")]
-    options: Annotated[
-        list[QuestionChoice], describe("Two to four choices, the best one first")
-    ] = []
-    multi_select: Annotated[bool, describe("Whether several choices may be taken")] = False
+    options: Annotated[list[QuestionChoice], describe("Two to four, the best first")] = []
+    multi_select: Annotated[bool, describe("Several may be taken")] = False
 
 
 class AskTool(BuiltinTool[AskArguments]):
@@ -64,6 +62,16 @@ class AskTool(BuiltinTool[AskArguments]):
     timeout = 7 * 24 * 3600.0  # people sleep
     aliases = ("ask_user", "ask_user_question", "request_user_input", "ask_followup_question")
     argument_aliases: ClassVar = {"choices": "options", "prompt": "question", "text": "question"}
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        """Also for a list `questions` with one entry, as other programs have it."""
+        match arguments:
+            case {"questions": [{"question": str()} as only]} if len(arguments) == 1:
+                known = {name: value for name, value in only.items() if name != "header"}
+                meant = super().repair(known)
+                notes = ("`questions` is one question", *meant.notes)
+                return msgspec.structs.replace(meant, notes=notes)
+        return super().repair(arguments)
 
     def validate(self, args: AskArguments) -> str | None:
         return None if args.question.strip() else "the question is empty"

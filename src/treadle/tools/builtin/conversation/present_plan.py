@@ -53,7 +53,7 @@ PresentPlan = Callable[[str, str], Awaitable[PlanDecision | None]]
 
 
 class PresentPlanArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    plan: Annotated[str, describe("The whole plan, as Markdown")]
+    plan: Annotated[str, describe("Markdown: what you found, files to change, steps, how to check")]
 
 
 class PresentPlanTool(BuiltinTool[PresentPlanArguments]):

@@ -27,10 +27,10 @@ SearchHistory = Callable[[str, str, int], Awaitable[Sequence[str]]]  # session, 
 
 
 class RecallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    query: Annotated[str, describe("Words that stood there: names, paths, errors")] = ""
-    id: Annotated[str, describe("The id of one answer, to see all of it")] = ""
+    query: Annotated[str, describe("Words that stood there")] = ""
+    id: Annotated[str, describe("To see all of one answer")] = ""
     offset: Annotated[int, describe("Character to read on from, with id")] = 0
-    limit: Annotated[int, describe("How many passages, 20 at most")] = 5
+    limit: Annotated[int, describe("Passages, 20 at most")] = 5
 
 
 class RecallTool(BuiltinTool[RecallArguments]):

@@ -45,17 +45,11 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, describe("The file to change")]
-    old_string: Annotated[
-        str | UnsetType, describe("The exact text to replace, without line numbers")
-    ] = UNSET
-    new_string: Annotated[str | UnsetType, describe("What stands there then")] = UNSET
-    replace_all: Annotated[
-        bool, describe("Replace every occurrence; otherwise there must be one")
-    ] = False
-    edits: Annotated[
-        list[Replacement], describe("Several replacements, one after the other, instead of one")
-    ] = []
+    file_path: Annotated[str, describe("File")]
+    old_string: Annotated[str | UnsetType, describe("Text to replace")] = UNSET
+    new_string: Annotated[str | UnsetType, describe("New text")] = UNSET
+    replace_all: Annotated[bool, describe("Every occurrence")] = False
+    edits: Annotated[list[Replacement], describe("Instead of one")] = []
 
     @property
     def replacements(self) -> list[Replacement]:

@@ -29,8 +29,8 @@ _INDENTS = (1, 2, 4, None, "\t")
 
 class NotebookEditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file_path: Annotated[str, describe("The notebook")]
-    cell: Annotated[int, describe("Which one, from 1; `insert` puts the new one after it")]
-    source: Annotated[str, describe("The new text of the cell")] = ""
+    cell: Annotated[int, describe("`insert` puts the new one after it")]
+    source: Annotated[str, describe("New text")] = ""
     mode: Annotated[Literal["replace", "insert", "delete"], describe("What to do")] = "replace"
     cell_type: Annotated[CellType | Literal[""], describe("Kept, or code for a new one")] = ""
 

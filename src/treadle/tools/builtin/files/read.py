@@ -34,9 +34,9 @@ _BY_HAND = "Make it smaller with bash, such as `convert in.png -resize 50% out.p
 
 
 class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, describe("The file to read")]
-    offset: Annotated[int, describe("First line to show, counted from 1")] = 0
-    limit: Annotated[int, describe("How many lines to show")] = 0
+    file_path: Annotated[str, describe("File")]
+    offset: Annotated[int, describe("First line, from 1")] = 0
+    limit: Annotated[int, describe("Lines")] = 0
 
 
 class ReadTool(BuiltinTool[ReadArguments]):

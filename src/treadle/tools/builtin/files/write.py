@@ -30,8 +30,8 @@ from treadle.tools.builtin.text import DecodedText, decode_text, split_lines
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, describe("The file to write")]
-    content: Annotated[str, describe("The whole new content of the file")]
+    file_path: Annotated[str, describe("File")]
+    content: Annotated[str, describe("All of it")]
 
 
 class WriteTool(FileChangeTool[WriteArguments]):

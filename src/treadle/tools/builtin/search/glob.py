@@ -17,8 +17,8 @@ MAX_RESULTS = 200
 
 
 class GlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, describe("Such as `**/*.py` or `src/**/test_*.ts`")]
-    path: Annotated[str, describe("The folder to look in; the working directory if left out")] = ""
+    pattern: Annotated[str, describe("Pattern")]
+    path: Annotated[str, describe("Folder")] = ""
 
 
 class GlobTool(BuiltinTool[GlobArguments]):

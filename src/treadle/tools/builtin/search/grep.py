@@ -45,21 +45,19 @@ FLAGS = {
 
 
 class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=FLAGS):
-    pattern: Annotated[str, describe("A regular expression as ripgrep knows it")]
-    path: Annotated[str, describe("File or folder; the working directory if left out")] = ""
-    glob: Annotated[str, describe("Only files like this, such as `*.{ts,tsx}`")] = ""
-    type: Annotated[str, describe("Only files of a type: py, js, rust, go ...")] = ""
-    output_mode: Annotated[
-        GrepOutputMode, describe("`files_with_matches` (default), `content` for lines, `count`")
-    ] = "files_with_matches"
-    ignore_case: Annotated[bool, describe("Also other cases of letters")] = False
-    line_numbers: Annotated[bool, describe("Line numbers with content")] = True
-    after_context: Annotated[int, describe("Lines to show after a match")] = 0
-    before_context: Annotated[int, describe("Lines to show before a match")] = 0
-    context: Annotated[int, describe("Lines to show around a match")] = 0
-    multiline: Annotated[bool, describe("A match may span lines")] = False
-    head_limit: Annotated[int, describe("How many lines or files at most")] = DEFAULT_HEAD_LIMIT
-    offset: Annotated[int, describe("How many to pass over first")] = 0
+    pattern: Annotated[str, describe("Regular expression")]
+    path: Annotated[str, describe("File or folder")] = ""
+    glob: Annotated[str, describe("Such as `*.{ts,tsx}`")] = ""
+    type: Annotated[str, describe("Of files: py, js, rust")] = ""
+    output_mode: Annotated[GrepOutputMode, describe("What to show")] = "files_with_matches"
+    ignore_case: Annotated[bool, describe("Ignore case")] = False
+    line_numbers: Annotated[bool, describe("Line numbers")] = True
+    after_context: Annotated[int, describe("Lines after")] = 0
+    before_context: Annotated[int, describe("Lines before")] = 0
+    context: Annotated[int, describe("Lines around")] = 0
+    multiline: Annotated[bool, describe("May span lines")] = False
+    head_limit: Annotated[int, describe("At most")] = DEFAULT_HEAD_LIMIT
+    offset: Annotated[int, describe("Pass over first")] = 0
 
 
 class GrepTool(BuiltinTool[GrepArguments]):

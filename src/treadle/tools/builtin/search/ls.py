@@ -17,7 +17,7 @@ MAX_ENTRIES = 500
 
 
 class LsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, describe("The folder; the working directory if left out")] = ""
+    path: Annotated[str, describe("Folder")] = ""
 
 
 class LsTool(BuiltinTool[LsArguments]):

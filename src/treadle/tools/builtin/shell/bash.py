@@ -56,19 +56,13 @@ _OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
 
 class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, describe("The command line, for bash")]
-    timeout: Annotated[
-        float, describe("Milliseconds until it is killed; usually 120000, 600000 at most")
-    ] = 0
-    description: Annotated[str, describe("What it does, in five to ten words, for the user")] = ""
-    run_in_background: Annotated[
-        bool, describe("Do not wait for it; for servers, watchers, long builds")
-    ] = False
-    cwd: Annotated[str, describe("Another folder to run in, for this command only")] = ""
-    stdin: Annotated[
-        bool, describe("With run_in_background: keep its input open, for task_input")
-    ] = False
-    tty: Annotated[bool, describe("With stdin: on a terminal, for programs that need one")] = False
+    command: Annotated[str, describe("Command line")]
+    timeout: Annotated[float, describe("Milliseconds; 120000, at most 600000")] = 0
+    description: Annotated[str, describe("For the user: what it does, in five to ten words")] = ""
+    run_in_background: Annotated[bool, describe("Do not wait for it")] = False
+    cwd: Annotated[str, describe("Folder for this command only")] = ""
+    stdin: Annotated[bool, describe("With run_in_background: an input, for task_input")] = False
+    tty: Annotated[bool, describe("The same, on a terminal")] = False
     sandbox: Annotated[
         SandboxRequest,
         describe("If the sandbox stops it: `network`, or `off` to run outside; the user is asked"),

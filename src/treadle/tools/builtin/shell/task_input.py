@@ -31,9 +31,9 @@ ROWS = 40
 
 class TaskInputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task_id: Annotated[str, describe("Such as t1")]
-    text: Annotated[str, describe("What to type; a line end is added. Or \\u0003 for Ctrl-C")] = ""
-    wait: Annotated[float, describe("Milliseconds to wait for output; usually 1000")] = 0
-    columns: Annotated[int, describe("Make its terminal so wide")] = 0
+    text: Annotated[str, describe("A line end is added; \\u0003 is Ctrl-C")] = ""
+    wait: Annotated[float, describe("Milliseconds for output; 1000")] = 0
+    columns: Annotated[int, describe("Width of its terminal")] = 0
 
 
 class TaskInputTool(BuiltinTool[TaskInputArguments]):

@@ -20,7 +20,7 @@ TASK_ID_ALIASES: Mapping[str, str] = dict.fromkeys(("id", "bash_id", "shell_id")
 
 
 class TaskOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    task_id: Annotated[str, describe("Such as t1; all are listed if left out")] = ""
+    task_id: Annotated[str, describe("Without it all are listed")] = ""
 
 
 class TaskOutputTool(BuiltinTool[TaskOutputArguments]):

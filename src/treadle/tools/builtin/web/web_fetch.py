@@ -31,8 +31,8 @@ TRUNCATION_NOTE = "(the page was cut: it is too large)"
 
 
 class WebFetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, describe("An http or https address")]
-    offset: Annotated[int, describe("Character to read on from, for a long page")] = 0
+    url: Annotated[str, describe("http or https")]
+    offset: Annotated[int, describe("Character to read on from")] = 0
     prompt: Annotated[str, describe("What you are looking for")] = ""
 
 
