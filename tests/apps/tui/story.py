@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.apps.tui.harness import write_file
-from tests.apps.tui.test_prompt_keys import PNG, make_editor
+from tests.apps.tui.harness import make_editor, write_file
+from tests.apps.tui.test_prompt_keys import PNG
 from tests.apps.tui.tmux import Terminal
 from treadle.apps.tui.render.palette import THEMES
 from treadle.testing.provider.answers import ProviderFault
