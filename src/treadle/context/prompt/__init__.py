@@ -107,7 +107,10 @@ def describe_commands(sandbox: str, *, network: bool) -> str:
     if sandbox == "off":
         return "no sandbox; they have the rights and the network of the user"
     reach = "the network is reachable" if network else "no network"
-    return f"in a sandbox; they can write only to these folders and to /tmp; {reach}"
+    return (
+        "in a sandbox; they can write only to these folders and to a /tmp of their own; "
+        f"the rest of the home folder is hidden from them; {reach}"
+    )
 
 
 def describe_environment(
