@@ -7,6 +7,8 @@ import pytest
 from textual import events
 
 from tests.apps.tui.harness import RunningApp, StoppedClock, make_editor, running_app, scripted
+from treadle.apps.tui import prompt_screen
+from treadle.apps.tui.input.drafts import Drafts, make_draft
 from treadle.core.transcript.items import UserItem
 from treadle.models.scripted import Pause, Say
 
@@ -290,6 +292,30 @@ async def test_a_message_that_was_not_sent_is_back_after_a_crash(monkeypatch, tm
     assert list(drafts.iterdir()) == []
     log = b"".join(file.read_bytes() for file in Path.home().rglob("journal*.jsonl"))
     assert b"drafts" not in log
+
+
+@pytest.mark.parametrize("keys", [("ctrl+u", "ctrl+d"), ("ctrl+c", "ctrl+c", "ctrl+c")])
+async def test_a_prompt_that_was_cleared_right_before_the_end_does_not_come_back(
+    monkeypatch, tmp_path, keys
+):
+    drafts = tmp_path / "drafts"
+    monkeypatch.setattr(prompt_screen, "DRAFT_SECONDS", 3600.0)
+    async with running_app(monkeypatch, drafts_dir=drafts) as on:
+        await on.type("draft abc")
+        await on.app._save_draft()
+        assert len(list(drafts.glob("*.json"))) == 1
+        await on.press(*keys)
+        await on.until(lambda: on.app._exit, "the end")
+    assert list(drafts.iterdir()) == []
+
+
+def test_a_draft_that_a_thread_saves_while_the_program_ends_is_not_kept(tmp_path):
+    drafts = Drafts(tmp_path / "drafts", tmp_path)
+    drafts.save(make_draft("s", "first", {}))
+    drafts.remove()
+    drafts.close()
+    assert drafts.save(make_draft("s", "first", {})) == ""
+    assert list((tmp_path / "drafts").iterdir()) == []
 
 
 # ------------------------------------------------------------------ images

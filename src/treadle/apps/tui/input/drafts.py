@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -57,21 +58,25 @@ class Drafts:
         self._prefix = f"{key}-"
         self._name = f"{self._prefix}{os.getpid()}-{os.urandom(4).hex()}"
         self._lock: int | None = None  # held as long as this program runs
+        self._changing = threading.Lock()  # a thread that saves, and the program that ends
+        self._is_closed = False
 
     def save(self, draft: Draft) -> str:
         """Write the draft, and return why it could not be written. May take a moment: call it in a
         thread."""
-        if self._place is None:
-            return ""
+        with self._changing:
+            return "" if self._place is None or self._is_closed else self._write(draft, self._place)
+
+    def _write(self, draft: Draft, place: Path) -> str:
         safe = msgspec.structs.replace(
             draft,
             text=redact_for_display(draft.text),
             pastes={number: redact_for_display(text) for number, text in draft.pastes.items()},
         )
-        file = self._place / f"{self._name}.json"
+        file = place / f"{self._name}.json"
         new = file.with_suffix(".new")
         try:
-            self._hold_lock(self._place)
+            self._hold_lock(place)
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123 - with a mode
                 out.write(msgspec.json.encode(safe))
             new.replace(file)
@@ -83,15 +88,18 @@ class Drafts:
     def remove(self) -> None:
         """The draft was sent or cleared."""
         if self._place is not None:
-            _unlink(self._place / f"{self._name}.json")
+            with self._changing:
+                _unlink(self._place / f"{self._name}.json")
 
     def close(self) -> None:
         """The program ends. A draft that is still there is offered at the next start."""
-        if self._lock is not None and self._place is not None:
-            if not (self._place / f"{self._name}.json").exists():
-                _unlink(self._place / f"{self._name}.lock")
-            os.close(self._lock)
-            self._lock = None
+        with self._changing:
+            self._is_closed = True
+            if self._lock is not None and self._place is not None:
+                if not (self._place / f"{self._name}.json").exists():
+                    _unlink(self._place / f"{self._name}.lock")
+                os.close(self._lock)
+                self._lock = None
 
     def take(self, session: str, *, is_new: bool) -> Draft | None:
         """The newest draft of a program that has ended: of this session, or in a new session any
