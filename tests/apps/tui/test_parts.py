@@ -132,6 +132,9 @@ async def test_the_branch_is_read_off_the_files_of_git():
     assert await read_git_branch(Path.cwd()) == ""
     write_file(".git/HEAD", "ref: refs/heads/feature/x\n")
     assert await read_git_branch(Path.cwd()) == "feature/x"
+    write_file(".git/worktrees/w/HEAD", "ref: refs/heads/of-worktree\n")
+    write_file("w/.git", f"gitdir: {Path.cwd()}/.git/worktrees/w\n")
+    assert await read_git_branch(Path.cwd() / "w") == "of-worktree"
 
 
 def test_the_history_is_kept_across_sessions():
