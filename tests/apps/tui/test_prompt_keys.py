@@ -8,6 +8,7 @@ from textual import events
 
 from tests.apps.tui.harness import RunningApp, StoppedClock, make_editor, running_app, scripted
 from treadle.apps.tui import prompt_screen
+from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.input.drafts import Drafts, make_draft
 from treadle.core.transcript.items import UserItem
 from treadle.models.scripted import Pause, Say
@@ -45,6 +46,21 @@ async def test_keys_that_arrive_together_keep_their_order(monkeypatch, keys: tup
         await on.until(lambda: on.app.prompt.text == BURSTS[keys], "the text")
         await on.pilot.pause()
         assert on.app.prompt.text == BURSTS[keys]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_what_is_typed_before_the_screen_is_there_is_in_the_prompt(monkeypatch, trusted):
+    def type_early(app: TerminalApp) -> None:
+        for key in ("y", "e", "s", "ctrl+j"):  # enter, as a terminal that is not yet raw sends it
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+    monkeypatch.setattr(TerminalApp, "on_load", type_early, raising=False)
+    async with running_app(monkeypatch, trusted=trusted) as on:
+        await on.pilot.pause(0.1)
+        assert on.app.prompt.text == "yes\n"
+        if not trusted:  # it did not answer the question
+            await on.sees("Do you trust the files in this folder?")
+            assert on.app.prompt.text == "yes\n"
 
 
 # ------------------------------------------------------------------ history

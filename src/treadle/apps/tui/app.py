@@ -62,6 +62,8 @@ class TerminalApp(PromptScreen):
         if isinstance(event, events.Paste) and not event.is_forwarded:
             self._route_paste()
         if isinstance(event, events.Key) and not event.is_forwarded:
+            if self.focused is None and self._dialog_widget is None:
+                self.screen.set_focus(self.prompt)  # typed before the screen was there
             await self._wait_for_earlier_keys()  # before the focus is set: it may move meanwhile
             if not self._route_key(event):
                 return

@@ -62,6 +62,7 @@ class FullScreen(TerminalScreen):
     """The frontend as a Textual app; also a dialogs.DialogHost."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#prompt"  # from the first key on, also one typed before the screen was there
     key_descriptions = commands.KEY_DESCRIPTIONS
     CSS = """
     Screen { background: transparent; }
