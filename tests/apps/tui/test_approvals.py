@@ -117,7 +117,6 @@ async def test_several_calls_are_listed_opened_marked_and_answered(monkeypatch):
         await on.send("go")
         await on.sees("4 calls need your approval")
         assert "bash rm -rf build  ! recursive delete" in on.screen()
-        await on.press("y")  # nothing is marked
         await on.press("enter")
         await on.sees("Run this command?  ! recursive delete")
         assert "! deletes with all that is in it: build" in on.screen()
@@ -132,6 +131,22 @@ async def test_several_calls_are_listed_opened_marked_and_answered(monkeypatch):
         await on.press("y")
         await on.sees("Done.")
     assert all(exists(name) for name in ("a.txt", "b.txt", "c.txt"))
+
+
+async def test_without_a_mark_y_and_n_answer_the_call_at_the_cursor(monkeypatch):
+    calls = [bash("touch a.txt"), bash("touch b.txt"), bash("touch c.txt")]
+    async with running_app(monkeypatch, scripted([Say(calls=calls), "Done."])) as on:
+        await on.send("go")
+        await on.sees("3 calls need your approval")
+        await on.press("down", "y")
+        await on.sees("2 calls need your approval")
+        await on.press("n")
+        await on.sees("Why not?")
+        await on.press("enter")
+        await on.sees("Run this command?")
+        await on.press("y")
+        await on.sees("Done.")
+    assert [exists(name) for name in ("a.txt", "b.txt", "c.txt")] == [False, True, True]
 
 
 async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatch):

@@ -34,7 +34,8 @@ class Choices(Widget, can_focus=True):
     """Posts Selected with the value of an option, or with None on escape. With `multiple` the value
     is the positions of the marked options, separated by commas; without a mark enter does nothing.
     With `actions`, names by their keys, the value is `NAME POSITIONS`: such a key is for the marked
-    options, enter (`open`) for the one at the cursor, and `*` marks all or none. `other_body` is
+    options, or the one at the cursor if none is marked, enter (`open`) for the one at the cursor,
+    and `*` marks all or none. `other_body` is
     shown in place of the body, and back, by the key OTHER_BODY_KEY; then `other_hint` is the hint.
     """
 
@@ -239,8 +240,8 @@ class Choices(Widget, can_focus=True):
     def _handle_extra_key(self, key: str) -> bool:
         """A key that is for no option: for the marked ones, for all marks, or for the body."""
         if key in self._actions:
-            if self._marked:
-                self.post_message(self.Selected(f"{self._actions[key]} {self._selected_value()}"))
+            positions = self._selected_value() or str(self.cursor)
+            self.post_message(self.Selected(f"{self._actions[key]} {positions}"))
         elif key == MARK_ALL_KEY and self._is_multiple:
             is_complete = len(self._marked) == len(self.options)
             self._marked = set() if is_complete else set(range(len(self.options)))
