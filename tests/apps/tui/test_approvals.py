@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from tests.apps.tui.harness import exists, read_file, running_app, scripted, write_file
+from tests.apps.tui.harness import (
+    StoppedClock,
+    exists,
+    read_file,
+    running_app,
+    scripted,
+    write_file,
+)
 from treadle.apps.conversation.approval_text import (
     format_risk_marks,
     list_approval_options,
@@ -173,6 +180,24 @@ async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatc
         assert on.app.host.mode == "accept-edits"
     assert [read_file(f"{n}.txt").count("\n") for n in "abc"] == [40, 40, 40]
     assert "C" in read_file("c.txt")
+
+
+async def test_shift_tab_in_an_edit_question_allows_edits_in_this_session(monkeypatch):
+    write_file("a.txt", LONG)
+    clock = StoppedClock()
+    model = scripted([Say(calls=[edit("a.txt", "line 20\n", "A\n")]), "Done."])
+    async with running_app(monkeypatch, model, clock=clock) as on:
+        await on.send("go")
+        await on.sees("Allow edit a.txt?")
+        await on.press("shift+tab")  # too early to have read it: only the mode changes
+        await on.sees("accept-edits")
+        assert on.app.dialogs.is_open
+        on.app.host.change_mode("ask")
+        clock.now += 10
+        await on.press("shift+tab")
+        await on.sees("Done.")
+        assert on.app.host.mode == "accept-edits"
+    assert "A\n" in read_file("a.txt")
 
 
 def test_a_long_line_of_a_diff_is_complete_in_an_approval():

@@ -77,6 +77,7 @@ class Choices(Widget, can_focus=True):
         values = [option.value for option in options]
         self.cursor = values.index(current) if current and current in values else 0
         self.filter_text = ""
+        self.mode_answer = ""  # the value of the option that the key of the mode selects, too
         self.is_waiting = False  # it takes no keys yet
         self._is_hint_shown = True
         self._reserved_rows = 0

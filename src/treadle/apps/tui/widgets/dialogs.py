@@ -85,9 +85,10 @@ class Dialogs:
         other_body: BodyRenderer | None = None,
         other_hint: str = "",
         by_user: bool = True,
+        mode_answer: str = "",
     ) -> str | None:
         """The value of the chosen option, or None if the user closes the dialog. `by_user`: the
-        user has just opened it."""
+        user has just opened it. `mode_answer`: the option that the key of the mode selects."""
         palette = self._dialog_host.palette
         widget = Choices(
             title,
@@ -100,6 +101,7 @@ class Dialogs:
             other_body=other_body,
             other_hint=other_hint,
         )
+        widget.mode_answer = mode_answer
         async with self._open_dialog(widget, by_user=by_user) as answer:
             if on_highlight is not None and options:
                 self._on_highlight = lambda value: on_highlight(widget, value)
@@ -197,6 +199,7 @@ class Dialogs:
             hint, other_hint = f"{hint} · w: whole file", f"{hint} · w: changed lines"
             other_body = self._make_body(msgspec.structs.replace(approval, preview=whole))
         body = self._make_body(approval)
+        can_widen = approval.wider_mode and any(one.value == "session" for one in options)
         return await self.choose(
             title,
             options,
@@ -205,6 +208,7 @@ class Dialogs:
             other_body=other_body,
             other_hint=other_hint,
             by_user=False,
+            mode_answer="session" if can_widen else "",
         )
 
     async def choose_plan(
