@@ -23,6 +23,10 @@ from treadle.core.text import plural
 MODE_KEY = "shift+tab"
 GUARDED_KEYS = ("enter", "up", "down", "escape", "backspace")  # besides text: key_guard.py
 QUIT_HINT = "press ctrl+c again to quit"
+FOREGROUND_HINT = (
+    "a running command cannot be moved to the background: esc stops it; then ask the agent "
+    "to run it in the background"
+)
 MAX_SEARCH_CHARS = 1_000
 KEY_SECONDS = 1.0  # a key waits at most so long for those before it
 QUIT_SECONDS = 3.0  # for the second ctrl+c
@@ -209,7 +213,13 @@ class TerminalApp(PromptScreen):
         self.transcript.toggle_last()
 
     def action_agents(self) -> None:
-        if self._conversation is not None and not self.dialogs.is_open:
+        if self._conversation is None or self.dialogs.is_open:
+            return
+        view, has_agents = self._conversation.view, bool(self._conversation.children.list())
+        is_running = self.shell_commands.is_running or view.activity.kind == "running"
+        if is_running and not has_agents:
+            self.show_hint(FOREGROUND_HINT)
+        else:
             self.run_command("/agents")
 
     def action_todos(self) -> None:
