@@ -227,6 +227,20 @@ async def test_paging_on_a_small_screen_shows_every_line_of_what_is_approved(mon
     assert {f"touch number{place}" for place in range(1, 31)} <= seen
 
 
+async def test_an_edit_on_a_small_screen_begins_at_the_first_changed_line(monkeypatch):
+    write_file("a.txt", LONG)
+    model = scripted([Say(calls=[edit("a.txt", "line 20\n", "A\n")]), "Done."])
+    async with running_app(monkeypatch, model, size=(40, 15)) as on:
+        await on.send("go")
+        await on.sees("Allow edit a.txt?")
+        await on.sees("20 - line 20")
+        assert "19   line 19" not in on.screen()
+        await on.press("pageup")
+        await on.press("pageup")
+        await on.sees("17   line 17")
+        await on.press("escape")
+
+
 async def test_a_text_that_was_left_with_escape_is_there_again(monkeypatch):
     model = scripted([Say(calls=[bash("touch a.txt")]), "Done."])
     async with running_app(monkeypatch, model) as on:

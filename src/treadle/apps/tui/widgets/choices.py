@@ -78,6 +78,7 @@ class Choices(Widget, can_focus=True):
         self.cursor = values.index(current) if current and current in values else 0
         self.filter_text = ""
         self.mode_answer = ""  # the value of the option that the key of the mode selects, too
+        self.find_start: Callable[[Sequence[Text]], int] | None = None  # of a body that is cut
         self.is_waiting = False  # it takes no keys yet
         self._is_hint_shown = True
         self._reserved_rows = 0
@@ -131,6 +132,8 @@ class Choices(Widget, can_focus=True):
             self._offset, self._shown_lines = 0, room
             return body
         self._shown_lines = max(room - 1, 1)
+        if self.find_start is not None:
+            self._offset = self.find_start(body)
         self._offset = max(0, min(self._offset, len(body) - self._shown_lines))
         part = body[self._offset : self._offset + self._shown_lines]
         if room < 2:  # one line, without a line that counts the others
@@ -250,7 +253,7 @@ class Choices(Widget, can_focus=True):
         elif key == OTHER_BODY_KEY and self._other_body is not None:
             self._body, self._other_body = self._other_body, self._body
             self._hint, self._other_hint = self._other_hint, self._hint
-            self._offset = 0
+            self._offset, self.find_start = 0, None
             self.refresh(layout=True)
         else:
             return False
@@ -281,6 +284,7 @@ class Choices(Widget, can_focus=True):
     def scroll_body(self, pages: int) -> None:
         """Scroll the lines above the options; the last visible line stays visible."""
         self._offset += pages * max(self._shown_lines - 1, 1)
+        self.find_start = None
         self.refresh()
 
     def _move_cursor(self, by: int) -> None:

@@ -86,9 +86,11 @@ class Dialogs:
         other_hint: str = "",
         by_user: bool = True,
         mode_answer: str = "",
+        find_start: Callable[[Sequence[Text]], int] | None = None,
     ) -> str | None:
         """The value of the chosen option, or None if the user closes the dialog. `by_user`: the
-        user has just opened it. `mode_answer`: the option that the key of the mode selects."""
+        user has just opened it. `mode_answer`: the option that the key of the mode selects.
+        `find_start`: the first line of a body that does not fit."""
         palette = self._dialog_host.palette
         widget = Choices(
             title,
@@ -101,7 +103,7 @@ class Dialogs:
             other_body=other_body,
             other_hint=other_hint,
         )
-        widget.mode_answer = mode_answer
+        widget.mode_answer, widget.find_start = mode_answer, find_start
         async with self._open_dialog(widget, by_user=by_user) as answer:
             if on_highlight is not None and options:
                 self._on_highlight = lambda value: on_highlight(widget, value)
@@ -209,6 +211,7 @@ class Dialogs:
             other_hint=other_hint,
             by_user=False,
             mode_answer="session" if can_widen else "",
+            find_start=diffs.find_first_change,
         )
 
     async def choose_plan(
