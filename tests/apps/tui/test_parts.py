@@ -256,7 +256,8 @@ def test_the_status_shortens_the_folder_before_it_leaves_it_out():
     view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
     place = Path("/src/of/many/people/a-project-name")
     long = msgspec.structs.replace(info("main"), vim_mode="insert", folder=place)
-    for width, where in ((100, f"{place} (main)"), (76, f"{place}  "), (56, "a-project-name  ")):
+    name = place.name
+    for width, where in ((100, f"{place} (main)"), (76, f"{name} (main)  "), (56, f"{name}  ")):
         line = status_area.render_status_line(view, long, width, DARK).plain
         assert line.startswith(f"INSERT · ask · m · {where}")
         assert line.endswith("25% of 200k · $0.12")

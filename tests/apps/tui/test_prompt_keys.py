@@ -1,5 +1,6 @@
 """The keys of the prompt: history search, the editor, the list of keys, vim keys, the queue."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -323,6 +324,21 @@ async def test_a_prompt_that_was_cleared_right_before_the_end_does_not_come_back
         await on.press(*keys)
         await on.until(lambda: on.app._exit, "the end")
     assert list(drafts.iterdir()) == []
+
+
+def test_the_locks_of_killed_programs_without_a_draft_are_removed(tmp_path):
+    place = tmp_path / "drafts"
+    place.mkdir()
+    (place / "killed.lock").touch()
+    os.utime(place / "killed.lock", (0, 0))
+    running, drafts = Drafts(place, tmp_path), Drafts(place, tmp_path)
+    running.save(make_draft("s", "first", {}))
+    running.remove()  # it still holds its lock
+    drafts.save(make_draft("s", "second", {}))
+    assert not (place / "killed.lock").exists()
+    assert len(list(place.glob("*.lock"))) == 2
+    running.close()
+    drafts.close()
 
 
 def test_a_draft_that_a_thread_saves_while_the_program_ends_is_not_kept(tmp_path):

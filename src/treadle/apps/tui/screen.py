@@ -169,6 +169,7 @@ class FullScreen(TerminalScreen):
 
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         self.first_screen = self._find_watched = None
+        self.status_area.turn_seconds = 0.0
         if not len(conversation.driver.history):
             self.status_area.hint = "/help lists commands and keys"
             self._spawn(self._show_first_screen(conversation))

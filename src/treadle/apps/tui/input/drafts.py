@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from treadle.sessions.log.lock import is_file_locked
 
 MAX_DRAFT_CHARS = 1_000_000
 MAX_DRAFT_BYTES = 8 * MAX_DRAFT_CHARS  # of a file
+LOCK_SECONDS = 60.0  # a younger file may be of a program that is about to lock it
 MAX_DRAFTS = 50  # of programs that have ended; the oldest are removed
 
 
@@ -123,7 +125,7 @@ class Drafts:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
             for file in self._list_left("")[MAX_DRAFTS:]:
                 file.unlink(missing_ok=True)
-                file.with_suffix(".lock").unlink(missing_ok=True)
+            _remove_old_locks(place)
             self._lock = os.open(place / f"{self._name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -140,6 +142,15 @@ class Drafts:
             return sorted(files, key=lambda file: -file.stat().st_mtime)
         except OSError:
             return []
+
+
+def _remove_old_locks(place: Path) -> None:
+    """The locks of programs that were killed and left no draft."""
+    with suppress(OSError):
+        for lock in place.glob("*.lock"):
+            is_left = not lock.with_suffix(".json").exists() and not is_file_locked(lock)
+            if is_left and time.time() - lock.stat().st_mtime > LOCK_SECONDS:
+                lock.unlink(missing_ok=True)
 
 
 def _unlink(file: Path) -> None:
