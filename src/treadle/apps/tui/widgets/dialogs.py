@@ -37,6 +37,8 @@ from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 
+BACK_HINT = " · esc goes back"  # to the question that opened the text
+
 
 class DialogHost(Protocol):
     """Shows the dialogs: the app."""
@@ -136,7 +138,10 @@ class Dialogs:
         the user typed into it."""
         from textual.widgets import Static
 
-        label = Static(Text(prompt, self._dialog_host.palette.bold))
+        palette = self._dialog_host.palette
+        label = Static(
+            Text.assemble((prompt, palette.bold), (BACK_HINT if draft else "", palette.faint))
+        )
         entry = TextEntry(self._drafts.pop(draft, text))
         opening = self._open_dialog(label, entry, by_user=by_user, is_touched=by_user and not text)
         async with opening as answer:
