@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from tests.apps.tui.harness import exists, read_file, running_app, scripted, write_file
+from tests.apps.tui.harness import (
+    StoppedClock,
+    exists,
+    read_file,
+    running_app,
+    scripted,
+    write_file,
+)
 from treadle.apps.conversation.approval_text import (
     format_risk_marks,
     list_approval_options,
@@ -117,7 +124,6 @@ async def test_several_calls_are_listed_opened_marked_and_answered(monkeypatch):
         await on.send("go")
         await on.sees("4 calls need your approval")
         assert "bash rm -rf build  ! recursive delete" in on.screen()
-        await on.press("y")  # nothing is marked
         await on.press("enter")
         await on.sees("Run this command?  ! recursive delete")
         assert "! deletes with all that is in it: build" in on.screen()
@@ -132,6 +138,22 @@ async def test_several_calls_are_listed_opened_marked_and_answered(monkeypatch):
         await on.press("y")
         await on.sees("Done.")
     assert all(exists(name) for name in ("a.txt", "b.txt", "c.txt"))
+
+
+async def test_without_a_mark_y_and_n_answer_the_call_at_the_cursor(monkeypatch):
+    calls = [bash("touch a.txt"), bash("touch b.txt"), bash("touch c.txt")]
+    async with running_app(monkeypatch, scripted([Say(calls=calls), "Done."])) as on:
+        await on.send("go")
+        await on.sees("3 calls need your approval")
+        await on.press("down", "y")
+        await on.sees("2 calls need your approval")
+        await on.press("n")
+        await on.sees("Why not?")
+        await on.press("enter")
+        await on.sees("Run this command?")
+        await on.press("y")
+        await on.sees("Done.")
+    assert [exists(name) for name in ("a.txt", "b.txt", "c.txt")] == [False, True, True]
 
 
 async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatch):
@@ -160,6 +182,24 @@ async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatc
     assert "C" in read_file("c.txt")
 
 
+async def test_shift_tab_in_an_edit_question_allows_edits_in_this_session(monkeypatch):
+    write_file("a.txt", LONG)
+    clock = StoppedClock()
+    model = scripted([Say(calls=[edit("a.txt", "line 20\n", "A\n")]), "Done."])
+    async with running_app(monkeypatch, model, clock=clock) as on:
+        await on.send("go")
+        await on.sees("Allow edit a.txt?")
+        await on.press("shift+tab")  # too early to have read it: only the mode changes
+        await on.sees("accept-edits")
+        assert on.app.dialogs.is_open
+        on.app.host.change_mode("ask")
+        clock.now += 10
+        await on.press("shift+tab")
+        await on.sees("Done.")
+        assert on.app.host.mode == "accept-edits"
+    assert "A\n" in read_file("a.txt")
+
+
 def test_a_long_line_of_a_diff_is_complete_in_an_approval():
     code = "x = 1" + " " * 150 + '; import os; os.system("evil")'
     text = f"--- a/a.py\n+++ b/a.py\n@@ -0,0 +1 @@\n+{code}"
@@ -185,6 +225,20 @@ async def test_paging_on_a_small_screen_shows_every_line_of_what_is_approved(mon
         await on.press("escape")
         await on.idle()
     assert {f"touch number{place}" for place in range(1, 31)} <= seen
+
+
+async def test_an_edit_on_a_small_screen_begins_at_the_first_changed_line(monkeypatch):
+    write_file("a.txt", LONG)
+    model = scripted([Say(calls=[edit("a.txt", "line 20\n", "A\n")]), "Done."])
+    async with running_app(monkeypatch, model, size=(40, 15)) as on:
+        await on.send("go")
+        await on.sees("Allow edit a.txt?")
+        await on.sees("20 - line 20")
+        assert "19   line 19" not in on.screen()
+        await on.press("pageup")
+        await on.press("pageup")
+        await on.sees("17   line 17")
+        await on.press("escape")
 
 
 async def test_a_text_that_was_left_with_escape_is_there_again(monkeypatch):

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
-from textual import events
+from textual import constants, events
 from textual.message import Message
 
 from treadle.apps.tui.input.keyboard import PasteParser
@@ -72,6 +72,20 @@ def test_alt_with_enter_or_a_digit_is_a_key_also_in_terminals_that_send_an_escap
     parser = PasteParser()
     assert describe(parser.feed("a\x1b\rb")) == ["a", "alt+enter", "b"]
     assert describe(parser.feed("\x1b1\x1b[13;3u")) == ["alt+1", "alt+enter"]
+
+
+def test_alt_with_a_letter_that_has_no_meaning_types_nothing(monkeypatch):
+    monkeypatch.setattr(constants, "ESCAPE_DELAY", 0.0)
+    for letter in "ptmdyP@é":
+        parser = PasteParser()
+        found = [*parser.feed(f"\x1b{letter}"), *parser.tick()]
+        assert describe(found) == [f"alt+{letter}"]
+        assert all(isinstance(key, events.Key) and not key.is_printable for key in found)
+    parser = PasteParser()
+    assert describe(parser.feed("\x1bp\x1bt/c")) == ["alt+p", "alt+t", "slash", "c"]
+    assert describe(parser.feed("\x1bb\x1bf\x1b[A")) == ["ctrl+left", "ctrl+right", "up"]
+    vim = PasteParser(splits_escape=lambda: True)
+    assert describe([*vim.feed("\x1bdw"), *vim.tick()]) == ["escape", "d", "w"]
 
 
 def test_with_vim_keys_escape_and_a_letter_that_arrive_together_are_two_keys():

@@ -590,6 +590,36 @@ async def test_an_exclamation_mark_runs_a_command_and_the_model_gets_its_output(
         assert on.screen().split("› look")[1].count("from-here") == 1  # the command, not its output
 
 
+async def test_the_status_line_follows_the_branch(monkeypatch):
+    write_file(".git/HEAD", "ref: refs/heads/first\n")
+    switch = {"command": "echo ref: refs/heads/third > .git/HEAD"}
+    model = scripted([Say(calls=[("bash", switch)]), "Done."])
+    async with running_app(monkeypatch, model, size=(160, 24)) as on:
+        await on.sees("(first)")
+        await on.send("!echo ref: refs/heads/second > .git/HEAD")
+        await on.sees("(second)")
+        await on.send("go")
+        await on.sees("Run this command?")
+        await on.press("y")
+        await on.sees("(third)")
+
+
+@pytest.mark.parametrize("begin", ["go", "!echo begun; sleep 60"])
+async def test_ctrl_b_says_that_a_running_command_cannot_be_moved_to_the_background(
+    monkeypatch, begin
+):
+    call = ("bash", {"command": "echo begun; sleep 60"})
+    model = scripted([Say(calls=[call]), "Done."])
+    async with running_app(monkeypatch, model, flags={"permission_mode": "auto"}) as on:
+        await on.send(begin)
+        await on.until(lambda: "  begun\n" in on.screen(), "the output")
+        await on.press("ctrl+b")
+        await on.sees("a running command cannot be moved to the background: esc stops it")
+        assert "no agent is at work" not in on.screen()
+        await on.press("escape")
+        await on.idle()
+
+
 async def test_a_long_paste_is_shown_as_a_placeholder(monkeypatch):
     model = scripted(["ok"])
     text = "\n".join(f"line {number}" for number in range(40))

@@ -132,6 +132,9 @@ async def test_the_branch_is_read_off_the_files_of_git():
     assert await read_git_branch(Path.cwd()) == ""
     write_file(".git/HEAD", "ref: refs/heads/feature/x\n")
     assert await read_git_branch(Path.cwd()) == "feature/x"
+    write_file(".git/worktrees/w/HEAD", "ref: refs/heads/of-worktree\n")
+    write_file("w/.git", f"gitdir: {Path.cwd()}/.git/worktrees/w\n")
+    assert await read_git_branch(Path.cwd() / "w") == "of-worktree"
 
 
 def test_the_history_is_kept_across_sessions():
@@ -253,7 +256,8 @@ def test_the_status_shortens_the_folder_before_it_leaves_it_out():
     view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
     place = Path("/src/of/many/people/a-project-name")
     long = msgspec.structs.replace(info("main"), vim_mode="insert", folder=place)
-    for width, where in ((100, f"{place} (main)"), (76, f"{place}  "), (56, "a-project-name  ")):
+    name = place.name
+    for width, where in ((100, f"{place} (main)"), (76, f"{name} (main)  "), (56, f"{name}  ")):
         line = status_area.render_status_line(view, long, width, DARK).plain
         assert line.startswith(f"INSERT · ask · m · {where}")
         assert line.endswith("25% of 200k · $0.12")

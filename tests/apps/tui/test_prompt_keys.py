@@ -1,5 +1,6 @@
 """The keys of the prompt: history search, the editor, the list of keys, vim keys, the queue."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 from textual import events
 
 from tests.apps.tui.harness import RunningApp, StoppedClock, make_editor, running_app, scripted
+from treadle.apps.tui import prompt_screen
+from treadle.apps.tui.app import TerminalApp
+from treadle.apps.tui.input.drafts import Drafts, make_draft
 from treadle.core.transcript.items import UserItem
 from treadle.models.scripted import Pause, Say
 
@@ -43,6 +47,21 @@ async def test_keys_that_arrive_together_keep_their_order(monkeypatch, keys: tup
         await on.until(lambda: on.app.prompt.text == BURSTS[keys], "the text")
         await on.pilot.pause()
         assert on.app.prompt.text == BURSTS[keys]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_what_is_typed_before_the_screen_is_there_is_in_the_prompt(monkeypatch, trusted):
+    def type_early(app: TerminalApp) -> None:
+        for key in ("y", "e", "s", "ctrl+j"):  # enter, as a terminal that is not yet raw sends it
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+    monkeypatch.setattr(TerminalApp, "on_load", type_early, raising=False)
+    async with running_app(monkeypatch, trusted=trusted) as on:
+        await on.pilot.pause(0.1)
+        assert on.app.prompt.text == "yes\n"
+        if not trusted:  # it did not answer the question
+            await on.sees("Do you trust the files in this folder?")
+            assert on.app.prompt.text == "yes\n"
 
 
 # ------------------------------------------------------------------ history
@@ -290,6 +309,45 @@ async def test_a_message_that_was_not_sent_is_back_after_a_crash(monkeypatch, tm
     assert list(drafts.iterdir()) == []
     log = b"".join(file.read_bytes() for file in Path.home().rglob("journal*.jsonl"))
     assert b"drafts" not in log
+
+
+@pytest.mark.parametrize("keys", [("ctrl+u", "ctrl+d"), ("ctrl+c", "ctrl+c", "ctrl+c")])
+async def test_a_prompt_that_was_cleared_right_before_the_end_does_not_come_back(
+    monkeypatch, tmp_path, keys
+):
+    drafts = tmp_path / "drafts"
+    monkeypatch.setattr(prompt_screen, "DRAFT_SECONDS", 3600.0)
+    async with running_app(monkeypatch, drafts_dir=drafts) as on:
+        await on.type("draft abc")
+        await on.app._save_draft()
+        assert len(list(drafts.glob("*.json"))) == 1
+        await on.press(*keys)
+        await on.until(lambda: on.app._exit, "the end")
+    assert list(drafts.iterdir()) == []
+
+
+def test_the_locks_of_killed_programs_without_a_draft_are_removed(tmp_path):
+    place = tmp_path / "drafts"
+    place.mkdir()
+    (place / "killed.lock").touch()
+    os.utime(place / "killed.lock", (0, 0))
+    running, drafts = Drafts(place, tmp_path), Drafts(place, tmp_path)
+    running.save(make_draft("s", "first", {}))
+    running.remove()  # it still holds its lock
+    drafts.save(make_draft("s", "second", {}))
+    assert not (place / "killed.lock").exists()
+    assert len(list(place.glob("*.lock"))) == 2
+    running.close()
+    drafts.close()
+
+
+def test_a_draft_that_a_thread_saves_while_the_program_ends_is_not_kept(tmp_path):
+    drafts = Drafts(tmp_path / "drafts", tmp_path)
+    drafts.save(make_draft("s", "first", {}))
+    drafts.remove()
+    drafts.close()
+    assert drafts.save(make_draft("s", "first", {})) == ""
+    assert list((tmp_path / "drafts").iterdir()) == []
 
 
 # ------------------------------------------------------------------ images

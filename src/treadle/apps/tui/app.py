@@ -20,7 +20,13 @@ from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.core.text import plural
 
+MODE_KEY = "shift+tab"
+GUARDED_KEYS = ("enter", "up", "down", "escape", "backspace")  # besides text: key_guard.py
 QUIT_HINT = "press ctrl+c again to quit"
+FOREGROUND_HINT = (
+    "a running command cannot be moved to the background: esc stops it; then ask the agent "
+    "to run it in the background"
+)
 MAX_SEARCH_CHARS = 1_000
 KEY_SECONDS = 1.0  # a key waits at most so long for those before it
 QUIT_SECONDS = 3.0  # for the second ctrl+c
@@ -30,7 +36,7 @@ class TerminalApp(PromptScreen):
     """The screen with its keys."""
 
     BINDINGS = [  # noqa: RUF012 - textual's form
-        Binding("shift+tab", "next_mode", "mode", priority=True, show=False),
+        Binding(MODE_KEY, "next_mode", "mode", priority=True, show=False),
         Binding("escape", "escape", "stop", show=False),
         Binding("ctrl+c", "stop", "stop", priority=True, show=False),
         Binding("ctrl+d", "end", "quit", priority=True, show=False),
@@ -62,6 +68,8 @@ class TerminalApp(PromptScreen):
         if isinstance(event, events.Paste) and not event.is_forwarded:
             self._route_paste()
         if isinstance(event, events.Key) and not event.is_forwarded:
+            if self.focused is None and self._dialog_widget is None:
+                self.screen.set_focus(self.prompt)  # typed before the screen was there
             await self._wait_for_earlier_keys()  # before the focus is set: it may move meanwhile
             if not self._route_key(event):
                 return
@@ -86,7 +94,9 @@ class TerminalApp(PromptScreen):
         """Move the focus to where the key belongs; False if it is dropped."""
         now = self.clock() - (time.monotonic() - event.time)  # when it was read
         dialog, is_text = self._dialog_widget, event.is_printable and bool(event.character)
-        if not is_text and event.key not in ("enter", "up", "down", "escape", "backspace"):
+        mode_answer = dialog.mode_answer if isinstance(dialog, Choices) else ""
+        is_mode_answer = event.key == MODE_KEY and bool(mode_answer)
+        if not is_text and not is_mode_answer and event.key not in GUARDED_KEYS:
             return True
         if dialog is None or self.transcript.has_focus:
             self.key_guard.note_typing(now)
@@ -97,6 +107,9 @@ class TerminalApp(PromptScreen):
         has_draft = bool(self.prompt.text)
         was_ready = self.key_guard.is_ready(now, has_draft=has_draft)
         target = self.key_guard.route(event.key, now, has_draft=has_draft, is_answer=is_answer)
+        if target == "dialog" and is_mode_answer:
+            self.dialogs.submit_answer(mode_answer)
+            return False
         if target != "dropped":
             self._focus_for_input(self.prompt if target == "prompt" else dialog)
         # The arrow that selects the dialog only marks its first answer.
@@ -200,7 +213,13 @@ class TerminalApp(PromptScreen):
         self.transcript.toggle_last()
 
     def action_agents(self) -> None:
-        if self._conversation is not None and not self.dialogs.is_open:
+        if self._conversation is None or self.dialogs.is_open:
+            return
+        view, has_agents = self._conversation.view, bool(self._conversation.children.list())
+        is_running = self.shell_commands.is_running or view.activity.kind == "running"
+        if is_running and not has_agents:
+            self.show_hint(FOREGROUND_HINT)
+        else:
             self.run_command("/agents")
 
     def action_todos(self) -> None:

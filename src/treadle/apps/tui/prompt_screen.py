@@ -232,6 +232,8 @@ class PromptScreen(FullScreen):
                 problem = self._drafts.save(self._make_draft(text))
                 if problem:
                     self.unshown_messages.append(DRAFT_LOST.format(problem=problem))
+            else:  # cleared since it was saved
+                self._drafts.remove()
             self._drafts.close()
         await super()._close(code, message)
 

@@ -62,6 +62,7 @@ class FullScreen(TerminalScreen):
     """The frontend as a Textual app; also a dialogs.DialogHost."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#prompt"  # from the first key on, also one typed before the screen was there
     key_descriptions = commands.KEY_DESCRIPTIONS
     CSS = """
     Screen { background: transparent; }
@@ -90,6 +91,7 @@ class FullScreen(TerminalScreen):
         self._dialog_widget: Widget | None = None  # the part of the open dialog that takes keys
         Frontend.__init__(self, host, options, self.dialogs, self.dialog_lock)
         self._is_frame_due = False
+        self._seen_work: tuple[object, ...] = ()  # when the branch was read
         self.status_area = StatusArea(host)
         self.reserved_rows = 0  # that a subclass shows above the prompt
         self._find_watched: Callable[[], ViewState] | None = None
@@ -147,13 +149,27 @@ class FullScreen(TerminalScreen):
         self._spawn(self._start())
 
     async def _start(self) -> None:
-        self.status_area.branch = await completion.read_git_branch(self.host.folder)
+        await self._read_branch()
         if await self._start_up():
             self.prompt.list_resources = self.host.list_resources
             self.prompt.project_files = await completion.list_project_files(self.host.folder)
 
+    async def _read_branch(self) -> None:
+        branch = await completion.read_git_branch(self.host.folder)
+        if branch != self.status_area.branch:
+            self.status_area.branch = branch
+            self.schedule_frame()
+
+    def _follow_branch(self, view: ViewState) -> None:
+        """Read the branch again when a call or a command of the user has begun or ended."""
+        work = (view.activity.kind, *view.open_calls, self.shell_commands.is_running)
+        if work != self._seen_work:
+            self._seen_work = work
+            self.run_worker(self._read_branch(), group="branch", exclusive=True)
+
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         self.first_screen = self._find_watched = None
+        self.status_area.turn_seconds = 0.0
         if not len(conversation.driver.history):
             self.status_area.hint = "/help lists commands and keys"
             self._spawn(self._show_first_screen(conversation))
@@ -233,6 +249,7 @@ class FullScreen(TerminalScreen):
             self._notify_user("done")
         self.transcript.update_view(view if self._find_watched is None else self._find_watched())
         self._draw_first_screen(self._conversation)
+        self._follow_branch(view)
         self._show_first_question()
         is_waiting = bool(self._conversation.questions)
         self.terminal_status.update(is_busy=view.is_busy, is_waiting=is_waiting)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +23,7 @@ from treadle.sessions.log.lock import is_file_locked
 
 MAX_DRAFT_CHARS = 1_000_000
 MAX_DRAFT_BYTES = 8 * MAX_DRAFT_CHARS  # of a file
+LOCK_SECONDS = 60.0  # a younger file may be of a program that is about to lock it
 MAX_DRAFTS = 50  # of programs that have ended; the oldest are removed
 
 
@@ -57,21 +60,25 @@ class Drafts:
         self._prefix = f"{key}-"
         self._name = f"{self._prefix}{os.getpid()}-{os.urandom(4).hex()}"
         self._lock: int | None = None  # held as long as this program runs
+        self._changing = threading.Lock()  # a thread that saves, and the program that ends
+        self._is_closed = False
 
     def save(self, draft: Draft) -> str:
         """Write the draft, and return why it could not be written. May take a moment: call it in a
         thread."""
-        if self._place is None:
-            return ""
+        with self._changing:
+            return "" if self._place is None or self._is_closed else self._write(draft, self._place)
+
+    def _write(self, draft: Draft, place: Path) -> str:
         safe = msgspec.structs.replace(
             draft,
             text=redact_for_display(draft.text),
             pastes={number: redact_for_display(text) for number, text in draft.pastes.items()},
         )
-        file = self._place / f"{self._name}.json"
+        file = place / f"{self._name}.json"
         new = file.with_suffix(".new")
         try:
-            self._hold_lock(self._place)
+            self._hold_lock(place)
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123 - with a mode
                 out.write(msgspec.json.encode(safe))
             new.replace(file)
@@ -83,15 +90,18 @@ class Drafts:
     def remove(self) -> None:
         """The draft was sent or cleared."""
         if self._place is not None:
-            _unlink(self._place / f"{self._name}.json")
+            with self._changing:
+                _unlink(self._place / f"{self._name}.json")
 
     def close(self) -> None:
         """The program ends. A draft that is still there is offered at the next start."""
-        if self._lock is not None and self._place is not None:
-            if not (self._place / f"{self._name}.json").exists():
-                _unlink(self._place / f"{self._name}.lock")
-            os.close(self._lock)
-            self._lock = None
+        with self._changing:
+            self._is_closed = True
+            if self._lock is not None and self._place is not None:
+                if not (self._place / f"{self._name}.json").exists():
+                    _unlink(self._place / f"{self._name}.lock")
+                os.close(self._lock)
+                self._lock = None
 
     def take(self, session: str, *, is_new: bool) -> Draft | None:
         """The newest draft of a program that has ended: of this session, or in a new session any
@@ -115,7 +125,7 @@ class Drafts:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
             for file in self._list_left("")[MAX_DRAFTS:]:
                 file.unlink(missing_ok=True)
-                file.with_suffix(".lock").unlink(missing_ok=True)
+            _remove_old_locks(place)
             self._lock = os.open(place / f"{self._name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -132,6 +142,15 @@ class Drafts:
             return sorted(files, key=lambda file: -file.stat().st_mtime)
         except OSError:
             return []
+
+
+def _remove_old_locks(place: Path) -> None:
+    """The locks of programs that were killed and left no draft."""
+    with suppress(OSError):
+        for lock in place.glob("*.lock"):
+            is_left = not lock.with_suffix(".json").exists() and not is_file_locked(lock)
+            if is_left and time.time() - lock.stat().st_mtime > LOCK_SECONDS:
+                lock.unlink(missing_ok=True)
 
 
 def _unlink(file: Path) -> None:

@@ -28,6 +28,7 @@ _PASTE_REPORT = re.compile(r"\x1b\[\?2004;[13]\$y")  # it does: the mode is set
 _LINE_BREAK_INSIDE = re.compile(r"[^\r\n][\r\n]+[^\r\n]")
 # As terminals without the newer key protocols send them; Textual reads other keys from these.
 ALT_KEYS = {"\x1b\r": "alt+enter", **{f"\x1b{digit}": f"alt+{digit}" for digit in range(10)}}
+SEQUENCE_STARTS = "[O]P_^X"  # after an escape byte: more may follow
 POLL_SECONDS = 0.1  # after this an escape byte alone is the escape key
 
 
@@ -93,15 +94,18 @@ class PasteParser(XTermParser):
                 self._paste_parts[-1:] = [inside[:-size], inside[-size:]]
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
-        first, rest = sequence[:1], sequence[1:]
-        is_letter = first == "\x1b" and len(rest) == 1 and rest.isprintable() and rest not in "[O"
+        letter = sequence if alt else sequence[1:] if sequence[:1] == "\x1b" else ""
+        is_letter = len(letter) == 1 and letter.isprintable() and (alt or letter not in "[O")
+        known = [] if alt else list(super()._sequence_to_key_events(sequence))
         if is_letter and self._splits_escape():
             yield events.Key("escape", "\x1b")
-            yield from super()._sequence_to_key_events(rest)
+            yield from super()._sequence_to_key_events(letter)
         elif sequence in ALT_KEYS:
             yield events.Key(ALT_KEYS[sequence], None)
+        elif is_letter and not known and (alt or letter not in SEQUENCE_STARTS):
+            yield events.Key(f"alt+{letter}", None)  # without a character: it types nothing
         else:
-            yield from super()._sequence_to_key_events(sequence, alt)
+            yield from known or super()._sequence_to_key_events(sequence, alt)
 
     def _is_unmarked_paste(self, data: str) -> bool:
         if self._marks_pastes and not self._has_dialog():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from rich.cells import chop_cells
@@ -14,6 +14,8 @@ from treadle.apps.tui.render.palette import Palette
 from treadle.core.text import plural
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+_CONTEXT_ROW, _CHANGED_ROW = re.compile(r" *\d+   "), re.compile(r" *\d+ [+-] ")
 
 
 def count_changes(text: str) -> tuple[int, int]:
@@ -40,6 +42,17 @@ def render_diff(
         return rows
     rest = plural(len(rows) - max_lines, "more line")
     return [*rows[:max_lines], Text(f"… {rest}", palette.faint)]
+
+
+def find_first_change(rows: Sequence[Text]) -> int:
+    """The place of the first changed line among the rows of a diff, if only context is above it;
+    else 0."""
+    for place, row in enumerate(rows):
+        if _CHANGED_ROW.match(row.plain):
+            return place
+        if not _CONTEXT_ROW.match(row.plain):
+            break
+    return 0
 
 
 def _highlight_rows(text: str, palette: Palette) -> dict[int, Text]:

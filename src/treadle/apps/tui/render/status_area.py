@@ -157,10 +157,10 @@ def _justify(left: Sequence[Text], right: Sequence[Text], width: int) -> Text | 
 def _list_places(info: StatusInfo) -> list[str]:
     """The folder with its branch, and shorter forms of it."""
     path, name = _shorten_path(info.folder), info.folder.name
-    branch = [f"{path} ({info.branch})"] if info.branch else []
-    names = [name] if name and name != path else []
+    names = [path, name] if name and name != path else [path]
     end = [f"…{name[-9:]}"] if len(name) > 10 else []
-    return [*branch, path, *names, *end]
+    branches = [f"{one} ({info.branch})" for one in names] if info.branch else []
+    return [*branches, *names, *end]
 
 
 def _shorten_path(folder: Path) -> str:

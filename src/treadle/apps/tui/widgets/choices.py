@@ -34,7 +34,8 @@ class Choices(Widget, can_focus=True):
     """Posts Selected with the value of an option, or with None on escape. With `multiple` the value
     is the positions of the marked options, separated by commas; without a mark enter does nothing.
     With `actions`, names by their keys, the value is `NAME POSITIONS`: such a key is for the marked
-    options, enter (`open`) for the one at the cursor, and `*` marks all or none. `other_body` is
+    options, or the one at the cursor if none is marked, enter (`open`) for the one at the cursor,
+    and `*` marks all or none. `other_body` is
     shown in place of the body, and back, by the key OTHER_BODY_KEY; then `other_hint` is the hint.
     """
 
@@ -77,6 +78,8 @@ class Choices(Widget, can_focus=True):
         values = [option.value for option in options]
         self.cursor = values.index(current) if current and current in values else 0
         self.filter_text = ""
+        self.mode_answer = ""  # the value of the option that the key of the mode selects, too
+        self.find_start: Callable[[Sequence[Text]], int] | None = None  # of a body that is cut
         self.is_waiting = False  # it takes no keys yet
         self._is_hint_shown = True
         self._reserved_rows = 0
@@ -130,6 +133,8 @@ class Choices(Widget, can_focus=True):
             self._offset, self._shown_lines = 0, room
             return body
         self._shown_lines = max(room - 1, 1)
+        if self.find_start is not None:
+            self._offset = self.find_start(body)
         self._offset = max(0, min(self._offset, len(body) - self._shown_lines))
         part = body[self._offset : self._offset + self._shown_lines]
         if room < 2:  # one line, without a line that counts the others
@@ -240,8 +245,8 @@ class Choices(Widget, can_focus=True):
     def _handle_extra_key(self, key: str) -> bool:
         """A key that is for no option: for the marked ones, for all marks, or for the body."""
         if key in self._actions:
-            if self.marked:
-                self.post_message(self.Selected(f"{self._actions[key]} {self._selected_value()}"))
+            positions = self._selected_value() or str(self.cursor)
+            self.post_message(self.Selected(f"{self._actions[key]} {positions}"))
         elif key == MARK_ALL_KEY and self._is_multiple:
             is_complete = len(self.marked) == len(self.options)
             self.marked = set() if is_complete else set(range(len(self.options)))
@@ -249,7 +254,7 @@ class Choices(Widget, can_focus=True):
         elif key == OTHER_BODY_KEY and self._other_body is not None:
             self._body, self._other_body = self._other_body, self._body
             self._hint, self._other_hint = self._other_hint, self._hint
-            self._offset = 0
+            self._offset, self.find_start = 0, None
             self.refresh(layout=True)
         else:
             return False
@@ -280,6 +285,7 @@ class Choices(Widget, can_focus=True):
     def scroll_body(self, pages: int) -> None:
         """Scroll the lines above the options; the last visible line stays visible."""
         self._offset += pages * max(self._shown_lines - 1, 1)
+        self.find_start = None
         self.refresh()
 
     def _move_cursor(self, by: int) -> None:

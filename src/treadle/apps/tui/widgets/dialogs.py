@@ -37,6 +37,8 @@ from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 
+BACK_HINT = " · esc goes back"  # to the question that opened the text
+
 
 class DialogHost(Protocol):
     """Shows the dialogs: the app."""
@@ -87,9 +89,12 @@ class Dialogs:
         other_body: BodyRenderer | None = None,
         other_hint: str = "",
         by_user: bool = True,
+        mode_answer: str = "",
+        find_start: Callable[[Sequence[Text]], int] | None = None,
     ) -> str | None:
         """The value of the chosen option, or None if the user closes the dialog. `by_user`: the
-        user has just opened it."""
+        user has just opened it. `mode_answer`: the option that the key of the mode selects.
+        `find_start`: the first line of a body that does not fit."""
         palette = self._dialog_host.palette
         widget = Choices(
             title,
@@ -102,6 +107,7 @@ class Dialogs:
             other_body=other_body,
             other_hint=other_hint,
         )
+        widget.mode_answer, widget.find_start = mode_answer, find_start
         async with self._open_dialog(widget, by_user=by_user) as answer:
             if on_highlight is not None and options:
                 self._on_highlight = lambda value: on_highlight(widget, value)
@@ -134,7 +140,10 @@ class Dialogs:
         the user typed into it."""
         from textual.widgets import Static
 
-        label = Static(Text(prompt, self._dialog_host.palette.bold))
+        palette = self._dialog_host.palette
+        label = Static(
+            Text.assemble((prompt, palette.bold), (BACK_HINT if draft else "", palette.faint))
+        )
         entry = TextEntry(self._drafts.pop(draft, text))
         opening = self._open_dialog(label, entry, by_user=by_user, is_touched=by_user and not text)
         async with opening as answer:
@@ -199,6 +208,7 @@ class Dialogs:
             hint, other_hint = f"{hint} · w: whole file", f"{hint} · w: changed lines"
             other_body = self._make_body(msgspec.structs.replace(approval, preview=whole))
         body = self._make_body(approval)
+        can_widen = approval.wider_mode and any(one.value == "session" for one in options)
         return await self.choose(
             title,
             options,
@@ -207,6 +217,8 @@ class Dialogs:
             other_body=other_body,
             other_hint=other_hint,
             by_user=False,
+            mode_answer="session" if can_widen else "",
+            find_start=diffs.find_first_change,
         )
 
     async def choose_plan(
