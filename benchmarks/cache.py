@@ -35,7 +35,8 @@ from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 TURNS = 20
 LOOK_BACK = 20
 MIN_SHARE, MIN_KEPT = 0.95, 0.90
-SETTINGS = Settings(model="anthropic/claude-opus-5-5", sandbox="off")
+# The one MCP server starts only after some turns: the first request does not wait for it.
+SETTINGS = Settings(model="anthropic/claude-opus-5-5", sandbox="off", server_wait=0.01)
 HERE = Path(__file__).resolve().parent
 MCP_SERVER = HERE.parent / "tests" / "apps" / "mcp_server.py"
 SUMMARY = "Goal: read the files. Next: continue."

@@ -135,6 +135,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests first: one that starts last would leave the other workers without work."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 # ------------------------------------------------------------------ home, cwd, environment
 
 # Whatever could make a test depend on who runs it: keys, accounts, proxies, the git repository

@@ -15,14 +15,24 @@ from treadle.testing.provider import ProviderServer
 
 PROGRAM = [sys.executable, "-I", str(Path(treadle.__file__).parent / "__main__.py")]
 MAIN = "import sys; from treadle.__main__ import main; sys.exit(main())"
-# All modules but those of other programs; an extra may be missing.
+# All modules but those of other programs; an extra may be missing. And what a program makes once,
+# whatever its settings are: patterns and the descriptions of tools.
 IMPORTS = """
-import contextlib, importlib, pkgutil, treadle
+import concurrent.futures.thread, contextlib, gc, importlib, pkgutil, treadle
 left_out = ("treadle.apps.tui", "treadle.apps.web", "treadle.models.embedded", "treadle.testing")
 for module in pkgutil.walk_packages(treadle.__path__, "treadle."):
     if not module.name.startswith(left_out):
         with contextlib.suppress(ImportError):
             importlib.import_module(module.name)
+with contextlib.suppress(ImportError):
+    import tree_sitter, tree_sitter_bash
+from treadle.core.lazy_regex import _LazyPattern
+for pattern in gc.get_objects():
+    if type(pattern) is _LazyPattern:
+        pattern.search, pattern.match, pattern.fullmatch, pattern.sub, pattern.finditer
+from treadle.tools.builtin import _TOOL_CLASSES, base
+for tool_class in _TOOL_CLASSES:
+    base._make_spec(tool_class)
 """
 
 

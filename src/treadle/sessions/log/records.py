@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -173,12 +174,17 @@ def with_content(entry: Entry | WriterOpened, content: tuple[Any, ...]) -> Entry
 def decode_content(entry: Entry, data: bytes) -> tuple[Any, ...]:
     item = _content_item(entry)
     assert item is not None, "only an item has content"
-    field = next(f for f in msgspec.structs.fields(item) if f.name == "content")
+    content_type = _get_content_type(type(item))
     try:
-        content = msgspec.json.decode(data, type=field.type)
+        content = msgspec.json.decode(data, type=content_type)
     except msgspec.DecodeError:
-        content = msgspec.convert(json.loads(data), field.type)
+        content = msgspec.convert(json.loads(data), content_type)
     return tuple(content)
+
+
+@cache
+def _get_content_type(item_type: type[msgspec.Struct]) -> Any:
+    return next(f.type for f in msgspec.structs.fields(item_type) if f.name == "content")
 
 
 def format_blob_reference(name: str, size: int) -> str:
