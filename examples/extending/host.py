@@ -37,7 +37,7 @@ async def talk(session: Session[None, str], ask: Callable[[str], str]) -> None:
                     else:
                         session.deny(one.call.id, answer)  # the model reads the answer
             case Finished(result=turn) if turn.reason != "end_turn":
-                print(f"\n(the turn ended: {turn.reason})")
+                print(f"\n(the turn ended: {turn.error or turn.reason})")
 
 
 class AskAlways(BasePolicy):

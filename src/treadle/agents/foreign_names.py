@@ -12,6 +12,7 @@ from treadle.core.text import suggest
 
 # pydantic-ai, openai-agents, claude-agent-sdk, LangChain
 _AGENT_ARGUMENTS: Mapping[str, str] = {
+    "system": "instructions",
     "system_prompt": "instructions",
     "system_message": "instructions",
     "result_type": "output_type",

@@ -66,7 +66,7 @@ def _is_call(value: object) -> bool:
     return isinstance(value[0], str) and isinstance(value[1], (dict, str))
 
 
-_CALL = Expected(_is_call, 'a tool and its arguments: ("book", {"seats": 2})')
+_CALL = Expected(_is_call, 'the name of a tool and its arguments: ("book", {"seats": 2})')
 _SAY: Mapping[str, Expected] = {
     "text": TEXT,
     "thinking": TEXT,
@@ -199,7 +199,10 @@ class Scripted:
             used = part.usage if part.usage != Usage() else usage
             return list(part.content), part.stop, used, None
         if not isinstance(part, Say):
-            raise TypeError(f"a script cannot contain {part!r}; see help(treadle.models.Scripted)")
+            raise TypeError(
+                f"a script cannot contain {part!r}: write a text, an error, or a call as "
+                'Say(calls=[("book", {"seats": 2})])'
+            )
         content: list[AssistantContent] = []
         if part.thinking:
             content.append(Thinking(part.thinking, origin=self.name))

@@ -388,7 +388,7 @@ def _to_opaque(block: _PartialBlock) -> Opaque:
     if block.deltas:
         try:
             value["input"] = msgspec.json.decode("".join(block.deltas))
-        except msgspec.DecodeError:
+        except UNREADABLE:
             value["input"] = {}
     return Opaque(ORIGIN, msgspec.json.encode(value).decode(), block.kind)
 
