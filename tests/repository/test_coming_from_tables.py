@@ -21,6 +21,7 @@ from treadle.apps.settings import SETTINGS_BY_NAME
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.commands import ALIASES, COMMANDS, KEY_DESCRIPTIONS
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
+from treadle.core.contracts.policy import Risk
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import ToolCall
 
@@ -44,7 +45,7 @@ def list_rows(page: str, section: str) -> Iterator[tuple[str, list[str], str]]:
 
 def list_keys() -> set[str]:
     call = ToolCall("1", "bash", '{"command": "x"}')
-    approval = PendingApproval(call, "", "", ("Bash(x)",))
+    approval = PendingApproval(call, "", "", ("Bash(x)",), risks=(Risk("no_network"),))
     keys = {option.key for option in list_approval_options(approval, is_child=False)}
     for bindings in (TerminalApp.BINDINGS, TextArea.BINDINGS, TranscriptWidget.BINDINGS):
         for binding in bindings:
