@@ -12,11 +12,12 @@ from textual.widgets import TextArea
 
 from treadle.apps.cli.commands import sessions
 from treadle.apps.cli.main import COMMANDS as PROGRAMS
+from treadle.apps.cli.main import SESSION_COMMANDS
 from treadle.apps.cli.options import OPTIONS_BY_LETTER, OPTIONS_BY_NAME
 from treadle.apps.conversation.approval_text import list_approval_options
 from treadle.apps.conversation.custom_commands import describe_unknown_command
 from treadle.apps.conversation.local_host import SELECTABLE_MODES
-from treadle.apps.peer_names import PEER_COMMANDS, PEER_OPTIONS, Equivalent
+from treadle.apps.peer_names import PEER_COMMANDS, PEER_OPTIONS, PEER_SUBCOMMANDS, Equivalent
 from treadle.apps.settings import SETTINGS_BY_NAME
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.commands import ALIASES, COMMANDS, KEY_DESCRIPTIONS
@@ -138,6 +139,17 @@ def test_an_unknown_name_of_theirs_is_answered_as_the_pages_say(
     assert set(said) - ours == set(table) - NOT_ON_THE_PAGES
     assert not set(table) & ours
     assert not [name for name in set(table) & set(said) if table[name] not in said[name]]
+
+
+def test_a_subcommand_of_theirs_is_answered_as_the_pages_say():
+    said: dict[str, set[Equivalent]] = defaultdict(set)
+    for page in PAGES:
+        for theirs, codes, note in list_rows(page, "Flags"):
+            text = "" if note == "none" else re.sub(r"\[(.+?)\]\(.+?\)", r"\1", note)
+            for name in re.findall(r"(?:codex|claude) ([\w-]+)", theirs):
+                said[name].add(Equivalent(tuple(codes), text.replace("`", "")))
+    assert set(said) - set(PROGRAMS) - set(SESSION_COMMANDS) == set(PEER_SUBCOMMANDS)
+    assert not [name for name, one in PEER_SUBCOMMANDS.items() if one not in said[name]]
 
 
 @pytest.mark.parametrize(

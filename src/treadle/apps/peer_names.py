@@ -113,4 +113,20 @@ PEER_OPTIONS = _make_table(
     ("setting-sources settings", (), _VARIABLES),
     ("worktree", (), "child agents have worktrees"),
 )
+# `treadle NAME`, where theirs is `claude NAME` or `codex NAME`.
+PEER_SUBCOMMANDS = _make_table(
+    ("agents", ("/agents",), "definitions are files"),
+    ("app-server", ("treadle acp",), "the editor runs Treadle"),
+    ("apply cloud", (), "there are no tasks in a cloud; changes are made in your folder"),
+    ("auth login logout setup-token", (), _NO_KEYS),
+    ("completion", ("treadle completions",), ""),
+    ("e exec", ("-p", "--print"), ""),
+    ("features", (), "a feature is there, or it is not"),
+    ("install migrate-installer update upgrade", (),
+     "it is updated as any Python package: see install.md"),
+    ("mcp-server", ("treadle mcp",), ""),
+    ("plugin", (), "not read: a plugin is code of others that would run as you"),
+    ("review", ("/review",), ""),
+    ("sandbox", ("--sandbox",), "commands of the agent run in it anyway"),
+)
 # fmt: on

@@ -74,6 +74,7 @@ OPTIONS: tuple[CliOption, ...] = (
     _option_for_setting("theme", "NAME"),
     CliOption("quiet", help="print only the answer and errors", short="q"),
     CliOption("verbose", help="print progress even if stderr is not a terminal", short="v"),
+    CliOption("help", help="print the help", short="h"),
 )
 RESUME_WITHOUT_ID = (
     "--resume needs the ID of a session {reason}; `treadle sessions list` lists the sessions"
