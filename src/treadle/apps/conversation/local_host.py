@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.restore import RestoreResult
 
-SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "plan")
+SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "plan", "auto")
 
 
 class LocalHost:
