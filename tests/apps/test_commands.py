@@ -15,6 +15,7 @@ from treadle.apps.cli import main
 from treadle.apps.cli.commands import completions, config
 from treadle.apps.cli.main import COMMANDS, format_help
 from treadle.apps.cli.options import OPTIONS, parse_command_line
+from treadle.apps.peer_names import PEER_SUBCOMMANDS
 from treadle.apps.services import exit_codes
 from treadle.apps.services.attachments import find_mentions
 from treadle.apps.services.console import UsageError
@@ -181,6 +182,14 @@ def test_resume_takes_the_next_word_as_id_unless_it_is_an_option():
     assert parse_command_line(["--resume", "--", "go on"]).prompt == "go on"
 
 
+@pytest.mark.parametrize(
+    "words", [["-p", "x", "--help"], ["--continue", "-h"], ["--model", "x", "--help"], ["-ph"]]
+)
+def test_help_is_printed_wherever_the_option_is(words: list[str], capsys):
+    assert main.run(words) == exit_codes.SUCCESS
+    assert capsys.readouterr().out == format_help(COMMANDS) + "\n"
+
+
 def test_one_word_is_a_prompt_unless_it_is_nearly_a_command(monkeypatch):
     started: list[list[str]] = []
 
@@ -192,7 +201,7 @@ def test_one_word_is_a_prompt_unless_it_is_nearly_a_command(monkeypatch):
     for words in (["fix"], ["fix", "--model=x"], ["Prüfe"], ["--", "modles"]):
         assert main.run(words) == 0
         assert started.pop() == words
-    for word in ("modles", "session", "cots", "Web", "undoo"):
+    for word in ("modles", "session", "cots", "Web", "undoo", *PEER_SUBCOMMANDS):
         assert main.run([word]) == exit_codes.USAGE_ERROR
     assert started == []
 
@@ -215,6 +224,11 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
         (["modles"], "did you mean `treadle models`? As a prompt: treadle -- modles"),
         (["Sessions"], "unknown command 'Sessions'; did you mean `treadle sessions`?"),
         (["sesions", "--limit"], "did you mean `treadle sessions`?"),
+        (["update"], "there is none here: it is updated as any Python package: see install.md"),
+        (["login"], "keys are variables of the environment; nothing is stored. As a prompt: "),
+        (["review"], "unknown command 'review'; here it is /review. As a prompt: treadle -- re"),
+        (["exec", "fix the bug"], "unknown command 'exec'; here it is -p, --print"),
+        (["exec", "--json", "fix it"], "unknown command 'exec'; here it is -p, --print"),
         (["fix"], "treadle: not a terminal; use -p PROMPT for one task, or --plain"),
         (["--", "modles"], "treadle: not a terminal; use -p PROMPT for one task, or --plain"),
         (["--resume"], "--resume needs the ID of a session without a terminal; `treadle sessions"),
@@ -230,6 +244,12 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
         ),
         (["-p", "x", "--mode", "plan"], "unknown option --mode; here it is --permission-mode"),
         (["-p", "x", "--yolo"], "here it is --permission-mode bypass, --sandbox off (two"),
+        (["-p", "x", "--agents", "{}"], "unknown option --agents; here it is /agents (definit"),
+        (["-p", "x", "--debug"], "unknown option --debug; here it is --verbose"),
+        (["-p", "x", "--session-id", "1"], "there is none here: each session gets an ID, which"),
+        (["-w"], "unknown option -w; there is none here: child agents have worktrees"),
+        (["-p", "x", "--modle", "y"], "unknown option --modle; did you mean --model?"),
+        (["-p", "x", "--betas"], "unknown option --betas; see `treadle help options`"),
         (["-p", "x", "--worktree"], "there is none here: child agents have worktrees"),
         (["-p", "x", "-a", "never"], "unknown option -a; here it is --permission-mode (untrusted"),
         (["-p", "x", "--permission-mode", "bypassPermissions"], "auto, bypass; here it is bypass"),

@@ -504,7 +504,7 @@ async def test_invalid_utf_8_is_said_with_its_place():
     ("arguments", "words"),
     [
         (("-p",), "no prompt"),
-        (("-p", "x", "--modle", "y"), "did you mean '--model'"),
+        (("-p", "x", "--modle", "y"), "did you mean --model"),
         (("-p", "x", "--max-turns", "many"), "whole number"),
         (("-p", "x", "--output-format", "xml"), "one of text, json, stream-json"),
         (("-p", "x", "--allow", "Bash("), "--allow"),

@@ -12,15 +12,17 @@ from textual.widgets import TextArea
 
 from treadle.apps.cli.commands import sessions
 from treadle.apps.cli.main import COMMANDS as PROGRAMS
+from treadle.apps.cli.main import SESSION_COMMANDS
 from treadle.apps.cli.options import OPTIONS_BY_LETTER, OPTIONS_BY_NAME
 from treadle.apps.conversation.approval_text import list_approval_options
 from treadle.apps.conversation.custom_commands import describe_unknown_command
 from treadle.apps.conversation.local_host import SELECTABLE_MODES
-from treadle.apps.peer_names import PEER_COMMANDS, PEER_OPTIONS, Equivalent
+from treadle.apps.peer_names import PEER_COMMANDS, PEER_OPTIONS, PEER_SUBCOMMANDS, Equivalent
 from treadle.apps.settings import SETTINGS_BY_NAME
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.commands import ALIASES, COMMANDS, KEY_DESCRIPTIONS
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
+from treadle.core.contracts.policy import Risk
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import ToolCall
 
@@ -44,7 +46,7 @@ def list_rows(page: str, section: str) -> Iterator[tuple[str, list[str], str]]:
 
 def list_keys() -> set[str]:
     call = ToolCall("1", "bash", '{"command": "x"}')
-    approval = PendingApproval(call, "", "", ("Bash(x)",))
+    approval = PendingApproval(call, "", "", ("Bash(x)",), risks=(Risk("no_network"),))
     keys = {option.key for option in list_approval_options(approval, is_child=False)}
     for bindings in (TerminalApp.BINDINGS, TextArea.BINDINGS, TranscriptWidget.BINDINGS):
         for binding in bindings:
@@ -139,6 +141,17 @@ def test_an_unknown_name_of_theirs_is_answered_as_the_pages_say(
     assert not [name for name in set(table) & set(said) if table[name] not in said[name]]
 
 
+def test_a_subcommand_of_theirs_is_answered_as_the_pages_say():
+    said: dict[str, set[Equivalent]] = defaultdict(set)
+    for page in PAGES:
+        for theirs, codes, note in list_rows(page, "Flags"):
+            text = "" if note == "none" else re.sub(r"\[(.+?)\]\(.+?\)", r"\1", note)
+            for name in re.findall(r"(?:codex|claude) ([\w-]+)", theirs):
+                said[name].add(Equivalent(tuple(codes), text.replace("`", "")))
+    assert set(said) - set(PROGRAMS) - set(SESSION_COMMANDS) == set(PEER_SUBCOMMANDS)
+    assert not [name for name, one in PEER_SUBCOMMANDS.items() if one not in said[name]]
+
+
 @pytest.mark.parametrize(
     ("name", "known", "answer"),
     [
@@ -147,6 +160,10 @@ def test_an_unknown_name_of_theirs_is_answered_as_the_pages_say(
         ("reset", {"new"}, "only in the terminal: /clear"),
         ("memory", {"memory-leaks", "remember"}, "here it is /remember (adds a line"),
         ("login", {"log"}, "there is none here: keys are variables"),
+        ("bug", {"budget"}, "there is none here: there is no account, and nothing is sent"),
+        ("color", {"clear", "theme"}, "here it is /theme (the colours are those of the theme)"),
+        ("teleport", {"export"}, "here it is treadle web"),
+        ("pr-comments", {"commit"}, "here it is ! (!gh pr view --comments"),
         ("comit", {"commit"}, "did you mean /commit?"),
     ],
 )

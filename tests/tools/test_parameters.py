@@ -237,7 +237,8 @@ def test_a_type_without_a_json_form_is_refused_where_it_is_decorated():
     class Plain:
         pass
 
-    with pytest.raises(ConfigError, match="tool 'give': value has no schema: Plain has no JSON"):
+    problem = "tool 'give': value has no schema: Plain has no JSON form; use a dataclass, a Typed"
+    with pytest.raises(ConfigError, match=problem):
         take(list[Plain])
 
 

@@ -122,6 +122,13 @@ def reread_changed(memory: Memory, check_read: CheckRead = allow_read) -> Memory
     return Memory(tuple(new for old, new in pairs if new.digest != old.digest))
 
 
+def choose_memory_file(folder: Path) -> Path:
+    """Where a new entry of a project belongs: CLAUDE.md if there is that alone, else AGENTS.md."""
+    agents = folder / "AGENTS.md"
+    files = (agents, folder / "CLAUDE.md", folder / ".claude" / "CLAUDE.md")
+    return next((file for file in files if file.exists()), agents)
+
+
 def append_memory(file: Path, line: str) -> None:
     """Append one entry to a memory file; create the file if it does not exist."""
     folder = file.parent

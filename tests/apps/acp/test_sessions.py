@@ -167,7 +167,7 @@ async def test_modes_and_models_are_chosen_in_the_editor():
         assert opened.modes is not None
         assert opened.modes.current_mode_id == "ask"
         modes = [mode.id for mode in opened.modes.available_modes]
-        assert modes == ["ask", "accept-edits", "auto", "plan"]
+        assert modes == ["ask", "accept-edits", "plan", "auto"]
         await on.agent.set_session_mode(session_id=session, mode_id="accept-edits")
         await on.prompt(session, "Write")
         assert Path("c.txt").exists()

@@ -19,6 +19,7 @@ from treadle.apps.conversation.approval_text import (
     format_risk_marks,
     list_approval_options,
     list_risk_lines,
+    open_network,
 )
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.tui.input.numbered_answers import parse_call_answer
@@ -65,6 +66,30 @@ def test_what_the_sandbox_prevents_is_said_before():
     assert outside == "outside of the folder: /x"
     marks = "! not kept by the sandbox, no network in the sandbox, outside of the folder"
     assert format_risk_marks(found) == marks
+
+
+def test_a_command_that_needs_the_network_can_be_run_with_it():
+    call = ToolCall("1", "bash", '{"command": "gh pr create"}')
+    found = PendingApproval(call, "", "", (), risks=(Risk("no_network"),))
+    assert open_network(found) == {"command": "gh pr create", "sandbox": "network"}
+    options = list_approval_options(found, is_child=False)
+    assert [(one.key, one.value) for one in options][:2] == [("y", "once"), ("o", "network")]
+    assert "network" not in [one.value for one in list_approval_options(found, is_child=True)]
+    assert open_network(approval(Risk("network"))) is None
+    [line] = list_risk_lines(found)
+    assert "--network" in line.text
+
+
+async def test_o_runs_a_command_with_the_network(monkeypatch):
+    model = scripted([Say(calls=[bash("gh --nonsense a; true")]), "Done."])
+    async with running_app(monkeypatch, model, flags={"sandbox": "auto"}) as on:
+        if on.app.host.sandbox_problem:
+            pytest.skip(f"no sandbox here: {on.app.host.sandbox_problem}")
+        await on.send("go")
+        await on.sees("Yes, with the network for this command")
+        await on.press("o")
+        await on.sees("Done.")
+    assert '"sandbox":"network"' in str(model.requests[-1].transcript[-1])
 
 
 def test_a_harmless_call_shows_no_risk():

@@ -88,6 +88,25 @@ async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
         await on.sees("Still here.")
 
 
+async def test_remember_adds_to_claude_md_if_there_is_that_alone(monkeypatch):
+    write_file("CLAUDE.md", "Use tabs.\n")
+    async with running_app(monkeypatch) as on:
+        await on.send("/remember use unittest")
+        await on.sees("added to ")
+        assert read_file("CLAUDE.md") == "Use tabs.\n- use unittest\n"
+        assert not exists("AGENTS.md")
+        write_file("AGENTS.md", "")
+        await on.send("/remember use ruff")
+        await on.until(lambda: read_file("AGENTS.md") == "- use ruff\n", "the entry")
+
+
+async def test_a_message_that_looks_like_a_memory_names_remember(monkeypatch):
+    async with running_app(monkeypatch, scripted(["Yes.", "Again."])) as on:
+        await on.send("# always use unittest")
+        await on.sees("/remember TEXT")
+        await on.sees("Yes.")
+
+
 async def test_a_theme_is_remembered_unless_the_terminal_wants_no_colours(monkeypatch):
     file = Path.home() / ".treadle/config.toml"
     write_file(str(file), "# mine\nmax_turns = 9\n")

@@ -59,7 +59,7 @@ async def test_shift_tab_changes_the_mode(monkeypatch):
         for _ in range(4):
             await on.press("shift+tab")
             seen.append(on.app.host.mode)
-        assert seen == ["ask", "accept-edits", "auto", "plan", "ask"]
+        assert seen == ["ask", "accept-edits", "plan", "auto", "ask"]
         await on.sees("asks before every action")
 
 

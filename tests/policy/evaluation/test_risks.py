@@ -190,13 +190,23 @@ async def test_a_mode_is_offered_only_for_edits_that_it_would_allow(
         ("echo a > b.txt", "", []),
         ("curl https://a.org", "", [Risk("no_network", "a.org")]),
         ("curl https://a.org", "network", []),
+        ("git push {other} main", "", [Risk("not_kept", "{other}")]),
+        ("git push origin main", "", [Risk("not_kept", "{other}")]),
+        ("git push", "", [Risk("not_kept", "{other}")]),
+        ("git fetch origin", "", []),
+        (
+            "git push https://a.org/b main",
+            "",
+            [Risk("no_network", "https://a.org/b"), Risk("no_network", "https://a.org/b main")],
+        ),
     ],
 )
 async def test_what_the_sandbox_prevents_is_a_risk(
     tmp_path: Path, command: str, sandbox: SandboxRequest, prevented: list[Risk]
 ):
     root, other = tmp_path / "root", str(tmp_path / "other")
-    root.mkdir()
+    (root / ".git").mkdir(parents=True)
+    (root / ".git/config").write_text(f'[remote "origin"]\n\turl = {other}\n')
     context = replace(build_policy_context(root), sandbox_has_network=False)
     policy, bash = RulePolicy(context, sandboxed=True), ToolSpec("bash", "", {"type": "object"})
     access = Access(command=command.format(other=other), sandbox=sandbox)

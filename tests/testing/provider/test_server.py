@@ -27,7 +27,7 @@ from treadle.testing.provider import (
     ServerLimits,
     make_retry_after,
 )
-from treadle.testing.provider.__main__ import ScriptFile
+from treadle.testing.provider.__main__ import EPILOG, ScriptFile
 
 DIALECTS = list(PATHS)
 CALLING = FakeReply("Let me add.", calls=(FakeCall("add", {"a": 1, "b": 2}),))
@@ -407,3 +407,7 @@ def test_the_help_of_the_process_shows_a_script_that_it_can_read() -> None:
     script = msgspec.json.decode(example, type=ScriptFile)
     assert [reply.stop_reason() for reply in script.replies] == ["tool_use", "end_turn"]
     assert script.faults == (ProviderFault("rate_limited", at=1),)
+
+
+def test_the_help_says_from_where_requests_are_counted():
+    assert '"at" is the first request that has it, counted from 0' in EPILOG

@@ -196,5 +196,5 @@ COMMANDS: tuple[EditorCommand, ...] = (
     EditorCommand("cost", "show tokens and cost of this session", _cost),
     EditorCommand("permissions", "list the permission rules", _permissions),
     EditorCommand("trust", "trust this folder and its programs", _trust),
-    EditorCommand("remember", "add a line to AGENTS.md", _remember, "text"),
+    EditorCommand("remember", "add a line to AGENTS.md or CLAUDE.md", _remember, "text"),
 )

@@ -30,13 +30,17 @@ from acp.schema import (
 from treadle.apps.acp import tool_calls
 from treadle.apps.acp.outbox import Outbox
 from treadle.apps.acp.updates import SessionUpdates, make_child_call_id
-from treadle.apps.conversation.approval_text import describe_session_scope, list_risk_lines
+from treadle.apps.conversation.approval_text import (
+    describe_session_scope,
+    list_risk_lines,
+    open_network,
+)
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import ModelQuestion
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import Approval, Denial, PendingApproval
 
-ONCE, SESSION, ALWAYS, DENY = "once", "session", "always", "deny"
+ONCE, NETWORK, SESSION, ALWAYS, DENY = "once", "network", "session", "always", "deny"
 _DENIED = "The user denied this call."
 _REJECTING = frozenset({"no", "never", "deny", "skip"})
 
@@ -69,6 +73,9 @@ class EditorQuestions:
         """The user's decision on a call. If the editor cannot ask, the call is denied."""
         is_child = approval.session_id not in ("", self._session_id)
         options = [_make_option(ONCE, "Allow", "allow_once")]
+        opened = None if is_child else open_network(approval)
+        if opened is not None:
+            options.append(_make_option(NETWORK, "Allow with the network", "allow_once"))
         rules = escape_invisible(", ".join(approval.rules))
         if approval.wider_mode and not is_child:
             scope = describe_session_scope(approval).capitalize()
@@ -87,6 +94,8 @@ class EditorQuestions:
             return Denial(_DENIED)
         if answer == ONCE:
             return Approval()
+        if answer == NETWORK and opened is not None:
+            return Approval(arguments=opened)
         if answer in (SESSION, ALWAYS) and answer in [one.option_id for one in options]:
             if answer == SESSION:
                 self._allow_for_session(approval)

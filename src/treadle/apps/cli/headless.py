@@ -84,6 +84,11 @@ def _run(
     words: list[str], resume_input: ResumeInput | None, reads_input: bool, has_output: bool
 ) -> int:
     line = parse_command_line(words)
+    if line.has("help"):
+        from treadle.apps.cli import main
+
+        print(main.format_help(main.COMMANDS))
+        return exit_codes.SUCCESS
     at_terminal = line.prompt is not None or not is_stdin_piped() or line.has("plain")
     if at_terminal and not line.has("print"):
         from treadle.apps.cli.interactive import start_tui

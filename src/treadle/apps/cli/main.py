@@ -95,6 +95,8 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
             return _report_unknown_command([unknown], commands)
         case [name, *rest] if name in commands:
             return run_module(commands[name][0], rest)
+        case [word, *rest] if _describe_peer_command(word, rest):
+            return _report_unknown_command(arguments, commands)
         case [] | [""]:
             return run_module(AGENT_MODULE, [])
         case [first, *_] if first.startswith("-") or " " in first:
@@ -113,6 +115,17 @@ def _is_prompt(word: str, rest: list[str], commands: dict[str, tuple[str, str]])
     return (not rest or rest[0].startswith("-")) and not _find_nearest(word, commands)
 
 
+def _describe_peer_command(word: str, rest: list[str]) -> str:
+    """What `claude WORD` or `codex WORD` is here; "" if it is none of theirs, or the word begins a
+    prompt without quotes."""
+    if word.startswith("-") or " " in word or not word:
+        return ""
+    from treadle.apps.peer_names import PEER_SUBCOMMANDS
+
+    is_command = not rest or rest[0].startswith("-") or " " in rest[0]
+    return PEER_SUBCOMMANDS[word].describe() if is_command and word in PEER_SUBCOMMANDS else ""
+
+
 def _find_nearest(word: str, commands: dict[str, tuple[str, str]]) -> str:
     """The command that was probably meant; "" if none is near."""
     from treadle.core.text import suggest
@@ -128,7 +141,9 @@ def _report_unknown_command(words: list[str], commands: dict[str, tuple[str, str
     """Name the nearest command; several words are more likely a prompt without quotes."""
     nearest = _find_nearest(words[0], commands)
     hint = "see `treadle --help`"
-    if nearest:
+    if theirs := _describe_peer_command(words[0], words[1:]):
+        hint = f"{theirs}. As a prompt: treadle -- {words[0]}"
+    elif nearest:
         hint = f"did you mean `treadle {nearest}`? As a prompt: treadle -- {words[0]}"
     elif len(words) > 1:
         hint = 'a prompt needs quotes: treadle "' + " ".join(words).replace('"', '\\"') + '"'

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.apps.services.console import UsageError
-from treadle.apps.settings import SETTINGS_BY_NAME, suggest_name
+from treadle.apps.settings import SETTINGS_BY_NAME
+from treadle.core.text import suggest
 
 
 class CliOption(NamedTuple):
@@ -74,6 +75,7 @@ OPTIONS: tuple[CliOption, ...] = (
     _option_for_setting("theme", "NAME"),
     CliOption("quiet", help="print only the answer and errors", short="q"),
     CliOption("verbose", help="print progress even if stderr is not a terminal", short="v"),
+    CliOption("help", help="print the help", short="h"),
 )
 RESUME_WITHOUT_ID = (
     "--resume needs the ID of a session {reason}; `treadle sessions list` lists the sessions"
@@ -147,9 +149,9 @@ def _parse_option(word: str, rest: list[str]) -> list[tuple[CliOption, str]]:
     name, equals, value = word[2:].partition("=")
     known = OPTIONS_BY_NAME.get(OLD_NAMES.get(name, name))
     if known is None:
-        hint = _describe_peer_option(name) or suggest_name(
-            f"--{name}", (f"--{other}" for other in OPTIONS_BY_NAME)
-        )
+        near = suggest(name, OPTIONS_BY_NAME)  # without the dashes, which would all be alike
+        hint = f"; did you mean --{near}?" if near else "; see `treadle help options`"
+        hint = _describe_peer_option(name) or hint
         raise UsageError(f"unknown option --{name}{hint}")
     return [(known, _take_value(known, f"--{name}", value if equals else None, rest))]
 

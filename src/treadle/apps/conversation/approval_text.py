@@ -13,10 +13,11 @@ from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.contracts.policy import RiskKind
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
+from treadle.core.transcript.content import Arguments
 
 # For this session: until it is closed; for an edit in the folder it is the mode accept-edits.
 # Always: the rules are saved.
-ApprovalAnswer = Literal["once", "session", "always", "edit", "whole", "deny", "stop"]
+ApprovalAnswer = Literal["once", "network", "session", "always", "edit", "whole", "deny", "stop"]
 _EDITABLE_ARGUMENTS = ("command", "content", "new_string", "url")
 
 
@@ -50,11 +51,11 @@ _RISK_TEXTS: Mapping[RiskKind, tuple[str, str]] = {
     "no_sandbox": ("runs outside of the sandbox", "no sandbox"),
     "not_kept": (
         "not written on this machine, since the sandbox discards or refuses it "
-        '(it needs sandbox "off" or --add-dir)',
+        "(start treadle with --add-dir FOLDER, or run the command yourself with !)",
         "not kept by the sandbox",
     ),
     "no_network": (
-        'fails, since the sandbox has no network (it needs sandbox "network")',
+        "fails, since the sandbox has no network (for all commands: start treadle with --network)",
         "no network in the sandbox",
     ),
     "send": ("sends data", "sends data"),
@@ -94,6 +95,8 @@ def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[
     allowed only once, as it is."""
     rules = escape_invisible(", ".join(approval.rules))
     options = [ChoiceOption("once", "Yes", key="y")]
+    if open_network(approval) is not None and not is_child:
+        options.append(ChoiceOption("network", "Yes, with the network for this command", key="o"))
     if (rules or approval.wider_mode) and not is_child:
         options.append(ChoiceOption("session", _label_session(approval), key="t"))
     if rules and not is_child:
@@ -105,6 +108,14 @@ def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[
     options.append(ChoiceOption("deny", "No, with a reason", key="n"))
     options.append(ChoiceOption("stop", "Stop the turn", key="s"))
     return options
+
+
+def open_network(approval: PendingApproval) -> Arguments | None:
+    """The arguments of a command that would fail, since the sandbox has no network, with which it
+    has the network; None for other calls."""
+    if all(risk.kind != "no_network" for risk in approval.risks):
+        return None
+    return {**(approval.call.arguments or {}), "sandbox": "network"}
 
 
 def has_whole_file(approval: PendingApproval) -> bool:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.restore import RestoreResult
 
-SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "plan")
+SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "plan", "auto")
 
 
 class LocalHost:
@@ -612,9 +612,9 @@ class LocalHost:
         return msgspec.structs.replace(result, output=output)
 
     async def remember(self, text: str) -> str:
-        from treadle.context.memory import append_memory
+        from treadle.context.memory import append_memory, choose_memory_file
 
-        file = self.folder / "AGENTS.md"
+        file = choose_memory_file(self.folder)
         append_memory(file, text)
         return str(file)
 

@@ -424,7 +424,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         "budget", "show or change the limits of cost, tokens and time", _budget, "budget", False
     ),
-    SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
+    SlashCommand("remember", "add a line to AGENTS.md or CLAUDE.md", _remember, "remember"),
     SlashCommand(
         "init", "let the agent write AGENTS.md", session_commands.run_init, while_busy=False
     ),

@@ -44,6 +44,7 @@ from treadle.core.transcript.items import UserItem
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2
 COMMAND_WORDS = ("exit", "quit", "help")  # alone, they are commands and no message
+MEMORY_HINT = "sent as a message; /remember TEXT adds a line to AGENTS.md or CLAUDE.md"
 
 REWIND_SCOPES = (
     ChoiceOption("both", "Conversation and files", key="b"),
@@ -410,6 +411,8 @@ class Frontend:
             item = self.attachments.build_item(text.rstrip())
             self.conversation.submit(self.shell_commands.attach_outputs(item))
             self.attachments.clear()
+            if line.startswith("# ") and "\n" not in line:
+                self.show_message(MEMORY_HINT)
 
     def _is_path(self, line: str) -> bool:
         return begins_with_path(line, self._is_command)

@@ -16,6 +16,7 @@ from treadle.apps.conversation.approval_text import (
     format_risk_marks,
     format_waiting_calls,
     list_approval_options,
+    open_network,
 )
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
@@ -200,6 +201,8 @@ async def _ask_approval(
         match await view.choose_approval(title, approval, options, is_in_list=is_in_list):
             case "once":
                 conversation.approve(question)
+            case "network":
+                conversation.approve(question, arguments=open_network(approval))
             case "session":
                 conversation.approve_for_session(question)
             case "always":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.apps.conversation.approval_text import open_network
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.host import RestoreAction
 from treadle.apps.web import dialogs
@@ -117,6 +118,8 @@ def _answer(request: Answer, session: LiveSession) -> TabReply | None:
     match request.answer:
         case "once":
             conversation.approve(question)
+        case "network" if approval is not None:
+            conversation.approve(question, arguments=open_network(approval))
         case "session":
             conversation.approve_for_session(question)
         case "always":

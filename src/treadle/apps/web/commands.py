@@ -224,6 +224,6 @@ COMMANDS: tuple[PageCommand, ...] = (
         while_busy=False,
     ),
     PageCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
-    PageCommand("remember", "add a line to AGENTS.md", _remember),
+    PageCommand("remember", "add a line to AGENTS.md or CLAUDE.md", _remember),
     PageCommand("export", "download the session; NAME.md, .html, .json: write it there", _export),
 )

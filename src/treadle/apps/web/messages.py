@@ -40,8 +40,8 @@ class Withdraw(Request, frozen=True, tag="withdraw"):
 
 
 class Answer(Request, frozen=True, tag="answer"):
-    """The answer to a question: once, session, always, edited (with `arguments`), deny (with `text`
-    as the reason), answer (with `text`), none."""
+    """The answer to a question: once, network, session, always, edited (with `arguments`), deny
+    (with `text` as the reason), answer (with `text`), none."""
 
     question: int
     answer: str

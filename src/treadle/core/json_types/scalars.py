@@ -169,7 +169,8 @@ def compile_by_msgspec(hint: Any) -> Node:
         schema = msgspec.json.schema(hint)
     except (TypeError, ValueError) as error:
         name = getattr(hint, "__name__", repr(hint))
-        raise TypeError(f"{name} has no JSON form") from error
+        works = "a dataclass, a TypedDict, a msgspec.Struct or a pydantic model"
+        raise TypeError(f"{name} has no JSON form; use {works}") from error
     if "$ref" in schema or "$defs" in schema:
         schema = {"description": getattr(hint, "__name__", "")}
 

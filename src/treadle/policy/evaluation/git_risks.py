@@ -3,11 +3,18 @@
 from collections.abc import Iterator, Sequence
 
 from treadle.core.contracts.policy import Risk
+from treadle.core.lazy_regex import compile_lazily
 from treadle.core.word_set import word_set
+from treadle.policy.evaluation.git_config import read_config
+from treadle.policy.evaluation.git_repository import list_repositories
+from treadle.policy.ruleset.paths import FileSystemView
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.ast import Word
 
 _NETWORK_SUBCOMMANDS = word_set("clone fetch pull push ls-remote send-email svn p4")
+_REMOTE_SUBCOMMANDS = word_set("fetch pull push ls-remote")
+_LOCAL_PATHS = ("/", "./", "../", "~/", "file:///")
+_URL_KEYS = compile_lazily(r"url$|insteadof$|^include")
 _FORCE_OPTIONS = ("--force", "--mirror", "--delete", "--prune")
 _REMOTE_ACTIONS = {"remote": ("update", "prune", "show"), "submodule": ("update",), "lfs": ("",)}
 
@@ -29,6 +36,35 @@ def list_git_risks(words: Sequence[Word]) -> Iterator[Risk]:
         is_recursive = _has_letter(texts, "r")
         for target in names:
             yield Risk("recursive_delete" if is_recursive else "delete", target)
+
+
+def find_local_remotes(
+    words: Sequence[Word], file_system: FileSystemView, cwd: str
+) -> tuple[str, ...]:
+    """The folders of this machine that the command uses as remotes; () if it may use the network,
+    too. A name counts only if all remotes of the repository are such folders."""
+    command = parse_git_command(words)
+    texts = [word.text or "" for word in command.arguments]
+    names = [text for text in texts if not text.startswith("-")]
+    if command.folders or command.doubts or any(text.startswith("--repo") for text in texts):
+        return ()
+    takes_path = command.name in ("clone", *_REMOTE_SUBCOMMANDS)
+    if takes_path and names and names[0].startswith(_LOCAL_PATHS):
+        return (names[0].removeprefix("file://"),)
+    if command.name not in _REMOTE_SUBCOMMANDS:
+        return ()
+    config = [
+        entry
+        for repository in list_repositories(file_system, cwd)
+        for entry in read_config(file_system, f"{repository.common}/config") or ()
+    ]
+    urls = [one for one in config if _URL_KEYS.search(one[0])]
+    is_known = not names or any(key == f"remote.{names[0].lower()}.url" for key, _ in urls)
+    if not is_known or not all(
+        key.startswith("remote.") and url.startswith(_LOCAL_PATHS) for key, url in urls
+    ):
+        return ()
+    return tuple(dict.fromkeys(url.removeprefix("file://") for _, url in urls))
 
 
 def _is_forced(texts: Sequence[str]) -> bool:

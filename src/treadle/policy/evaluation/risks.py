@@ -12,7 +12,7 @@ from treadle.core.contracts.tool import Access
 from treadle.core.word_set import word_set
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
-from treadle.policy.evaluation.git_risks import list_git_risks
+from treadle.policy.evaluation.git_risks import find_local_remotes, list_git_risks
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.shell.analysis.programs import analyze_effects, is_interpreter
 from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
@@ -118,11 +118,29 @@ class _RiskFinder:
         if name in _OTHER_USER:
             yield Risk("other_user", name)
         if name == "git":
-            yield from list_git_risks(command.argv[1:])
+            yield from self._list_git_risks(command)
         yield from self._list_file_risks(name, command)
         yield from _list_network_risks(name, command.argv[1:])
         for inner in command.inner:
             yield from self._list_command_risks(inner)
+
+    def _list_git_risks(self, command: SimpleCommand) -> Iterator[Risk]:
+        """A remote that is a folder of this machine is a path, and not the network."""
+        risks, cwds = [*list_git_risks(command.argv[1:])], self._list_cwds(command)
+        remotes = [
+            (path, cwd)
+            for cwd in cwds
+            for path in find_local_remotes(command.argv[1:], self._context.file_system, cwd)
+        ]
+        if len({cwd for _, cwd in remotes}) < len(cwds) or not remotes:
+            yield from risks
+            return
+        yield from (risk for risk in risks if risk.kind not in ("network", "send"))
+        is_written = any(risk.kind == "send" for risk in risks)
+        for path, cwd in remotes:
+            if is_written:
+                yield Risk("write", path)
+            yield from self._check_written(path, [cwd], is_written)
 
     def _list_file_risks(self, name: str, command: SimpleCommand) -> Iterator[Risk]:
         effects = analyze_effects(command)
@@ -145,10 +163,7 @@ class _RiskFinder:
                 yield Risk("write", _get_text(word))
         for word in (*written, *effects.primary_writes):
             if word.text and not word.is_glob:
-                for risk in self._check_outside(word.text, cwds):
-                    yield risk
-                    if self._is_sandboxed:
-                        yield Risk("not_kept", risk.target)
+                yield from self._check_written(word.text, cwds)
         for word in effects.reads:
             if word.text and not word.is_glob:
                 yield from self._check_outside(word.text, cwds)
@@ -156,6 +171,14 @@ class _RiskFinder:
     def _list_cwds(self, command: SimpleCommand) -> list[str]:
         paths = command.cd_paths or ()
         return [cwd for path in paths for cwd in self._files.list_cwds(path, self._cwd)]
+
+    def _check_written(
+        self, path: str, cwds: Sequence[str], is_written: bool = True
+    ) -> Iterator[Risk]:
+        for risk in self._check_outside(path, cwds):
+            yield risk
+            if self._is_sandboxed and is_written:
+                yield Risk("not_kept", risk.target)
 
     def _check_outside(self, path: str, cwds: Sequence[str]) -> Iterator[Risk]:
         if path in _IGNORED_PATHS:

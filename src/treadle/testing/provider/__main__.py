@@ -33,8 +33,8 @@ a script, in JSON; only "replies" is needed:
 
   replies   each with "text", "thinking", "calls", or "parts" for another order; "stop", "usage"
   by        "request": each reply once, in order; "turn": by the number of replies in the request
-  faults    "at" is the first request that has it, "times" for how many (-1: all); further
-            settings: "status", "value", "count", "seconds", "message"
+  faults    "at" is the first request that has it, counted from 0; "times" for how many
+            (-1: all); further settings: "status", "value", "count", "seconds", "message"
 
 faults:
 {textwrap.fill(", ".join(FAULTS), 98, initial_indent="  ", subsequent_indent="  ")}

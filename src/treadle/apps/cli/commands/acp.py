@@ -27,7 +27,7 @@ _OPTIONS = ("allow", "deny", "until")
 
 
 def run(arguments: list[str]) -> int:
-    if arguments[:1] in (["--help"], ["-h"], ["help"]):
+    if arguments[:1] == ["help"] or not {"--help", "-h"}.isdisjoint(arguments):
         print(USAGE)
         return exit_codes.SUCCESS
     reopen_closed_streams()

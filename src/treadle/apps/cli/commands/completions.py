@@ -51,7 +51,7 @@ _treadle() {{
         completions) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")); return ;;
     esac
     if [[ $word == -* ]]; then
-        COMPREPLY=($(compgen -W "{flags} --version --help" -- "$word"))
+        COMPREPLY=($(compgen -W "{flags} --version" -- "$word"))
     elif [[ $COMP_CWORD == 1 ]]; then
         COMPREPLY=($(compgen -W "{" ".join(COMMANDS)} help" -- "$word"))
     fi

@@ -40,7 +40,7 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 def run(arguments: list[str]) -> int:
-    if arguments[:1] in (["--help"], ["-h"], ["help"]):
+    if arguments[:1] == ["help"] or not {"--help", "-h"}.isdisjoint(arguments):
         print(USAGE)
         return exit_codes.SUCCESS
     return report_errors("treadle mcp serve", lambda: _serve(arguments))

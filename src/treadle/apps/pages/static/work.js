@@ -181,7 +181,7 @@ function start() {
   function toggleEditor(card) {
     const editor = card.querySelector(".edit");
     editor.hidden = !editor.hidden;
-    for (const kind of ["once", "session", "always"]) {
+    for (const kind of ["once", "network", "session", "always"]) {
       const button = card.querySelector(`[data-answer="${kind}"]`);
       if (button) button.disabled = !editor.hidden;
     }
@@ -189,7 +189,7 @@ function start() {
   }
 
   // --- keys
-  const ANSWER_KEYS = { y: "once", s: "session", a: "always", e: "edit", n: "deny" };
+  const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
   let held = null; // a key that answers, unless more is typed
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -364,7 +364,7 @@ function showDialog(html) {
 function showKeys() {
   const keys = [
     ["Enter", "send"], ["Shift+Enter", "new line"], ["Esc", "stop the turn"],
-    ["Shift+Tab", "change the mode"], ["Y S A E N", "answer a question, with an empty prompt"],
+    ["Shift+Tab", "change the mode"], ["Y O S A E N", "answer a question, with an empty prompt"],
     ["/", "search; Enter searches the text of all sessions"], ["N", "new session"], ["J K", "next and previous item"],
     ["[ ]", "hide the columns"], ["?", "this list"],
   ];

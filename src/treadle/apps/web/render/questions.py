@@ -9,6 +9,7 @@ from treadle.apps.conversation.approval_text import (
     find_editable_argument,
     format_approval_title,
     list_risk_lines,
+    open_network,
 )
 from treadle.apps.conversation.conversation import PendingQuestion
 from treadle.apps.conversation.host import ModelQuestion
@@ -108,6 +109,8 @@ def _render_text(body: str) -> str:
 def _render_answers(approval: PendingApproval, *, is_child: bool) -> str:
     name, text = find_editable_argument(approval)
     first = [_render_button("once", "Allow once <kbd>Y</kbd>", "first")]
+    if open_network(approval) is not None and not is_child:
+        first.append(_render_button("network", "With the network <kbd>O</kbd>"))
     rules = escape_html(escape_invisible(", ".join(approval.rules)))
     if (rules or approval.wider_mode) and not is_child:
         label = "Edits, this session" if approval.wider_mode else "This session"
