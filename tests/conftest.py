@@ -7,7 +7,6 @@ sockets; a process that a test starts is not fenced in, so it has to be one that
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import inspect
 import ipaddress
@@ -15,7 +14,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -24,7 +22,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from _pytest.assertion import rewrite
 from hypothesis import configuration, settings
 
 from tests.postgres import postgres_server, postgres_url, shared_postgres
@@ -104,23 +101,6 @@ def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     _close_network(patch)
     config.add_cleanup(patch.undo)
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Workers import the same files at the same time, so each would rewrite the assertions of all
-    of them. Before the whole suite each rewrites a share, and the others read it from the cache."""
-    worker = getattr(session.config, "workerinput", None)
-    if worker is None or session.config.args != ["tests"] or sys.dont_write_bytecode:
-        return
-    number = int(worker["workerid"].removeprefix("gw"))
-    files = sorted(Path(__file__).parent.rglob("test_*.py"))
-    for file in files[number :: worker["workercount"]]:
-        cached = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
-        if rewrite._read_pyc(file, cached) is None and rewrite.try_makedirs(cached.parent):
-            with contextlib.suppress(SyntaxError):  # reported when the file is imported
-                source_hash, code = rewrite._rewrite_test(file, session.config)
-                state = session.config.stash[rewrite.assertstate_key]
-                rewrite._write_pyc(state, code, source_hash, cached)
 
 
 @pytest.hookimpl(wrapper=True)
