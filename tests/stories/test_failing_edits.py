@@ -144,4 +144,4 @@ async def test_the_error_quotes_no_file_that_may_not_be_read_without_asking(tmp_
     (answer,) = list_results(result)
     assert answer.is_error
     assert "thought" not in answer.text
-    assert "Read it first" in answer.text
+    assert "diary.txt is outside of" in answer.text

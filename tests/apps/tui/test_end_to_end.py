@@ -244,7 +244,7 @@ def an_agent_is_watched_steered_and_stopped(story: Story) -> None:
     on.type("x")
     on.sees("Stop task")
     on.type("y")
-    on.sees("ended")
+    on.sees("stopped,")
     on.press("Escape")
     on.sees("Agents and tasks at work")
     on.press("Escape")

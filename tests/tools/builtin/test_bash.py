@@ -404,13 +404,14 @@ async def test_an_interrupted_command_keeps_what_it_printed(
     monkeypatch.setattr(tool_runner, "INTERRUPT_GRACE_SECONDS", 30)  # on a busy machine, too
     mark = marker()
     async with hands(folder, sandbox=sandbox) as agent:
-        call = bash(f"seq 3; echo last; exec sleep {mark}")
+        call = bash(f"seq 3; echo last; touch printed; exec sleep {mark}")
         witness = RecordingObserver()
         driver = Agent(
             Scripted([Say(calls=[call])]), [agent.tools], policy=AllowAll(), observers=[witness]
         ).start(prompt="go")
         work = asyncio.ensure_future(driver.next())
-        await seen(mark)
+        while not (folder / "printed").exists():
+            await asyncio.sleep(0.005)
         while waits and not witness.events_of(ToolProgress):
             await asyncio.sleep(0.005)
         driver.interrupt()
