@@ -76,7 +76,7 @@ async def test_config_formats_values_and_doctor_leaves_out_the_terminal(monkeypa
 async def test_a_choice_starts_at_the_current_value(monkeypatch):
     async with running_app(monkeypatch, flags={"permission_mode": "auto"}) as on:
         await on.send("/mode")
-        await on.sees("▸ 3 auto")
+        await on.sees("▸ 4 auto")
 
 
 async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):

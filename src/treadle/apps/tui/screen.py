@@ -165,7 +165,7 @@ class FullScreen(TerminalScreen):
         work = (view.activity.kind, *view.open_calls, self.shell_commands.is_running)
         if work != self._seen_work:
             self._seen_work = work
-            self.run_worker(self._read_branch(), group="branch", exclusive=True)
+            self._spawn(self._read_branch())
 
     def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
         self.first_screen = self._find_watched = None
