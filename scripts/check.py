@@ -105,8 +105,8 @@ def reading_stages() -> Iterator[Stage]:
 
 def pytest_stage(fast: bool, arguments: Sequence[str]) -> Stage:
     # Starting workers takes a second or two: worth it only for the whole suite. Tests often wait
-    # for a process, so there is one worker more than cores.
-    workers = str(min((os.cpu_count() or 1) + 1, 8))
+    # for a process, so there are two workers more than cores.
+    workers = str(min((os.cpu_count() or 1) + 2, 8))
     spread = [] if arguments else ["-n", workers, "--dist", "worksteal"]
     chosen = ["-m", "not slow"] if fast else []
     return Stage("tests", python("-m", "pytest", *spread, *chosen, *arguments), prints=True)
