@@ -81,7 +81,7 @@ async def test_on_a_small_screen_instruction_and_prompt_are_seen(monkeypatch):
             await on.sees(f"tour {position + 1}/7 · {step.title}")
             await on.until(lambda: "\nask · tour" in on.screen(), "the status line")
             await on.until(partial(shows_text, on, step.text), step.text)
-            assert "─\n›\n" in on.screen()
+            await on.until(lambda: "─\n›\n" in on.screen(), "the prompt")
 
 
 async def test_a_call_that_was_denied_can_be_tried_again(monkeypatch):
