@@ -44,7 +44,7 @@ from treadle.core.transcript.items import UserItem
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2
 COMMAND_WORDS = ("exit", "quit", "help")  # alone, they are commands and no message
-MEMORY_HINT = "sent as a message; /remember TEXT adds a line to AGENTS.md or CLAUDE.md"
+MEMORY_HINT = "# begins a message here; /remember TEXT adds a line to AGENTS.md or CLAUDE.md"
 
 REWIND_SCOPES = (
     ChoiceOption("both", "Conversation and files", key="b"),
