@@ -33,6 +33,11 @@ COMPARISONS = (
     Comparison("memory of agents at once", "agents", "peak_mb", HAND),
     Comparison("parallel tools", "parallel", "wall", HAND),
     Comparison("a round in process", "in_process", "cpu", HAND),
+    Comparison(
+        "recovery from two refused requests", "fails", "wall",
+        "Treadle waits for one second and then for two, each time with a random part of up to a "
+        "second more; the others wait for about half a second and then for one",
+    ),
     Comparison("import", "import", "wall", "it is one HTTP client and nothing else"),
     Comparison("packages installed", "import", "packages", "it has fewer parts"),
     Comparison(

@@ -22,7 +22,7 @@ def measure_import(python: Path, statement: str) -> dict[str, Any]:
         "base_wall": statistics.median(base for _, base in pairs),
         "modules": int(subprocess.check_output([str(python), "-c", count]).split()[-1]),
         "packages": len(list(packages.glob("*.dist-info"))),
-        "mb": measure_size(packages) / 1e6,
+        "mb": measure_environment(python) / 1e6,
     }
 
 
@@ -30,6 +30,12 @@ def run_code(python: Path, code: str) -> float:
     began = time.perf_counter()
     subprocess.run([str(python), "-c", code], check=True, stderr=subprocess.DEVNULL)
     return time.perf_counter() - began
+
+
+def measure_environment(python: Path) -> int:
+    """Bytes of all that was installed into an environment: packages, and programs such as `rg`."""
+    packages = next((python.parents[1] / "lib").glob("python3.*/site-packages"))
+    return measure_size(packages) + measure_size(python.parent)
 
 
 def measure_size(folder: Path) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from benchmarks.peers.environments import PROGRAMS as NPM_FOLDERS
 from benchmarks.peers.environments import Environments, NotInstalled
-from benchmarks.peers.install_size import measure_size
+from benchmarks.peers.install_size import measure_environment, measure_size
 from benchmarks.peers.programs import BASELINE, PROGRAMS, Invocation, Place, measure
 from benchmarks.peers.results import Results
 
@@ -27,21 +27,15 @@ class ProgramSizes(Protocol):
     @property
     def session_turns(self) -> int: ...
     @property
-    def repeat(self) -> int: ...
+    def program_repeat(self) -> int: ...
 
 
 def measure_programs(
     made: Environments, names: list[str], sizes: ProgramSizes, results: Results, url: str
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="treadle-peers-") as folder:
-        runs = ProgramRuns(made, sizes, results.part("programs"), url, Path(folder))
-        for name in names:
-            if name == BASELINE or name in results.missing:
-                continue
-            try:
-                runs.measure(name)
-            except NotInstalled as problem:
-                results.missing[name] = str(problem)
+        runs = ProgramRuns(made, sizes, results, url, Path(folder))
+        runs.measure([name for name in names if name not in (BASELINE, *results.missing)])
 
 
 class ProgramRuns:
@@ -50,34 +44,48 @@ class ProgramRuns:
     ) -> None:
         self._made = made
         self._sizes = sizes
-        self._results = results
+        self._results = results.part("programs")
+        self._missing = results.missing
         self._url = url
         self._folder = folder
 
-    def measure(self, name: str) -> None:
-        if "failed" in (first := self._run(name, "reply", 0)):
-            self._results.add(name, "reply", 0, first)
-            return
-        self._results.add(name, "size", 0, self._measure_size(name))
-        turns = self._sizes.shell_turns
-        jobs = [("version", 0), ("reply", 0)]
-        jobs += [("shell", turns)] if PROGRAMS[name].has_shell else []
-        for job, size in jobs:
-            self._repeat(name, job, size)
-        if PROGRAMS[name].has_shell and self._invocation(name, 0).resume:
-            self._run(name, "shell", self._sizes.session_turns)
-            for _ in range(self._sizes.repeat):
-                resumed = self._run(name, "resume", 0)
-                self._results.add(name, "resume", self._sizes.session_turns, resumed)
+    def measure(self, names: list[str]) -> None:
+        """Repeats take turns, so that a slow minute of the machine does not fall on one program."""
+        usable = [name for name in names if self._warm_up(name)]
+        with_shell = [name for name in usable if PROGRAMS[name].has_shell]
+        self._repeat(usable, "version", 0)
+        self._repeat(usable, "reply", 0)
+        self._repeat(with_shell, "shell", self._sizes.shell_turns)
+        turns = self._sizes.session_turns
+        resumable = [name for name in with_shell if self._invocation(name, 0).resume]
+        for name in resumable:
+            self._run(name, "shell", turns)
+        self._repeat(resumable, "resume", turns)
 
-    def _repeat(self, name: str, job: str, turns: int) -> None:
-        for _ in range(self._sizes.repeat):
-            row = self._pair(name, job, turns)
-            if "failed" in row or row["wall"] > SLOW_SECONDS:
-                return
+    def _warm_up(self, name: str) -> bool:
+        """Whether the program answers; its first run may write settings and caches."""
+        try:
+            first = self._run(name, "reply", 0)
+        except NotInstalled as problem:
+            self._missing[name] = str(problem)
+            return False
+        if "failed" in first:
+            self._results.add(name, "reply", 0, first)
+            return False
+        self._results.add(name, "size", 0, self._measure_size(name))
+        return True
+
+    def _repeat(self, names: list[str], job: str, turns: int) -> None:
+        for _ in range(self._sizes.program_repeat):
+            rows = {name: self._pair(name, job, turns) for name in names}
+            names = [
+                name
+                for name, row in rows.items()
+                if "failed" not in row and row["wall"] <= SLOW_SECONDS
+            ]
 
     def _pair(self, name: str, job: str, turns: int) -> dict[str, Any]:
-        base = self._run(BASELINE, job, turns) if job != "version" else {}
+        base = self._run(BASELINE, job, turns) if job in ("reply", "shell") else {}
         if base:
             self._results.add(BASELINE, job, turns, base)
         row = self._run(name, job, turns)
@@ -86,6 +94,7 @@ class ProgramRuns:
         return row
 
     def _run(self, name: str, job: str, turns: int) -> dict[str, Any]:
+        turns = 0 if job == "resume" else turns  # one more reply
         place = self._place(name, turns)
         invocation = self._invocation(name, turns)
         arguments = {
@@ -114,12 +123,10 @@ class ProgramRuns:
         return PROGRAMS[name].prepare(self._made, self._place(name, turns))
 
     def _measure_size(self, name: str) -> dict[str, Any]:
-        program = Path(self._invocation(name, 0).program[0])
         if (NPM_FOLDERS / name).exists():
-            folder = self._made.program(name) / "node_modules"
-        else:
-            folder = next((program.parents[1] / "lib").glob("python3.*/site-packages"))
-        return {"mb": measure_size(folder) / 1e6}
+            return {"mb": measure_size(self._made.program(name) / "node_modules") / 1e6}
+        program = Path(self._invocation(name, 0).program[0])
+        return {"mb": measure_environment(program) / 1e6}
 
 
 def request(url: str, data: bytes | None = None) -> dict[str, Any]:

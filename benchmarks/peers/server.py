@@ -22,7 +22,8 @@ import functools
 import json
 import re
 import sys
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import httptools
@@ -93,7 +94,6 @@ class Statistics:
     first_bytes: int = 0
     bytes: int = 0
     largest_bytes: int = 0
-    failures: dict[Job, int] = field(default_factory=dict)
 
     def count(self, size: int) -> None:
         self.requests += 1
@@ -104,6 +104,9 @@ class Statistics:
     def as_json(self) -> dict[str, int]:
         names = ("connections", "requests", "first_bytes", "bytes", "largest_bytes")
         return {name: getattr(self, name) for name in names}
+
+
+FAILURES: Final[Counter[Job]] = Counter()  # of each job, which has an id of its own
 
 
 class Connection(asyncio.Protocol):
@@ -160,8 +163,8 @@ def generate(ending: str, job: Job, body: bytes) -> bytes:
     statistics.count(len(body))
     if job.fails:
         code, _, times = job.fails.partition("x")
-        failures = statistics.failures[job] = statistics.failures.get(job, 0) + 1
-        if failures <= int(times):
+        FAILURES[job] += 1
+        if FAILURES[job] <= int(times):
             error = FORMATS[ending].dialect.render_error(int(code), "overloaded_error", "scripted")
             return respond(error, int(code))
     if job.marker:
@@ -172,10 +175,11 @@ def generate(ending: str, job: Job, body: bytes) -> bytes:
     is_stream = IS_STREAM.search(body) is not None
     if turn < job.turns and (tool := find_tool(job.tool, body)):
         return render(ending, turn, make_calls(job, turn, *tool), TURN_DELTAS, is_stream)
+    text = ("word ",) * job.deltas
     if b'"final_answer"' in body:  # smolagents ends with a call of this tool
         last = (FakeCall("final_answer", '{"answer": "done"}'),)
-        return render(ending, turn, last, (), is_stream)
-    return render(ending, turn, (), ("word ",) * job.deltas, is_stream)
+        return render(ending, turn, last, text, is_stream)
+    return render(ending, turn, (), text, is_stream)
 
 
 @functools.lru_cache(maxsize=20_000)

@@ -136,7 +136,10 @@ class Measurement:
         task = self._task(0, deltas=size)
         for path in ("/v1/messages", "/v1/chat/completions", "/v1/responses"):
             request_bytes(task.url + path, b'{"stream": true}')  # rendered before the time is taken
-        return await timed(self._adapter.Engine(task), task, 0)
+        figures = await timed(self._adapter.Engine(task), task, 0)
+        if figures["deltas"] != size:
+            raise SystemExit(f"{figures['deltas']} deltas seen instead of {size}")
+        return figures
 
     async def parallel(self, size: int) -> dict[str, Any]:
         task = self._task(1, "nap", calls=size)
