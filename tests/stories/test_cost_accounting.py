@@ -14,7 +14,7 @@ from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.model import CacheRequest, ModelCard, ModelRequest, ModelUsageUpdated
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.errors import AccessDenied, Overloaded, StreamBroken
+from treadle.core.errors import AccessDenied, Overloaded, QuotaExhausted, StreamBroken
 from treadle.core.events import RequestStarted, WarningRaised
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, Text, to_user_item
@@ -93,6 +93,16 @@ async def test_the_cost_of_a_reply_is_unknown_if_the_model_and_its_card_do_not_t
 
 DEARER = ModelCard("dearer", 100_000, 1_000, input_price=100.0, output_price=1_000.0)
 BUSY = [Overloaded("busy")] * 4  # one more than it is asked again
+
+
+async def test_what_the_first_model_lost_is_priced_by_its_own_card_when_the_fallback_answers():
+    spare = Scripted([Say("Hello!", usage=COUNTED)], name="spare", card=DEARER)
+    model = Scripted(
+        [["Hel", ModelUsageUpdated(COUNTED), QuotaExhausted("no credit")]],
+        name="first", card=CARD, fallback=spare,
+    )  # fmt: skip
+    result = await Agent(model, clock=ManualClock()).run("x")
+    assert result.cost == pytest.approx(0.02 + 0.2)
 
 
 async def test_a_fallback_that_the_budget_cannot_pay_is_not_asked():

@@ -152,7 +152,7 @@ class InputAccepted(Event, frozen=True, tag="input_accepted"):
     message_id: str = ""
 
 
-class RequestStarted(Event, frozen=True, tag="request_started"):
+class RequestStarted(Event, frozen=True, tag="request_started", gc=False):
     model: str
     attempt: int = 1
 
@@ -219,7 +219,7 @@ class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):
     reason: str
 
 
-class UsageUpdated(Event, frozen=True, tag="usage_updated"):
+class UsageUpdated(Event, frozen=True, tag="usage_updated", gc=False):
     """The usage of the last model call, and of the turn so far."""
 
     model: str

@@ -5,7 +5,7 @@
     Scripted · Recorded · Fallback              a script, a recording, models in order
 
 The names load at first use: importing this package costs nothing. `model(name)` creates a model
-from a string, such as `model("anthropic/claude-sonnet-4-5")`.
+from a string, such as `model("anthropic/claude-sonnet-5-5")`.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard, compute_costs
 from treadle.core.lazy_regex import compile_lazily
+from treadle.core.text import suggest
 from treadle.core.transcript.usage import Usage
 from treadle.models.effort_defaults import find_thinking_default
 
@@ -216,6 +217,13 @@ def compute_thinking_cost(model: str, usage: Usage) -> float | None:
 def list_models() -> tuple[str, ...]:
     """The models of the table, as `provider/name`, the newest of each vendor first."""
     return tuple(f"{row.vendor}/{row.id}" for row in _ROWS)
+
+
+def suggest_model(provider: str, model: str) -> str | None:
+    """The model of this provider that is nearest to a name which no known model has."""
+    if card_for(f"{provider}/{model}", prices=True).input_price is not None:
+        return None
+    return suggest(model, [row.id for row in _ROWS if row.vendor == provider], cutoff=0.8)
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -120,7 +120,7 @@ class FunctionTool(BaseTool, Generic[P, R]):
         bound._is_unbound = False
         return bound
 
-    @property
+    @cached_property
     def spec(self) -> ToolSpec:
         if self._is_unbound:
             raise ConfigError(
@@ -152,10 +152,12 @@ class FunctionTool(BaseTool, Generic[P, R]):
         if self._is_async:
             positional, named = self._parameters.bind(arguments, context)
             value = await self.function(*positional, **named)  # type: ignore[misc]  # async
-            return await _to_output(value)
-        return await self._call_in_thread(arguments, context)
+        else:
+            value = await self._call_in_thread(arguments, context)
+        # A coroutine that the function forgot to await is awaited.
+        return as_output(await value if hasattr(value, "__await__") else value)
 
-    async def _call_in_thread(self, arguments: Arguments, context: ToolContext[Any]) -> ToolOutput:
+    async def _call_in_thread(self, arguments: Arguments, context: ToolContext[Any]) -> Any:
         """A plain function may block, so it runs in a thread."""
         from treadle.core.function_thread import run_in_thread
 
@@ -166,8 +168,7 @@ class FunctionTool(BaseTool, Generic[P, R]):
             cancelled = threading.Event()
             on_cancel, context = cancelled.set, make_thread_context(context, cancelled)
         positional, named = self._parameters.bind(arguments, context)
-        value = await run_in_thread(partial(self.function, *positional, **named), on_cancel)
-        return await _to_output(value)
+        return await run_in_thread(partial(self.function, *positional, **named), on_cancel)
 
     async def evidence(self, arguments: Arguments, context: ToolContext[Any]) -> dict[str, Any]:
         take = self.options.get("evidence")
@@ -190,11 +191,6 @@ class FunctionTool(BaseTool, Generic[P, R]):
         # The docstring of `partial` itself describes partial.
         self.__doc__ = named.__doc__ or inner.__doc__
         self.__wrapped__ = function
-
-
-async def _to_output(value: Any) -> ToolOutput:
-    """The output of what a function returned; a coroutine that it forgot to await is awaited."""
-    return as_output(await value if hasattr(value, "__await__") else value)
 
 
 def _merge_options(before: ToolOptions, new: ToolOptions) -> ToolOptions:
@@ -261,7 +257,7 @@ def tool(function: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
 
 def summarize_call(name: str, arguments: Arguments) -> str:
     """Such as `[bash: ls -la]`: the most informative argument, on one line."""
-    key = next((key for key in SUMMARY_KEYS if key in arguments), None)
+    key = next(filter(arguments.__contains__, SUMMARY_KEYS), None)
     value = arguments.get(key) if key is not None else next(iter(arguments.values()), None)
     if value is None:
         return f"[{name}]"

@@ -75,11 +75,13 @@ class Parameters:
         last, self._last_checked = self._last_checked, None
         is_checked = last is not None and last[0] is arguments
         values = last[1] if last is not None and is_checked else self._fields.convert(arguments)
-        values = {**{name: make() for name, make in self._defaults.items()}, **values}
+        if self._defaults:
+            values = {**{name: make() for name, make in self._defaults.items()}, **values}
         if self.context is not None:
             values[self.context] = context
-        positional = [values.pop(one.name, one.default) for one in self._positional]
-        return tuple(positional), values
+        if not self._positional:
+            return (), values
+        return tuple([values.pop(one.name, one.default) for one in self._positional]), values
 
     def _set_context(self, name: str, hint: Any) -> None:
         if self.context is not None:

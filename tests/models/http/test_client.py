@@ -368,6 +368,17 @@ async def test_the_pool_keeps_no_more_than_its_bound_and_nothing_old(no_leaks):
         assert server.connections == 5
 
 
+async def test_a_full_pool_closes_its_oldest_connection_and_keeps_the_newest(no_leaks):
+    client = Client(max_idle=1)
+    async with answering(plain(b"a")) as first, answering(plain(b"b"), plain(b"c")) as second:
+        assert await fetch(client, first.url) == b"a"
+        assert await fetch(client, second.url) == b"b"
+        await first.closed.wait()
+        assert await fetch(client, second.url) == b"c"
+        assert (first.connections, second.connections) == (1, 1)
+        await client.aclose()
+
+
 async def test_a_connection_that_comes_back_after_the_client_was_closed_is_closed_too(client):
     async with answering(plain(b"ok"), plain(b"ok")) as server:
         async with client.post(server.url, KEY, b"{}") as response:

@@ -9,6 +9,7 @@ from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.core.transcript import Transcript, to_user_item
 from treadle.models import Recorded, Scripted
+from treadle.models.provider_base.error_mapping import ProviderInfo, map_response_error
 from treadle.models.registry import Alias, Aliases, model, resolve_full_name
 
 
@@ -172,6 +173,33 @@ async def test_a_missing_key_is_an_error_that_names_the_variable_when_the_model_
     stream = model(name, environ={}).stream(ModelRequest(Transcript([to_user_item("hi")])))
     with pytest.raises(AccessDenied, match=variable):
         await anext(stream)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("claude-sonet-4-5", "claude-sonnet-4-5"),
+        ("openai/gpt-5-mni", "gpt-5-mini"),
+        ("openai-chat/gpt-5-mni", "gpt-5-mini"),
+        ("gpt-5-mini", ""),
+        ("claude-sonnet-4-5-20250929", ""),
+        ("claude-something-new", ""),
+        ("gpt-5.1-codex-max", ""),  # only in the price list
+    ],
+)
+async def test_a_misspelt_model_is_noticed_without_a_key(name, near):
+    stream = model(name, environ={}).stream(ModelRequest(Transcript([to_user_item("hi")])))
+    with pytest.raises(AccessDenied) as caught:
+        await anext(stream)
+    hint = f" The catalog has no {name.rpartition('/')[2]!r}. Did you mean {near!r}?"
+    assert str(caught.value).endswith(hint if near else "lists what can be used here.")
+
+
+def test_a_misspelt_model_is_noticed_when_the_provider_does_not_know_it():
+    info = ProviderInfo("Anthropic", "claude-sonet-4-5")
+    error = map_response_error(info, 404, {}, b"{}")
+    assert isinstance(error, UnknownModel)
+    assert "Did you mean 'claude-sonnet-4-5'? `treadle models` lists" in str(error)
 
 
 async def test_a_recording_is_a_model_by_its_path(tmp_path):

@@ -248,7 +248,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """Provider and model, as in `anthropic/claude-sonnet-4-5`."""
+        """Provider and model, as in `anthropic/claude-sonnet-5-5`."""
 
     @property
     def card(self) -> ModelCard: ...

@@ -1,7 +1,8 @@
 """The calls that wait for an approval, by call id.
 
 Decisions are log entries, so that a restart does not ask again. A decision on a call that no longer
-waits changes nothing.
+waits changes nothing. Calls that an earlier process left waiting can be decided before the loop
+asks about them; no event tells of that, because no turn is running.
 """
 
 from __future__ import annotations
@@ -21,14 +22,20 @@ class Approvals:
         self._session = session
         self._emitter = emitter
         self._pending: dict[str, PendingApproval] = {}
+        self._restored: dict[str, PendingApproval] = {}  # of an earlier process, not asked here yet
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        return tuple(self._pending.values())
+        return (*self._pending.values(), *self._restored.values())
 
     @property
     def pending_ids(self) -> tuple[str, ...]:
+        """Those that the host was asked about: the loop waits for them."""
         return tuple(self._pending)
+
+    def restore(self, pending: list[PendingApproval]) -> None:
+        """An earlier process left these waiting. The loop asks again if there is no decision."""
+        self._restored = {approval.call.id: approval for approval in pending}
 
     def request(self, pending: list[PendingApproval]) -> ApprovalRequest:
         self._pending = {approval.call.id: approval for approval in pending}
@@ -40,7 +47,7 @@ class Approvals:
 
     def approve(self, call_id: str, arguments: Arguments | None, always: bool) -> bool:
         raw = None if arguments is None else _encode_arguments(arguments)
-        pending = self._pending.get(call_id)
+        pending = self._pending.get(call_id) or self._restored.get(call_id)
         if raw and pending is not None and parse_arguments(raw) == pending.call.arguments:
             raw = None  # nothing was edited
         return self._resolve(ApprovalDecision(call_id, "allow", "", raw, always, "user"))
@@ -51,12 +58,17 @@ class Approvals:
 
     def clear(self) -> None:
         self._pending.clear()
+        self._restored.clear()
 
     def _resolve(self, decision: ApprovalDecision) -> bool:
-        if self._pending.pop(decision.call_id, None) is None:
+        call_id = decision.call_id
+        if self._restored.pop(call_id, None) is not None:
+            self._session.record_decision(decision)
+            return True
+        if self._pending.pop(call_id, None) is None:
             return False
         self._session.record_decision(decision)
-        self._emitter.emit(ApprovalResolved, decision.call_id, decision.decision, decision.reason)
+        self._emitter.emit(ApprovalResolved, call_id, decision.decision, decision.reason)
         return True
 
 

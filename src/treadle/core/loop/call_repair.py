@@ -111,7 +111,7 @@ def _repair_arguments(tool: Tool, arguments: Arguments) -> RepairedArguments:
         return tool.repair(arguments)
     schema = tool.spec.schema
     properties = schema.get("properties")
-    if not isinstance(properties, dict) or all(name in properties for name in arguments):
+    if not isinstance(properties, dict) or arguments.keys() <= properties.keys():
         return RepairedArguments(arguments)
     notes: list[str] = []
     fitted = fit_arguments(arguments, schema, NameTable(), notes.append)

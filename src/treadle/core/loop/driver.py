@@ -91,7 +91,7 @@ class Driver(HostControls):
             on_call=self._tool_round.eager.schedule,
             repair=CallRepairer(toolbox).repair,
             on_quarantine=session.quarantine_part,
-            is_interrupted=self._interruption.is_requested,
+            interruption=self._interruption,
         )
         self._gates = GateRunner(config, emitter, session, toolbox, self._model_caller)
         self._instructions = Instructions(config, emitter, session)
@@ -163,6 +163,7 @@ class Driver(HostControls):
         if not is_unfinished and not self._inbox.has_message:
             return AwaitingInput(self.submit)
         self._may_resume = False
+        self._approvals.clear()  # what is not decided now is asked again
         self._session.begin_turn()
         if isinstance(move, RunTools):
             return None  # messages wait until the calls are answered
@@ -342,6 +343,21 @@ class Driver(HostControls):
             if self._interruption.is_only_interruption:
                 return False
             raise
+        finally:
+            self._leave()
+
+    async def restore_approvals(self) -> None:
+        """Put the calls that an earlier process left waiting into `approvals`, so that the host can
+        answer before next(), which asks again about those without an answer. Opens the tools."""
+        move = pending(self._session.state.transcript)
+        if not isinstance(move, RunTools) or not self._session.undecided_call_ids:
+            return
+        self._enter()
+        try:
+            await self._start_once()
+            self._toolbox.refresh()
+            _, approvals = await self._tool_round.prepare(move.calls)
+            self._approvals.restore(approvals)
         finally:
             self._leave()
 

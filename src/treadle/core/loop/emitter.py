@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from treadle.core.contracts.observer import Observer
+from treadle.core.contracts.observer import BaseObserver, Observer
 from treadle.core.errors import error_message
 from treadle.core.events import Event, WarningRaised
 from treadle.core.logger import logger
@@ -22,6 +22,7 @@ class Emitter:
 
     def __init__(self, observers: Sequence[Observer], session_id: str, agent: str = "") -> None:
         self._observers = list(observers)
+        self._has_item_readers = any(map(_reads_items, observers))
         self.agent = agent  # its name
         self._failed: set[int] = set()
         self.session_id = session_id
@@ -33,9 +34,11 @@ class Emitter:
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
+        self._has_item_readers = self._has_item_readers or _reads_items(observer)
 
     def remove(self, observer: Observer) -> None:
         self._observers = [other for other in self._observers if other is not observer]
+        self._has_item_readers = any(map(_reads_items, self._observers))
 
     def emit(self, kind: Callable[..., Event], *details: object) -> None:
         self.seq += 1
@@ -60,7 +63,7 @@ class Emitter:
             self._send_waiting()
 
     def emit_item(self, position: int, item: Item) -> None:
-        if self._observers:
+        if self._has_item_readers:
             self._waiting.append((None, item, position))
             if not self._is_sending:
                 self._send_waiting()
@@ -89,3 +92,8 @@ class Emitter:
         problem = f"{type(error).__name__}: {error_message(error)}"
         self.emit(WarningRaised, f"observer {name} failed: {problem}")
         logger.debug("where observer %s failed", name, exc_info=error)
+
+
+def _reads_items(observer: Observer) -> bool:
+    on_item = getattr(observer, "on_item", None)
+    return getattr(on_item, "__func__", None) is not BaseObserver.on_item

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -39,6 +38,7 @@ from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import parse_arguments, to_json_object
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
+from treadle.core.transcript.transcript import Transcript
 
 
 def ignore_detach() -> None:
@@ -58,7 +58,7 @@ class CallExecutor:
         ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
         is_stopping: Callable[[], bool],
     ) -> None:
-        self._ask_host = ask_host
+        self.ask_host = ask_host
         self._is_stopping = is_stopping
         self._config = config
         self._emitter = emitter
@@ -124,44 +124,50 @@ class CallExecutor:
     def make_context(
         self, prepared: PreparedCall, detach: Callable[[], None] = ignore_detach
     ) -> ToolContext:
-        config, emitter, tasks = self._config, self._emitter, self._tasks
+        config, session_id, turn_id = self._config, self._emitter.session_id, self._emitter.turn_id
         call_id = prepared.call.id
-
-        def report_progress(text: str) -> None:
-            if not self._runner.is_abandoned(call_id):
-                emitter.emit(ToolProgress, call_id, text)
-                tasks.append_output(call_id, text)
-
-        def relay_event(event: Event) -> None:
-            if (update := _find_child_usage(event)) is not None:
-                used = update.session_id, update.model, update.last
-                self._session.add_child_usage(*used)
-            if not self._runner.is_abandoned(call_id):
-                emitter.emit(ChildEvent, call_id, event)
-
+        call = _CallLink(self, call_id)
         return ToolContext(
-            emitter.session_id,
-            emitter.turn_id,
+            session_id,
+            turn_id,
             call_id,
-            f"{emitter.session_id}/{emitter.turn_id}/{call_id}",
-            report_progress,
+            f"{session_id}/{turn_id}/{call_id}",
+            call.report_progress,
             detach,
-            relay_event,
+            call.relay_event,
             config.workspace,
-            tasks,
+            self._tasks,
             config.services,
-            lambda: self._session.history,
+            self.read_history,
             prepared.access,
-            partial(self._is_cancelled, call_id),
-            ask_host=partial(self._ask_host, call_id),
-            deps=config.deps,
+            call.is_cancelled,
+            call.ask_host,
+            config.deps,
         )
 
-    def _is_cancelled(self, call_id: str) -> bool:
+    # --- what a tool asks of the loop while it runs ----------------------------------------
+
+    def report_progress(self, call_id: str, text: str) -> None:
+        if not self._runner.is_abandoned(call_id):
+            self._emitter.emit(ToolProgress, call_id, text)
+            self._tasks.append_output(call_id, text)
+
+    def relay_event(self, call_id: str, event: Event) -> None:
+        if (update := _find_child_usage(event)) is not None:
+            self._session.add_child_usage(update.session_id, update.model, update.last)
+        if not self._runner.is_abandoned(call_id):
+            self._emitter.emit(ChildEvent, call_id, event)
+
+    def read_history(self) -> Transcript:
+        return self._session.history
+
+    def is_cancelled(self, call_id: str) -> bool:
         """Whether the call is being stopped; one in the background is not."""
         if self._is_stopping():
             return call_id in self._session.open_call_ids
         return self._runner.is_abandoned(call_id)
+
+    # --- before and after the tool ---------------------------------------------------------
 
     async def _before_effect(
         self, prepared: PreparedCall, tool: Tool, context: ToolContext
@@ -213,6 +219,25 @@ class CallExecutor:
                 case AddContext(text=text):
                     self._on_notice(NoticeItem(text, kind="hook"))
         return result if output is result.output else RunResult(output, result.outcome)
+
+
+class _CallLink(msgspec.Struct, frozen=True):
+    """The functions of a ToolContext: those of the executor, for this call."""
+
+    executor: CallExecutor
+    call_id: str
+
+    def report_progress(self, text: str) -> None:
+        self.executor.report_progress(self.call_id, text)
+
+    def relay_event(self, event: Event) -> None:
+        self.executor.relay_event(self.call_id, event)
+
+    def is_cancelled(self) -> bool:
+        return self.executor.is_cancelled(self.call_id)
+
+    def ask_host(self, request: ApprovalRequest) -> Awaitable[None]:
+        return self.executor.ask_host(self.call_id, request)
 
 
 def _find_child_usage(event: Event) -> UsageUpdated | None:

@@ -230,14 +230,26 @@ class HostControls:
         message."""
         if self._session.state.turn is not None:
             return False
-        last = self._session.state.transcript[-1:]
-        if last and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted":
+        if self._was_interrupted():
             notice = NoticeItem(CONTINUED_TEXT, kind=CONTINUED, next_move="ask")
             self._inbox.put(notice, is_busy=False)
             return True
-        move = pending(self._session.state.transcript)
-        self._may_resume = isinstance(move, (AskModel, RunTools))
+        self._may_resume = self._is_unanswered()
         return self._may_resume
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether something is left to do without a new message: a turn that runs or is unfinished,
+        as `retry` says, or a message that waits."""
+        is_busy = self._session.state.turn is not None or self._inbox.has_message
+        return is_busy or self._was_interrupted() or self._is_unanswered()
+
+    def _was_interrupted(self) -> bool:
+        last = self._session.state.transcript[-1:]
+        return bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted"
+
+    def _is_unanswered(self) -> bool:
+        return isinstance(pending(self._session.state.transcript), (AskModel, RunTools))
 
     def continue_with_reports(self) -> bool:
         """Let next() begin a turn in which the model reads the reports of background tasks that

@@ -48,6 +48,7 @@ from treadle.core.events import (
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.config import Clock, DriverConfig
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
 from treadle.core.loop.session_state import SessionState
@@ -81,7 +82,7 @@ class ModelCaller:
         on_call: Callable[[ToolCall], None],
         repair: Callable[[ToolCall], ToolCall],
         on_quarantine: Callable[[PartQuarantined], None],
-        is_interrupted: Callable[[], bool],
+        interruption: Interruption,
     ) -> None:
         self.model = model
         self._chosen_model: Model | None = None  # for the next request
@@ -94,7 +95,7 @@ class ModelCaller:
         self._on_call = on_call
         self._repair = repair
         self._on_quarantine = on_quarantine
-        self._is_interrupted = is_interrupted
+        self._interruption = interruption
         self._streamed_text: list[str] = []  # the text of the running attempt
         self._has_streamed = False  # whether observers saw something of the running attempt
         self._open_part: PartKind = ""
@@ -213,20 +214,16 @@ class ModelCaller:
 
     def take_lost_usage(self) -> Usage:
         """The usage of failed attempts since the last time."""
-        used = (
-            self._lost_usage
-            if self._attempt_usage is NO_USAGE
-            else self._lost_usage + self._attempt_usage
-        )
-        self._lost_usage = self._attempt_usage = NO_USAGE
+        used, attempt = self._lost_usage, self._attempt_usage
+        if attempt is not NO_USAGE:
+            used = used + attempt
+            self._attempt_usage = NO_USAGE
+        self._lost_usage = NO_USAGE
         return used
 
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
-        emit, streamed, ready = (
-            self._emitter.emit,
-            self._streamed_text,
-            _AnnouncedCalls(self._is_taken_id, self._repair),
-        )
+        emit, streamed, interruption = self._emitter.emit, self._streamed_text, self._interruption
+        ready = _AnnouncedCalls(self._is_taken_id, self._repair)
         streamed.clear()
         self._open_part, self._has_streamed = "", False
         self._check_cache(request.cache)
@@ -254,11 +251,11 @@ class ModelCaller:
                     if part and kind is ModelToolCallBegan:
                         part = self._begin_part(part, "")
                     self._handle_event(event, ready)
-                if self._is_interrupted():
+                if interruption.reason is not None and interruption.is_requested():
                     raise asyncio.CancelledError
         except asyncio.CancelledError as error:
-            is_ours = task is None or task.cancelling() > cancellations or self._is_interrupted()
-            if is_ours:
+            is_cancelled = task is None or task.cancelling() > cancellations
+            if is_cancelled or interruption.is_requested():
                 raise
             problem = f"{self.model.name} was cancelled from inside"
             raise StreamBroken(problem, provider=self.model.name) from error
@@ -295,25 +292,24 @@ class ModelCaller:
         return kind
 
     def _handle_event(self, event: object, announced: _AnnouncedCalls) -> None:
-        emit = self._emitter.emit
         match event:
+            case ModelToolCallDelta():
+                self._emitter.emit(ToolCallDelta, event.id, event.text)
             case ModelToolCallBegan():
                 self._has_streamed = True
-                emit(ToolCallBegan, event.id, event.name)
-            case ModelToolCallDelta():
-                emit(ToolCallDelta, event.id, event.text)
-            case ModelToolCallRequested(call=call):
+                self._emitter.emit(ToolCallBegan, event.id, event.name)
+            case ModelToolCallRequested():
                 self._has_streamed = True
-                call = announced.add(call)
-                emit(ToolCallRequested, call)
+                call = announced.add(event.call)
+                self._emitter.emit(ToolCallRequested, call)
                 self._on_call(call)
+            case ModelUsageUpdated():
+                self._attempt_usage = add_cost(event.usage, self.model.card)
             case PartQuarantined():
                 self._quarantine |= {(event.position, event.part)}
                 self._on_quarantine(event)
-            case ModelNotified(text=text):
-                emit(Notified, text)
-            case ModelUsageUpdated(usage=usage):
-                self._attempt_usage = add_cost(usage, self.model.card)
+            case ModelNotified():
+                self._emitter.emit(Notified, event.text)
             case _:
                 pass
 
@@ -345,17 +341,21 @@ class _AnnouncedCalls:
         self._is_in_session = is_in_session
         self._repair = repair
         self._ids: set[str] = set()
-        self._announced: list[tuple[ToolCall, ToolCall]] = []
+        self._given: list[ToolCall] = []
+        self._final: list[ToolCall] = []
 
     def add(self, call: ToolCall) -> ToolCall:
         final = self._repair(with_unique_id(call, self._is_taken))
         self._ids.add(final.id)
-        self._announced.append((call, final))
+        self._given.append(call)
+        self._final.append(final)
         return final
 
     def complete(self, reply: AssistantItem) -> AssistantItem:
         """The reply with the calls as they were announced; those that were not are added now."""
-        left = list(self._announced)
+        if self._given == self._final and self._given == list(reply.calls):
+            return reply
+        left = list(zip(self._given, self._final, strict=True))
         content = []
         changed = False
         for part in reply.content:

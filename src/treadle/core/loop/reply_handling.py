@@ -74,7 +74,7 @@ def handle_reply(
         raise ContextTooLong(f"{reply.model} reached the end of its window", provider=reply.model)
     if reply.stop == "max_tokens" and not reply.calls:
         return _request_continuation(is_reply_empty, session, max_continuations)
-    if is_reply_empty or (reply.stop != "pause" and _is_silent(reply)):
+    if is_reply_empty or (not reply.calls and reply.stop != "pause" and _is_silent(reply)):
         return _retry_empty_reply(reply, session)
     if reply.stop == "pause" and not reply.calls:
         if turn.pauses >= MAX_PAUSES:

@@ -344,6 +344,11 @@ class SessionState:
             return frozenset()
         return frozenset([call.id for call in move.calls]) - self.state.early_results.keys()
 
+    @property
+    def undecided_call_ids(self) -> frozenset[str]:
+        """The open calls that were neither begun nor decided by the user."""
+        return self.open_call_ids - self.state.decisions.keys() - self.state.intents.keys()
+
     def _drop_early_result(self, call_id: str) -> None:
         settled = {key: value for key, value in self.state.early_results.items() if key != call_id}
         self.state = msgspec.structs.replace(self.state, early_results=settled)

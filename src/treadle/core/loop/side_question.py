@@ -19,6 +19,7 @@ from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import Gates
 from treadle.core.loop.instructions import Instructions
+from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
@@ -94,7 +95,7 @@ class SideQuestions:
             on_call=lambda call: None,
             repair=lambda call: call,
             on_quarantine=lambda part: None,
-            is_interrupted=lambda: False,
+            interruption=Interruption(),
         )
         request = await self._build_request(question)
         while True:

@@ -115,9 +115,9 @@ class ToolRunner:
             output = ToolOutput(f"error: {error_text(error)}", is_error=True, data=data)
         finally:
             mark_done(done)
-        if asyncio.iscoroutine(output):
-            output.close()  # or Python would warn that it was never awaited
         if not isinstance(output, ToolOutput):
+            if asyncio.iscoroutine(output):
+                output.close()  # or Python would warn that it was never awaited
             kind = type(output).__name__
             return ToolOutput(f"error: the tool returned {kind}, not a ToolOutput", is_error=True)
         try:

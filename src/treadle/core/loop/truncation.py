@@ -26,12 +26,13 @@ def truncate(
     """The result of a call, with at most `limit` characters of text."""
     parts: tuple[ResultContent, ...]
     if isinstance(output.content, str):
-        parts = (Text(fix_surrogates(output.content)),)
+        text = fix_surrogates(output.content)
+        parts, total = (Text(text),), len(text)
     else:
         parts = tuple(
             [Text(fix_surrogates(p.text)) if type(p) is Text else p for p in output.content]
         )
-    total = sum([len(part.text) for part in parts if type(part) is Text])
+        total = sum([len(part.text) for part in parts if type(part) is Text])
     is_truncated, saved_at = total > limit, output.full_output
     if is_truncated:
         if save_output is not None and not saved_at:

@@ -22,7 +22,7 @@ Arguments = dict[str, Any]
 ENGINE = "engine"
 
 
-class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=False):
     """Plain text of the user, the model or a tool. `by` is ENGINE for a text in a reply that the
     engine wrote, not the model."""
 
@@ -148,7 +148,8 @@ def _describe_wrong_part(part: object) -> str:
     if not isinstance(data, bytes):
         place = f"{type(part).__name__}.data is a {type(data).__name__}"
         return f"{place}; it must be the bytes of the file, decoded if they are base64"
-    return f"content consists of Text, Image and Document parts, not {part!r:.80}"
+    hint = ". Earlier messages are given as `history`" if isinstance(part, dict) else ""
+    return f"content consists of Text, Image and Document parts, not {part!r:.80}{hint}"
 
 
 def to_json_object(value: object) -> dict[str, Any]:

@@ -99,7 +99,11 @@ class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple([part for part in self.content if type(part) is ToolCall])
+        kept: tuple[ToolCall, ...] | None = self.__dict__.get("calls")
+        if kept is None:
+            kept = tuple([part for part in self.content if type(part) is ToolCall])
+            self.__dict__["calls"] = kept
+        return kept
 
 
 class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True, dict=True):

@@ -52,19 +52,15 @@ def estimate_item_chars(item: Item) -> int:
     total = 0
     for part in item.content:
         if isinstance(part, (Text, Thinking)):
-            text = part.text
+            total += _estimate_dense_text(part.text)
         elif isinstance(part, ToolCall):
-            text = part.raw
+            total += _estimate_dense_text(part.raw)
         elif isinstance(part, Opaque):
             total += estimate_text_chars(part.json)
-            continue
         elif isinstance(part, RedactedThinking):
             total += len(part.data)
-            continue
         else:
             total += estimate_media_chars(part)
-            continue
-        total += _estimate_dense_text(text)
     return total
 
 
@@ -74,7 +70,7 @@ def estimate_text_chars(text: str) -> int:
 
 
 def _estimate_dense_text(text: str) -> int:
-    size = estimate_text_chars(text)
+    size = len(text) if text.isascii() else estimate_text_chars(text)
     if len(text) < MIN_DENSE_CHARS or size > 1.5 * len(text):
         return size  # short, or of a script without spaces
     spaces = text.count(" ") + text.count("\n")

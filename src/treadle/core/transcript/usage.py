@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens and cost of one or more model calls. `cost` is in USD; None means unknown.
 
     `input` counts tokens that were neither read from the cache nor written to it. A model that does
@@ -32,15 +32,15 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.total_input + self.output
 
     def __add__(self, other: Usage) -> Usage:
-        unknown = self.cost is None or other.cost is None
+        cost, more = self.cost, other.cost
         return Usage(
-            input=self.input + other.input,
-            output=self.output + other.output,
-            cache_read=self.cache_read + other.cache_read,
-            cache_write=self.cache_write + other.cache_write,
-            reasoning=self.reasoning + other.reasoning,
-            requests=self.requests + other.requests,
-            cost=None if unknown else (self.cost or 0.0) + (other.cost or 0.0),
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
+            self.requests + other.requests,
+            None if cost is None or more is None else cost + more,
         )
 
     def __sub__(self, other: Usage) -> Usage:

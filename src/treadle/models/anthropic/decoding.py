@@ -174,7 +174,7 @@ class AnthropicDecoder:
         self._blocks: list[_PartialBlock] = []
         self._newest_blocks: dict[int, _PartialBlock] = {}  # by index, which a server may use twice
         self._ids: set[str] = set()
-        self._usage = _Usage()
+        self._usage: _Usage | None = None
         self._message_id = ""
         self._stop_reason: str | None = None
         self._refusal_text = ""
@@ -333,13 +333,16 @@ class AnthropicDecoder:
 
     def _update_usage(self, usage: _Usage | None) -> None:
         """Counts are running totals; a count that is not sent again stays valid."""
-        for name in _Usage.__struct_fields__ if usage is not None else ():
+        if usage is None or self._usage is None:
+            self._usage = usage or self._usage
+            return
+        for name in _Usage.__struct_fields__:
             value = getattr(usage, name)
             if value is not None:
                 setattr(self._usage, name, value)
 
     def _build_usage(self) -> Usage:
-        usage = self._usage
+        usage = self._usage or _Usage()
         by_lifetime = usage.cache_creation or _CacheCreation()
         hour = max(0, by_lifetime.ephemeral_1h_input_tokens or 0)
         # Some servers send only the counts by lifetime.

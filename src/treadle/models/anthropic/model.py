@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
-from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
+from treadle.core.errors import BadRequest, ModelError, StreamBroken
 from treadle.core.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
@@ -34,6 +34,7 @@ from treadle.models.provider_base.encoding import encode_transcript, locate_bloc
 from treadle.models.provider_base.error_mapping import (
     ProviderInfo,
     has_field,
+    make_missing_key_error,
     map_response_error,
     validate_key,
 )
@@ -97,11 +98,7 @@ class AnthropicCodec:
             return {"authorization": f"Bearer {token}"}
         if any(name.lower() in ("x-api-key", "authorization") for name in self._headers):
             return {}
-        raise AccessDenied(
-            f"Anthropic needs a key: set {KEY_VARIABLE} (or {TOKEN_VARIABLE}), or choose another "
-            "model; `treadle models` lists what can be used here.",
-            provider=self.provider.name,
-        )
+        raise make_missing_key_error(self.provider, f"{KEY_VARIABLE} (or {TOKEN_VARIABLE})")
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
         history = encode_transcript(self._encoder, request.transcript, request.quarantine)

@@ -7,6 +7,7 @@ transport.py has its promises; urls.py, connect.py, connection.py and pool.py ar
 
 import asyncio
 import os
+import resource
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _MAX_REDIRECTS: Final = 5
 _MAX_ROUTES: Final = 256
+_MAX_IDLE: Final = 2_048
 
 
 class Client:
@@ -48,13 +50,13 @@ class Client:
     def __init__(
         self,
         *,
-        max_idle: int = 256,
+        max_idle: int | None = None,
         idle_seconds: float = 60.0,
         environ: Mapping[str, str] | None = None,
         socket_path: str = "",
     ) -> None:
         self._socket_path = socket_path
-        self._max_idle = max_idle
+        self._max_idle = _choose_max_idle() if max_idle is None else max_idle
         self._idle_seconds = idle_seconds
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._routes: dict[str, Route] = {}
@@ -118,6 +120,12 @@ class Client:
                 self._pools[loop] = pool
             await pool.open()
         return pool
+
+
+def _choose_max_idle() -> int:
+    """Thousands of agents keep their connections, and half of the open files stay free."""
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(_MAX_IDLE, open_files // 2) if open_files > 0 else _MAX_IDLE
 
 
 class HTTPExchange:

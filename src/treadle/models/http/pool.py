@@ -5,6 +5,7 @@ old ones, those above its limit, and all of them when its event loop shuts down.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Final
 
@@ -23,7 +24,7 @@ class Pool:
         self._loop = loop
         self._max_idle = max_idle
         self._idle_seconds = idle_seconds
-        self._idle: dict[PoolKey, list[Connection]] = {}
+        self._idle: dict[PoolKey, deque[Connection]] = {}  # the oldest first
         self._count = 0
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -45,41 +46,43 @@ class Pool:
         while connections:
             connection = connections.pop()
             self._count -= 1
+            if not connections:
+                del self._idle[key]
             if connection.idle_since >= oldest and connection.is_idle:
                 return connection
             connection.abort()
         return None
 
     def put(self, key: PoolKey, connection: Connection) -> None:
-        if self._count >= self._max_idle:
-            self._sweep()
-        if self._count >= self._max_idle or self._closed:
+        if self._closed or self._max_idle == 0:
             connection.abort()
             return
+        if self._count >= self._max_idle:
+            self._close_first(min(self._idle, key=lambda other: self._idle[other][0].idle_since))
         connection.idle_since = self._loop.time()
-        self._idle.setdefault(key, []).append(connection)
+        self._idle.setdefault(key, deque()).append(connection)
         self._count += 1
         if self._timer is None:
             self._timer = self._loop.call_later(self._idle_seconds, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._sweep()
+        self._close_old()
         if self._count:
             self._timer = self._loop.call_later(self._idle_seconds, self._on_timer)
 
-    def _sweep(self) -> None:
+    def _close_old(self) -> None:
         oldest = self._loop.time() - self._idle_seconds
         for key, connections in list(self._idle.items()):
-            usable = [c for c in connections if not c.is_lost and c.idle_since > oldest]
-            for connection in connections:
-                if connection not in usable:
-                    connection.abort()
-            self._count -= len(connections) - len(usable)
-            if usable:
-                self._idle[key] = usable
-            else:
-                del self._idle[key]
+            while connections and (connections[0].is_lost or connections[0].idle_since <= oldest):
+                self._close_first(key)
+
+    def _close_first(self, key: PoolKey) -> None:
+        connections = self._idle[key]
+        connections.popleft().abort()
+        self._count -= 1
+        if not connections:
+            del self._idle[key]
 
     async def _until_shutdown(self) -> AsyncGenerator[None, None]:
         # An event loop closes its open async generators before it ends: the only hook with which

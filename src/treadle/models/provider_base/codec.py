@@ -139,7 +139,9 @@ def build_usage(
     which is better than wrong.
     """
     counts = (input or 0, output or 0, cache_read or 0, cache_write or 0)
-    is_complete = input is not None and output is not None and all(map(_is_count, counts))
+    is_complete = (
+        input is not None and output is not None and min(counts) >= 0 and max(counts) <= MAX_TOKENS
+    )
     fresh, out, read, written = counts if is_complete else [_to_count(count) for count in counts]
     usage = Usage(fresh, out, read, written, _to_count(reasoning or 0), 1, None)
     if not is_complete:

@@ -254,8 +254,9 @@ def _classify(
         return AccessDenied, format_access_denied(provider, text)
     if status == 404 or "model_not_found" in kind or kind.strip() == "not_found_error":
         return UnknownModel, (
-            f"{name} does not know {provider.model or 'this model'!r} ({text}). "
-            "`treadle models` lists what can be used here; check the base URL too."
+            f"{name} does not know {provider.model or 'this model'!r} ({text})."
+            f"{_suggest_model(provider)} `treadle models` lists what can be used here; "
+            "check the base URL too."
         )
     if (
         status == 413
@@ -298,6 +299,23 @@ def format_access_denied(provider: ProviderInfo, reason: str) -> str:
     variable = provider.key_variable
     step = f"set {variable} to a valid key" if variable else "check the key"
     return f"{provider.name} did not accept the key ({reason}). To continue, {step}."
+
+
+def make_missing_key_error(provider: ProviderInfo, variables: str) -> AccessDenied:
+    """No key is set. A misspelt model would only be noticed with one, so it is named, too."""
+    return AccessDenied(
+        f"{provider.name} needs a key: set {variables}, or choose another model; "
+        f"`treadle models` lists what can be used here.{_suggest_model(provider)}",
+        provider=provider.name,
+    )
+
+
+def _suggest_model(provider: ProviderInfo) -> str:
+    """` Did you mean …?`, or "" if the catalog has the model, or none with a similar name."""
+    from treadle.models.catalog import suggest_model  # only for errors: may read the price list
+
+    near = suggest_model(provider.name.lower(), provider.model)
+    return f" The catalog has no {provider.model!r}. Did you mean {near!r}?" if near else ""
 
 
 def validate_key(provider: ProviderInfo, key: str) -> str:

@@ -28,6 +28,7 @@ from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.encoding import encode_json_string
 from treadle.models.provider_base.error_mapping import (
     ProviderInfo,
+    make_missing_key_error,
     map_response_error,
     validate_key,
 )
@@ -80,11 +81,7 @@ class OpenAIAccount:
                 provider=quirks.name,
             )
         if not key and quirks.needs_key:
-            raise AccessDenied(
-                f"{quirks.name} needs a key: set {quirks.key_variables[0]}, or choose another "
-                "model; `treadle models` lists what can be used here.",
-                provider=quirks.name,
-            )
+            raise make_missing_key_error(self.provider, quirks.key_variables[0])
         headers: dict[str, str] = {}
         if key:
             bearer = quirks.key_header == "authorization"

@@ -1,7 +1,7 @@
 """Models by name. `model(name)` creates the model of a name:
 
-    anthropic/claude-sonnet-4-5     provider and model; the key comes from the usual variable
-    claude-sonnet-4-5, gpt-5        a well-known model: its vendor is the provider
+    anthropic/claude-sonnet-5-5     provider and model; the key comes from the usual variable
+    claude-sonnet-5-5, gpt-5        a well-known model: its vendor is the provider
     anthropic, sonnet               the default model of the provider, the newest of the family
     openrouter/qwen/qwen3-coder     the rest after the provider is the model, slashes included
     embedded, embedded/smollm2-135m a model on this machine, without a key
