@@ -117,6 +117,11 @@ def test_a_misspelt_setting_is_an_error():
         Agent(Scripted([]), instruction="x")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="no argument 'max_turn'; did you mean 'max_turns'"):
         Agent(Scripted([])).replace(max_turn=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="no argument 'hidden'; it has approve, ") as caught:
+        Agent(Scripted([]), hidden=1)  # type: ignore[call-overload]
+    listed = str(caught.value).partition("it has ")[2].split(", ")
+    parameters = set(inspect.signature(Agent.__init__).parameters)
+    assert set(listed) == parameters - {"self", "unknown"}
 
 
 async def test_a_name_of_another_library_gets_the_name_that_it_has_here():
@@ -144,6 +149,50 @@ async def test_a_name_of_another_library_gets_the_name_that_it_has_here():
     with pytest.raises(AttributeError, match="no attribute 'data'; here it is output"):
         _ = (await agent.run("x")).data
     assert not hasattr(agent, "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("checkpointer", "store"),
+        ("prompt", "instructions; a prompt is an argument of a run"),
+        ("recursion_limit", "max_turns"),
+        ("middleware", "hooks, mutators or gates"),
+        ("input_guardrails", "hooks"),
+        ("state_schema", "deps_type"),
+    ],
+)
+def test_an_argument_of_a_graph_gets_the_name_that_it_has_here(name: str, here: str):
+    make: Any = Agent
+    with pytest.raises(TypeError, match=f"no argument '{name}'; here it is {here}"):
+        make(Scripted([]), **{name: 3})
+
+
+async def test_a_thread_of_a_graph_is_a_session_here():
+    agent: Any = Agent(Scripted([]), store=MemoryStore)
+    for name in ("config", "thread_id"):
+        with pytest.raises(TypeError, match=f"no argument '{name}'; here it is session"):
+            await agent.run("x", **{name: "a"})
+        async with agent.session("a") as session:
+            with pytest.raises(TypeError, match=r"here it is .*agent\.session"):
+                await session.run("x", **{name: "a"})
+    with pytest.raises(TypeError, match="here it is session_id, the first argument"):
+        agent.session(thread_id="a")
+    with pytest.raises(AttributeError, match=r"'get_state'; here it is session\(id\)"):
+        agent.get_state({})
+
+
+def test_a_name_where_the_model_belongs_is_told_from_a_second_model():
+    make: Any = Agent
+    with pytest.raises(TypeError, match="argument is the model; a name is name='weather'"):
+        make("weather", model="gpt-5")
+    assert "model" in inspect.signature(Agent).parameters
+
+
+async def test_messages_as_a_prompt_are_told_where_they_belong():
+    prompt: Any = [{"role": "user", "content": "hi"}]
+    with pytest.raises(TypeError, match="Earlier messages are given as `history`"):
+        await Agent(Scripted([])).run(prompt)
 
 
 def test_tools_may_come_from_a_generator():

@@ -35,8 +35,9 @@ async def test_a_store_in_memory_is_refused_and_makes_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"give treadle\.testing\.MemoryStore\(\)"):
+    with pytest.raises(ConfigError, match=r"give treadle\.testing\.MemoryStore\(ID\) .* the id"):
         await Agent(Scripted([]), store=":memory:").run("x", session="a")
+    await Agent(Scripted(["ok"]), store=MemoryStore("a")).run("x", session="a")
     assert list_files(tmp_path) == []
 
 
@@ -117,7 +118,7 @@ async def test_step_by_step_with_an_approval_and_a_message(tmp_path: Path):
                     session.submit("go")
                 case ApprovalRequest():
                     [approval] = session.approvals
-                    assert session.approve(approval.call.id, arguments={"n": 2})
+                    session.approve(approval.call.id, arguments={"n": 2})
                 case Finished():
                     break
                 case _:
@@ -167,12 +168,18 @@ async def test_interrupt_and_go_on(tmp_path: Path):
     pause = Pause()
     agent = Agent(Scripted([["be", pause, "gun"], "done", "more"]), store=tmp_path)
     async with agent.session("a") as session:
+        assert not session.can_continue
         running = asyncio.create_task(session.run("go"))
         await pause.reached.wait()
         session.interrupt()
         assert (await running).reason == "aborted"
+        assert session.can_continue
         assert (await session.run()).text == "done"
-        assert (await session.run("again")).text == "more"
+        assert not session.can_continue
+        session.submit("again")
+        assert session.can_continue
+        assert (await session.run()).text == "more"
+        assert not session.can_continue
         with pytest.raises(LoopError, match="nothing to answer"):
             await session.run()
 
@@ -221,7 +228,9 @@ async def test_a_call_in_doubt_after_a_crash_is_settled_by_the_host(
             with pytest.raises(LoopError, match=rf"no call '{doubt.call.id}' is in doubt; .*none"):
                 session.settle(doubt.call.id, "twice")
             assert session.doubts == ()
+        assert session.can_continue
         result = await session.run()
+        assert not session.can_continue
     assert result.text == "All is well."
     assert paid == []
     assert (tmp_path / "paid").read_text() == "x"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from treadle import (
     tool,
 )
 from treadle.contracts import Allow, BaseGate, BasePolicy
+from treadle.core.errors import AccessDenied, ModelError
 from treadle.events import WarningRaised
 from treadle.models import Say, Scripted, model
 from treadle.sessions import SqliteStore
@@ -178,3 +181,24 @@ async def test_a_program_may_define_the_general_agent():
     scripted = Scripted([task, "child done", "done"])
     await Agent(scripted, subagents=[own], store=MemoryStore).run("x")
     assert scripted.requests[1].system.startswith("You do all.")
+
+
+def list_frames(error: BaseException) -> list[str]:
+    """The file names of its traceback."""
+    return [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def test_a_missing_key_is_told_near_the_line_that_ran_the_agent():
+    agent = Agent(model("claude-sonnet-4-5", environ={}))
+    with pytest.raises(AccessDenied, match="set ANTHROPIC_API_KEY") as caught:
+        agent.run_sync("hi")
+    assert list_frames(caught.value) == [Path(__file__).name, "agent_runs.py"]
+    with pytest.raises(AccessDenied) as awaited:
+        asyncio.run(agent.run("hi"))
+    assert list_frames(awaited.value)[-1] == "result.py"
+
+
+def test_other_errors_of_a_model_keep_the_frames_that_raised_them():
+    with pytest.raises(ModelError) as caught:
+        Agent(Scripted([ModelError("strange")])).run_sync("hi")
+    assert list_frames(caught.value)[-1] == "scripted.py"

@@ -119,4 +119,4 @@ async def use_book(context: ToolContext[Shop], other: ToolContext[int]) -> None:
 
 
 many: list[FunctionTool] = [add, fetch, till.pay, book, look]
-agent = Agent("anthropic/claude-sonnet-4-5", [add, fetch, till.pay, greet, Greeter(), *many])
+agent = Agent("anthropic/claude-sonnet-5-5", [add, fetch, till.pay, greet, Greeter(), *many])

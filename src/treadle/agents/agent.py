@@ -26,6 +26,7 @@ from treadle.agents.agent_settings import (
     check_tool_deps,
     collect_sources,
     normalize_instructions,
+    reject_second_model,
     reject_unknown,
     resolve_model,
 )
@@ -113,6 +114,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
             **settings: Unpack[AgentSettings],
         ) -> None: ...
 
+    @reject_second_model
     def __init__(
         self,
         model: str | Model,
@@ -153,8 +155,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
         on_start: Callable[[Driver], None] | None = None,
         **unknown: object,
     ) -> None:
-        hidden = ("self", "unknown")
-        self._settings = {key: value for key, value in locals().items() if key not in hidden}
+        self._settings = dict(locals())  # the arguments: there is no other local name yet
+        del self._settings["self"], self._settings["unknown"]
         reject_unknown(unknown, self._settings)
         check_settings(self._settings)
         self._settings["tools"] = tools = tuple(tools)

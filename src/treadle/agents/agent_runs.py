@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 import msgspec
 
 from treadle.agents.agent_settings import Approver, is_checkable
-from treadle.agents.result import Result, RunAnswer, make_result
+from treadle.agents.result import ACCOUNT_ERRORS, Result, RunAnswer, make_result
 from treadle.agents.stream import DecideApprovals, Stream
 from treadle.core.argument_checks import check, is_list, whole_number
 from treadle.core.contracts.store import Store
@@ -152,7 +152,10 @@ class AgentRuns(Generic[DepsT, OutputT]):
         """`run` for a program without an event loop. Connections are closed afterwards."""
         if _is_loop_running():
             raise LoopError("run_sync was called inside an event loop: await agent.run() instead")
-        return asyncio.run(self._run_and_disconnect(prompt, options))
+        try:
+            return asyncio.run(self._run_and_disconnect(prompt, options))
+        except ACCOUNT_ERRORS as error:
+            raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
     @overload
     def stream(

@@ -6,6 +6,7 @@ expected. argument_types.py has their types. Used by agent.py.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import NoneType
@@ -53,6 +54,8 @@ from treadle.tools.function import FunctionTool
 if TYPE_CHECKING:
     pass
 
+_Make = TypeVar("_Make", bound=Callable[..., None])
+
 ToolLike = Tool | ToolSource | Callable[..., Any]
 InstructionsLike = (
     str | Callable[[], str | Awaitable[str]] | Callable[[RunContext[Any]], str | Awaitable[str]]
@@ -95,7 +98,7 @@ _EXPECTED: Mapping[str, Expected] = {
             isinstance(value, str)
             or (hasattr(value, "stream") and hasattr(value, "card") and not isinstance(value, type))
         ),
-        'a name such as "anthropic/claude-sonnet-4-5" or a Model',
+        'a name such as "anthropic/claude-sonnet-5-5" or a Model',
     ),
     "tools": Expected(
         lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes)),
@@ -143,6 +146,19 @@ _EXPECTED: Mapping[str, Expected] = {
     "task_manager": _OPTIONAL_FUNCTION,
     "on_start": _OPTIONAL_FUNCTION,
 }
+
+
+def reject_second_model(make: _Make) -> _Make:
+    """TypeError for `Agent("weather", model="gpt-5")`, which says what the first argument is."""
+
+    @functools.wraps(make)
+    def check_and_make(self: object, *given: object, **settings: object) -> None:
+        if given and "model" in settings:
+            hint = f"; a name is name={given[0]!r:.80}" if isinstance(given[0], str) else ""
+            raise TypeError(f"Agent got two models: the first argument is the model{hint}")
+        make(self, *given, **settings)
+
+    return cast(_Make, check_and_make)
 
 
 def reject_unknown(changes: Iterable[str], known: Iterable[str]) -> None:

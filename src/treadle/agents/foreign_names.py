@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 
 from treadle.core.text import suggest
 
-# pydantic-ai, openai-agents, claude-agent-sdk, LangChain
+# pydantic-ai, openai-agents, claude-agent-sdk, LangChain, LangGraph
 _AGENT_ARGUMENTS: Mapping[str, str] = {
     "system": "instructions",
     "system_prompt": "instructions",
     "system_message": "instructions",
+    "prompt": "instructions; a prompt is an argument of a run, agent.run(...)",
     "result_type": "output_type",
     "response_format": "output_type",
     "response_model": "output_type",
@@ -24,6 +25,11 @@ _AGENT_ARGUMENTS: Mapping[str, str] = {
     "handoffs": "subagents",
     "max_iterations": "max_turns",
     "max_steps": "max_turns",
+    "recursion_limit": "max_turns",
+    "checkpointer": "store",
+    "middleware": "hooks, mutators or gates",
+    "input_guardrails": "hooks, at the point user_prompt_submit",
+    "state_schema": "deps_type",
     "usage_limits": "gates, see treadle.budgets",
     "context_type": "deps_type",
     "deps": "an argument of a run, agent.run(..., deps=...); its type is deps_type",
@@ -40,6 +46,8 @@ _RUN_ARGUMENTS: Mapping[str, str] = {
     "response_format": "output",
     "context": "deps",
     "session_id": "session",
+    "thread_id": "session",
+    "config": "session, which is the id of the thread",
     "max_turns": "an argument of Agent; agent.replace(max_turns=...) for one run",
     "model": "an argument of Agent; agent.replace(model=...) for one run",
     "model_settings": "an argument of Agent, `options`",
@@ -51,11 +59,15 @@ _SESSION_RUN_ARGUMENTS: Mapping[str, str] = {
     "history": "an argument of agent.session",
     "message_history": "history, an argument of agent.session",
     "store": "an argument of agent.session",
+    "session_id": "the first argument of agent.session",
+    "thread_id": "the first argument of agent.session",
+    "config": "agent.session, whose first argument is the id of the thread",
 }
 _SESSION_ARGUMENTS: Mapping[str, str] = {
     "id": "session_id, the first argument",
     "name": "session_id, the first argument",
     "session": "session_id, the first argument",
+    "thread_id": "session_id, the first argument",
     "prompt": "an argument of session.run",
     "metadata": "an argument of session.run",
     "output": "an argument of session.run",
@@ -88,6 +100,7 @@ _AGENT_ATTRIBUTES: Mapping[str, str] = {
     "system_prompt": "Agent(instructions=...)",
     "clone": "replace",
     "override": "replace",
+    "get_state": "session(id), and the transcript of that session",
 }
 _RESULT_ATTRIBUTES: Mapping[str, str] = {
     "data": "output",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
+from treadle.core.errors import AccessDenied, QuotaExhausted, UnknownModel
 from treadle.core.events import TerminalReason, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.transcript import Transcript
@@ -14,6 +15,10 @@ from treadle.core.type_variables import OutputT
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+
+# The message says all about these: they are raised without the frames of the loop, so that it
+# stands near the caller's own line.
+ACCOUNT_ERRORS = (AccessDenied, QuotaExhausted, UnknownModel)
 
 
 class Result(msgspec.Struct, Generic[OutputT], frozen=True):
@@ -63,6 +68,8 @@ def make_result(driver: Driver, answer: RunAnswer, output: StructuredOutput | No
     """The result of a run. Raises the error of a failed turn, and OutputMissing if the run stopped
     before it gave an answer of the output type."""
     turn = answer.turn
+    if isinstance(turn.error, ACCOUNT_ERRORS):
+        raise turn.error.with_traceback(None)
     if turn.error is not None:
         raise turn.error
     text, value, used = turn.text, turn.text, turn.total_usage

@@ -91,10 +91,11 @@ class Session(Generic[DepsT, OutputT]):
         self._store, self.warnings = opened.store, opened.warnings
         register_session(self.id, self._location, self)
         try:
-            self._driver = self._begin(opened.view)
+            await self._begin(opened.view)
         except BaseException:
-            if own_store is None:
-                await self.aclose()
+            if own_store is not None:
+                self._store = None  # the caller closes it
+            await self.aclose()
             raise
         return self
 
@@ -152,7 +153,8 @@ class Session(Generic[DepsT, OutputT]):
         metadata: Metadata | None = None,
         **unknown: object,
     ) -> Result[Any]:
-        """Answer a prompt. Without one, continue what an interruption or a crash left."""
+        """Answer a prompt. Without one, continue what an interruption or a crash left; a LoopError
+        if there is nothing to continue, see `can_continue`."""
         check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
         agent = self._agent.for_output(output)
         driver = await self.begin_run(agent, prompt, metadata)
@@ -249,12 +251,17 @@ class Session(Generic[DepsT, OutputT]):
 
     def approve(
         self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
-    ) -> bool:
-        """Let a pending call run, as it is or edited; False if none has that id."""
-        return self._open_driver.approve(call_id, arguments=arguments, always=always)
+    ) -> None:
+        """Let a call of `approvals` run, as it is or edited. LoopError if no call with that id
+        waits, as when it is answered already."""
+        if not self._open_driver.approve(call_id, arguments=arguments, always=always):
+            raise self._make_not_waiting_error(call_id)
 
-    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
-        return self._open_driver.deny(call_id, reason)
+    def deny(self, call_id: str, reason: str = "The user said no.") -> None:
+        """Answer a call of `approvals` with the reason instead of running it. LoopError as for
+        `approve`."""
+        if not self._open_driver.deny(call_id, reason):
+            raise self._make_not_waiting_error(call_id)
 
     def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Tell the outcome of a call in doubt: the model reads `result`, the call is not run.
@@ -319,8 +326,15 @@ class Session(Generic[DepsT, OutputT]):
 
     @property
     def approvals(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a decision."""
+        """The calls that wait for a decision, also those that an earlier process left waiting: they
+        are here before the first step."""
         return self._open_driver.approvals
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether `run` without a prompt has something to do: what a crash, an error, a limit or an
+        interruption left, or a queued message."""
+        return self._open_driver.can_continue
 
     @property
     def queued_messages(self) -> tuple[QueuedMessage, ...]:
@@ -350,12 +364,23 @@ class Session(Generic[DepsT, OutputT]):
             raise LoopError(self._describe_closed())
         return self._store
 
+    def _make_not_waiting_error(self, call_id: str) -> LoopError:
+        known = ", ".join(approval.call.id for approval in self.approvals) or "none"
+        return LoopError(
+            f"no call {call_id!r:.80} waits for a decision; calls that wait for one: {known}"
+        )
+
     def _describe_closed(self) -> str:
         if self._is_closed:
             return f"session {self.id} is closed: open it again with agent.session({self.id!r})"
         return "enter the session first: async with agent.session(...) as session"
 
-    def _begin(self, view: View) -> Driver:
+    async def _begin(self, view: View) -> Driver:
+        self._driver = driver = self._start_driver(view)
+        await driver.restore_approvals()
+        return driver
+
+    def _start_driver(self, view: View) -> Driver:
         history, self._history = self._history, None
         store = KeptStore(self._open_store)
         agent = self._driver_agent
@@ -376,8 +401,7 @@ class Session(Generic[DepsT, OutputT]):
         view = driver.snapshot().view
         await self._close_driver()
         self._driver_agent = agent
-        self._driver = self._begin(view)
-        return self._driver
+        return await self._begin(view)
 
     async def _close_driver(self) -> None:
         driver, self._driver = self._open_driver, None
@@ -394,7 +418,7 @@ class Session(Generic[DepsT, OutputT]):
         repair = repair_entries(view)
         for entry in repair:
             store.append(entry)
-        self._driver = self._begin(fold_entries(repair, view))
+        await self._begin(fold_entries(repair, view))
 
 
 class KeptStore(WrappedStore):

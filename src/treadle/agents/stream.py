@@ -49,6 +49,11 @@ _NOT_ANSWERED = (
     "agent approve=, or call events.approve, events.deny or events.answer_later"
 )
 
+_MAY_ASK = frozenset({ApprovalRequired, ChildEvent})
+_NOTED = frozenset(
+    {RequestStarted, ToolCallBegan, ApprovalResolved, ChildEvent, TurnFinished, RunFailed}
+)
+
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 DriveRun = Callable[[Driver, DecideApprovals], Awaitable[RunAnswer]]
 OpenDriver = Callable[[], Awaitable[Driver]]
@@ -109,9 +114,9 @@ class Stream(BaseObserver, Generic[OutputT]):
         return self
 
     async def __anext__(self) -> Event:
-        if not self._is_entered:
-            raise LoopError("enter the stream first: async with agent.stream(prompt) as events")
         while not self._events:
+            if not self._is_entered:
+                raise LoopError("enter the stream first: async with agent.stream(prompt) as events")
             if self._is_finished or self._run_task is None or self._run_task.done():
                 raise StopAsyncIteration
             if self._unanswered:
@@ -120,9 +125,10 @@ class Stream(BaseObserver, Generic[OutputT]):
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
         event = self._events.popleft()
-        asked = event.child if type(event) is ChildEvent else event
-        if type(asked) is ApprovalRequired and not self._has_approver:
-            self._unanswered[asked.call.id] = asked
+        if type(event) in _MAY_ASK and not self._has_approver:
+            asked = event.child if type(event) is ChildEvent else event
+            if type(asked) is ApprovalRequired:
+                self._unanswered[asked.call.id] = asked
         return event
 
     @property
@@ -194,15 +200,19 @@ class Stream(BaseObserver, Generic[OutputT]):
         kind = type(event)
         if kind is TextDelta or kind is ToolCallDelta:
             self._answer_parts.append(event.text)  # type: ignore[attr-defined]
-        elif kind is RequestStarted or kind is ToolCallBegan:
+        elif kind in _NOTED:
+            self._note(kind)
+        if self._reader is not None:
+            self._wake()
+
+    def _note(self, kind: type[Event]) -> None:
+        if kind is RequestStarted or kind is ToolCallBegan:
             self._answer_parts.clear()
         elif kind is ApprovalResolved or kind is ChildEvent:
             self._approval_resolved.set()
-        elif kind is TurnFinished or kind is RunFailed:
+        else:
             # With an output type, another turn may follow until the answer fits.
             self._is_finished = self._structured_output is None or kind is RunFailed
-        if self._reader is not None:
-            self._wake()
 
     def _wake(self) -> None:
         reader, self._reader = self._reader, None

@@ -102,7 +102,8 @@ def find_place(location: str | os.PathLike[str] | None) -> Path:
     if location == ":memory:":
         raise ConfigError(
             "store is ':memory:', which would be a folder of that name; for a session that is not "
-            "kept, leave out `session`, or give treadle.testing.MemoryStore() as the store"
+            "kept, leave out `session`, or give treadle.testing.MemoryStore(ID) as the store, with "
+            "the id of the session"
         )
     if location is not None:
         return Path(location).expanduser()
