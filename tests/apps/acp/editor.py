@@ -9,7 +9,7 @@ import os
 import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -273,4 +273,5 @@ async def connect(
     finally:
         process.stdin.close()
         await process.wait()
-        await agent.close()
+        with suppress(ConnectionError):  # an answer to the agent that has ended
+            await agent.close()

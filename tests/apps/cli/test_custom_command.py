@@ -32,18 +32,32 @@ def test_a_misspelt_command_is_an_error_that_names_the_right_one(folder: Path):
         find_command("/fxi 12", folder)
 
 
-def test_a_command_of_a_folder_that_is_not_trusted_is_an_error(folder: Path):
+@pytest.mark.parametrize("name", ["fix", "fix.all"])
+def test_a_command_of_a_folder_that_is_not_trusted_is_an_error(folder: Path, name: str):
+    (folder / f".claude/commands/{name}.md").write_text("Fix issue $1.")
     with pytest.raises(UsageError, match="folder, which is not trusted: run `treadle trust`"):
-        find_command("/fix 12", folder)
+        find_command(f"/{name} 12", folder)
 
 
-def test_a_prompt_that_begins_with_a_path_is_text(folder: Path, capsys: pytest.CaptureFixture[str]):
+TEXTS = ("/tmp is full", "/usr/lib: why?", "/nosuch.md", "// a comment", "/ a blank", "/no, stop")
+
+
+@pytest.mark.parametrize("prompt", TEXTS)
+def test_a_prompt_that_begins_with_a_path_is_text(folder: Path, prompt: str):
     open_trust_store().trust(folder)
-    for prompt in ("/tmp is full", "/usr/lib: why?", "// a comment", "/ a blank"):
-        assert find_command(prompt, folder) is None
-    assert not capsys.readouterr().err
-    assert find_command("/quarterly numbers", folder) is None
-    assert "there is no command /quarterly for -p: the prompt is sent" in capsys.readouterr().err
+    assert find_command(prompt, folder) is None
+
+
+async def test_an_unknown_command_is_an_error_and_no_model_is_asked(folder: Path):
+    open_trust_store().trust(folder)
+    async with ProviderServer([FakeReply("Done.")]) as server:
+        for name in ("quarterly", "noserver:poem"):
+            ran = await run(server, "-p", f"/{name} numbers")
+            assert ran.code == 2
+            assert f"there is no command /{name}; -p runs custom commands" in ran.err
+            assert "To send it as text, begin the prompt with a blank" in ran.err
+        assert not server.requests
+        assert (await run(server, "-p", " /quarterly numbers")).out == "Done.\n"
 
 
 async def test_a_script_learns_that_the_files_of_an_untrusted_folder_are_not_used(folder: Path):

@@ -162,3 +162,23 @@ async def test_a_plan_is_edited_in_the_editor_and_a_failure_is_told(monkeypatch)
         await on.type("m", "I begin.")
         history = on.frontend.conversation.driver.history
         assert find_accepted_plan(history) == "1. Rename it\n2. Test it"
+
+
+async def test_a_question_of_an_agent_is_answered_by_the_user(monkeypatch):
+    question = {"question": "Which one?", "options": ["red", "blue"]}
+    replies = [
+        Say(calls=[("task", {"description": "paint", "prompt": "paint it"})]),
+        Say(calls=[("ask", question)]),
+        Say("Painted."),
+        Say("It is done."),
+    ]
+    model = scripted(replies)
+    async with running_plain(monkeypatch, model, BYPASS) as on:
+        await on.type("go", "Which one? 1 to 3")
+        await on.type("2", "It is done.")
+        session = on.frontend.host.driver.session_id
+    begun, asked, answered, _ = model.requests
+    assert session not in (asked.session_id, answered.session_id)
+    assert answered.transcript[-1].text == "The user answered: blue"
+    # The same tools, so that the provider reads them from its cache.
+    assert asked.tools == begun.tools

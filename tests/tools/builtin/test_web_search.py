@@ -65,6 +65,18 @@ async def test_what_is_wrong_with_the_service_is_said(
     assert words in failed(refused)
 
 
+async def test_a_service_that_does_not_run_is_named_with_its_setting(folder: Path) -> None:
+    async with server(lambda _: answer()) as port:
+        pass  # nothing listens there any more
+    address = f"http://127.0.0.1:{port}"
+    async with hands(folder, names=NAMES, search_address=address) as agent:
+        refused = failed(await agent.one("web_search", query="cats"))
+    assert f"the search service {address} gave no answer" in refused
+    assert f"the connection to port {port} was refused" in refused
+    assert "change the setting web_search" in refused
+    assert "Errno" not in refused
+
+
 async def test_an_address_that_is_none_is_an_error_of_the_settings(folder: Path) -> None:
     with pytest.raises(ConfigError, match="SearXNG"):
         async with hands(folder, names=NAMES, search_address="google"):

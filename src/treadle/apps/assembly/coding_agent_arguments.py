@@ -90,7 +90,7 @@ def check_list(name: str, values: object) -> None:
 def check_model(model: object) -> None:
     is_model = hasattr(model, "stream") and hasattr(model, "card") and not isinstance(model, type)
     if model is not None and not isinstance(model, str) and not is_model:
-        example = "a name such as 'anthropic/claude-sonnet-4-5', or a Model"
+        example = "a name such as 'anthropic/claude-sonnet-5-5', or a Model"
         raise ConfigError(f"coding_agent(model={model!r}): it must be {example}")
 
 

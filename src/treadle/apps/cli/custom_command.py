@@ -1,7 +1,7 @@
 """`treadle -p "/name arguments"`: a custom command, or a prompt of an MCP server.
 
-A name that is nearly one of a command, or one of a folder that is not trusted, is an error: sent as
-text it would cost a turn and do something else. Other prompts that begin with `/` are text. Used by
+A name that is no command is an error, as in the terminal: sent as text it would cost a turn and do
+something else. A prompt that begins with a path, a blank or a name with a dot is text. Used by
 headless.py.
 """
 
@@ -25,7 +25,7 @@ from treadle.core.transcript import Text, UserContent
 
 _NAME = re.compile(r"/([\w:.-]+)(?:\s+(.*))?", re.DOTALL)
 _AS_TEXT = "To send it as text, begin the prompt with a blank"
-_SENT_AS_TEXT = "treadle: there is no command /{} for -p: the prompt is sent as text"
+_KNOWN = "-p runs custom commands and prompts of MCP servers"
 
 
 class NamedCommand(msgspec.Struct, frozen=True):
@@ -53,14 +53,15 @@ async def expand_server_prompt(
     session: AgentSession, settings: Settings, prompt: tuple[UserContent, ...]
 ) -> tuple[UserContent, ...]:
     """The message with `/server:prompt arguments` replaced by the prompt of that MCP server; the
-    same message if it does not begin with one."""
+    same message if it does not begin with one. UsageError if no server has this name."""
     match = _NAME.fullmatch(prompt[0].text) if prompt and isinstance(prompt[0], Text) else None
     if match is None or ":" not in match[1]:
         return prompt
     name, arguments = match[1], (match[2] or "").strip()
     if not any(name.startswith(f"{server.name}:") for server in session.servers):
-        print_error(_SENT_AS_TEXT.format(name))
-        return prompt
+        if _is_file_name(name):
+            return prompt
+        raise UsageError(_describe_unknown(name))
     from treadle.apps.services.mcp_prompts import expand_prompt
 
     await session.agent.config.source.open()
@@ -74,8 +75,8 @@ def list_added_folders(settings: Settings, folder: Path) -> list[Path]:
 
 
 def find_command(prompt: str, folder: Path) -> NamedCommand | None:
-    """The command that a prompt starts; None if the prompt is text. UsageError if the name is
-    nearly that of a command, or one of a folder that is not trusted."""
+    """The command that a prompt starts; None if the prompt is text, or may be a prompt of a server.
+    UsageError if there is no such command, or the folder that has it is not trusted."""
     match = _NAME.fullmatch(prompt)
     if match is None:
         return None
@@ -90,16 +91,25 @@ def find_command(prompt: str, folder: Path) -> NamedCommand | None:
     return None
 
 
+def _is_file_name(name: str) -> bool:
+    """Whether an unknown name is that of a file rather than of a command."""
+    return "." in name or Path("/", name).exists()
+
+
 def _report_unknown(name: str, known: list[str], untrusted: list[Path]) -> None:
-    """An error if another name is meant, otherwise a line that the prompt is text."""
+    """UsageError, unless it is a file name, or may be a prompt of a server: see
+    expand_server_prompt."""
     unused, _ = find_custom_commands(untrusted)
     if name in [one.name for one in unused]:
         problem = f"/{name} is a command of this folder, which is not trusted: run `treadle trust`"
         raise UsageError(f"{problem}. {_AS_TEXT}")
-    if close := suggest(name, known):
-        raise UsageError(f"there is no command /{name}; did you mean /{close}? {_AS_TEXT}")
-    if ":" not in name:  # else it may be a prompt of a server, see expand_server_prompt
-        print_error(_SENT_AS_TEXT.format(name))
+    close = suggest(name, known)
+    if close or not (":" in name or _is_file_name(name)):
+        raise UsageError(_describe_unknown(name, f"did you mean /{close}?" if close else ""))
+
+
+def _describe_unknown(name: str, hint: str = "") -> str:
+    return f"there is no command /{name}; {hint or f'{_KNOWN}.'} {_AS_TEXT}"
 
 
 def choose_model(settings: Settings, command: NamedCommand | None) -> Settings:

@@ -87,7 +87,7 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
             )
         case ["help", "options"]:
             return run_module(COMMANDS["completions"][0], ["options"])
-        case ["help", name, *_] if name in commands:
+        case ["help", name, *_] | [name, "help", *_] if name in commands:
             return run_module(commands[name][0], ["--help"])
         case ["--help" | "-h", *_] | ["help"]:
             print(format_help(commands))
@@ -157,7 +157,7 @@ def run_module(target: str, arguments: list[str]) -> int:
     from importlib import import_module
 
     # Imports make many objects and no garbage: fewer collections save a tenth of a short run.
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
     module, _, function = target.partition(":")
     exit_code: int = getattr(import_module(module), function or "run")(arguments)
     return exit_code

@@ -463,7 +463,7 @@ class FullScreen(TerminalScreen):
         self, title: str, changes: Sequence[FileChange], options: Sequence[ChoiceOption]
     ) -> str | None:
         lines = render_file_changes(changes, self.palette)
-        return await self.dialogs.choose(title, options, body=lambda width: lines)
+        return await self.dialogs.choose(title, options, body=lambda width: lines, hint=MENU_HINT)
 
     # --- input ---------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from treadle.apps.cli.options import parse_command_line
 from treadle.apps.cli.signals import harden_process, reopen_closed_streams
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, report_errors
+from treadle.apps.services.help_option import wants_help
 from treadle.apps.settings import SETTINGS_BY_NAME
 
 USAGE = """\
@@ -27,7 +28,7 @@ _OPTIONS = ("allow", "deny", "until")
 
 
 def run(arguments: list[str]) -> int:
-    if arguments[:1] == ["help"] or not {"--help", "-h"}.isdisjoint(arguments):
+    if wants_help(arguments):
         print(USAGE)
         return exit_codes.SUCCESS
     reopen_closed_streams()

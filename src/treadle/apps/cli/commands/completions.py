@@ -11,6 +11,7 @@ import sys
 from treadle.apps.cli.main import COMMANDS
 from treadle.apps.cli.options import OPTIONS, CliOption
 from treadle.apps.services import exit_codes
+from treadle.apps.services.help_option import wants_help
 
 USAGE = """\
 usage: treadle completions bash >> ~/.bashrc
@@ -19,6 +20,9 @@ usage: treadle completions bash >> ~/.bashrc
 
 
 def run(arguments: list[str]) -> int:
+    if wants_help(arguments):
+        print(USAGE)
+        return exit_codes.SUCCESS
     match arguments:
         case ["bash"]:
             print(render_bash())
@@ -28,8 +32,6 @@ def run(arguments: list[str]) -> int:
             print(render_fish())
         case ["options"]:
             print(render_options_help())
-        case ["--help" | "-h" | "help", *_]:
-            print(USAGE)
         case _:
             unknown = f"there are no completions for {arguments[0]!r}. " if arguments else ""
             print(

@@ -11,6 +11,7 @@ from treadle.apps import settings as settings_page
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, get_current_folder, print_line, report_errors
+from treadle.apps.services.help_option import wants_help
 from treadle.apps.settings import SETTINGS, Settings, treadle_home
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import shorten_home
@@ -27,6 +28,9 @@ Sources, the last one wins: defaults, ~/.treadle/config.toml, .treadle/config.to
 
 
 def run(arguments: list[str]) -> int:
+    if wants_help(arguments):
+        print(USAGE)
+        return exit_codes.SUCCESS
     return report_errors("treadle config", lambda: _print_config(arguments))
 
 
@@ -43,8 +47,6 @@ def _print_config(arguments: list[str]) -> int:
             values = {name: {"value": getattr(settings, name), "origin": settings.origin(name)}
                       for name in names}  # fmt: skip
             print(json.dumps({"settings": values, "notes": settings.notes}, indent=2))
-        case ["--help" | "-h" | "help", *_]:
-            print(USAGE)
         case [name] if name.replace("-", "_") in names:
             print_line(settings.format(name.replace("-", "_")))
         case [name, *values] if name.replace("-", "_") in names:

@@ -17,6 +17,7 @@ from treadle.apps.cli.options import parse_flags
 from treadle.apps.services import costs
 from treadle.apps.services.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.services.exit_codes import SUCCESS
+from treadle.apps.services.help_option import wants_help
 from treadle.core.sanitize import escape_invisible
 
 HELP = """\
@@ -35,7 +36,7 @@ DEFAULT_GROUPINGS = ("day", "model", "project")
 
 
 def run(arguments: list[str]) -> int:
-    if any(word in ("--help", "-h") for word in arguments):
+    if wants_help(arguments):
         print(HELP)
         return SUCCESS
     return report_errors("treadle cost", lambda: _print_cost(arguments))

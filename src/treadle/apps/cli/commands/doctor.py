@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import get_current_folder, print_line, report_errors
+from treadle.apps.services.help_option import wants_help
 from treadle.core.errors import TreadleError
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_bytes, plural
@@ -40,7 +41,7 @@ Check = Callable[[], CheckResult | Awaitable[CheckResult]]
 
 
 def run(arguments: list[str]) -> int:
-    if arguments and arguments[0] in ("--help", "-h", "help"):
+    if wants_help(arguments):
         print("usage: treadle doctor     check this machine; exit code 1 if something is missing")
         return exit_codes.SUCCESS
     if arguments:

@@ -22,6 +22,7 @@ from treadle.apps.services.console import (
     print_line,
     report_errors,
 )
+from treadle.apps.services.help_option import wants_help
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import plural, shorten_home
 
@@ -53,11 +54,14 @@ def run(arguments: list[str]) -> int:
             from treadle.apps.cli.commands import mcp_serve
 
             return mcp_serve.run(rest)
-        case [] | ["--help" | "-h" | "help", *_] | [_, "--help" | "-h"]:
-            print(USAGE)
-            return exit_codes.SUCCESS
+        case ["add", *_]:
+            is_help = wants_help(arguments[:3])  # later ones may be of the server's command
         case _:
-            return report_errors("treadle mcp", lambda: _run_command(arguments))
+            is_help = not arguments or wants_help(arguments)
+    if is_help:
+        print(USAGE)
+        return exit_codes.SUCCESS
+    return report_errors("treadle mcp", lambda: _run_command(arguments))
 
 
 def _run_command(arguments: list[str]) -> int:

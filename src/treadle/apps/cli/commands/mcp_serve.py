@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.apps.cli.options import CommandLine, parse_command_line
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, get_current_folder, print_error, report_errors
+from treadle.apps.services.help_option import wants_help
 
 if TYPE_CHECKING:
     from treadle.apps.services.mcp_service import McpService
@@ -40,7 +41,7 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 def run(arguments: list[str]) -> int:
-    if arguments[:1] == ["help"] or not {"--help", "-h"}.isdisjoint(arguments):
+    if wants_help(arguments):
         print(USAGE)
         return exit_codes.SUCCESS
     return report_errors("treadle mcp serve", lambda: _serve(arguments))

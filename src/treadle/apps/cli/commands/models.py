@@ -19,6 +19,7 @@ from typing import NamedTuple, TextIO
 
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import BOLD, DIM, add_style, print_line, report_errors
+from treadle.apps.services.help_option import wants_help
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.extras import format_install_command, is_installed, require_extra
 from treadle.core.sanitize import escape_invisible
@@ -41,7 +42,7 @@ usage: treadle models [--all]        list the usable models (--all: every known 
        treadle models test [NAME]    make one real call: latency, tokens, cost
        treadle models get NAME       download an embedded model
 
-NAME is PROVIDER/MODEL (anthropic/claude-sonnet-4-5), a well-known model (gpt-5), a provider
+NAME is PROVIDER/MODEL (anthropic/claude-sonnet-5-5), a well-known model (gpt-5), a provider
 (anthropic), or embedded. Keys are read from the usual variables of the providers."""
 
 TEST_PROMPT = "Answer with the single word: ready"
@@ -58,6 +59,9 @@ class ModelRow(NamedTuple):
 
 
 def run(arguments: list[str]) -> int:
+    if wants_help(arguments):
+        print(USAGE)
+        return exit_codes.SUCCESS
     match arguments:
         case [] | ["list"]:
             work = _list_models(include_all=False)
@@ -67,9 +71,6 @@ def run(arguments: list[str]) -> int:
             work = _test_model(names[0] if names else "")
         case ["get", name] if not _is_option(name):
             work = _download_model(name)
-        case ["--help" | "-h" | "help", *_]:
-            print(USAGE)
-            return exit_codes.SUCCESS
         case _:
             print(f"treadle models: invalid arguments: {' '.join(arguments)}", file=sys.stderr)
             print(USAGE, file=sys.stderr)

@@ -18,6 +18,7 @@ from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli.options import parse_flags
 from treadle.apps.services.console import get_current_folder, print_error, print_line, report_errors
 from treadle.apps.services.exit_codes import SUCCESS
+from treadle.apps.services.help_option import wants_help
 from treadle.apps.settings import Settings, load_settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.tool import ToolSpec
@@ -43,7 +44,7 @@ class PromptReport(msgspec.Struct, frozen=True):
 
 
 def run(arguments: list[str]) -> int:
-    if any(word in ("--help", "-h") for word in arguments):
+    if wants_help(arguments):
         print(HELP)
         return SUCCESS
     return report_errors("treadle prompt", lambda: _print_prompt(arguments))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.services.help_option import wants_help
 from treadle.core.sanitize import escape_invisible
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ NAME = "treadle resume"
 
 
 def run(arguments: list[str]) -> int:
+    if wants_help(arguments):
+        print(USAGE)
+        return exit_codes.SUCCESS
     match arguments:
-        case ["--help" | "-h" | "help", *_]:
-            print(USAGE)
-            return exit_codes.SUCCESS
         case []:
             return report_errors(NAME, _list_suspended)
         case ["--suspended" | "--parked"]:  # --parked: the name in version 0.1

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, print_line, report_errors
+from treadle.apps.services.help_option import wants_help
 from treadle.core.sanitize import escape_invisible
 
 USAGE = """\
@@ -24,10 +25,10 @@ usage: treadle trust [FOLDER]             trust a folder (default: this one); sh
 
 
 def run(arguments: list[str]) -> int:
+    if wants_help(arguments):
+        print(USAGE)
+        return exit_codes.SUCCESS
     match arguments:
-        case ["--help" | "-h" | "help", *_]:
-            print(USAGE)
-            return exit_codes.SUCCESS
         case ["--remove", *rest] if len(rest) <= 1:
             return report_errors("treadle trust", lambda: _remove_trust(_get_folder(rest)))
         case ["--approve", *rest] if len(rest) <= 1:

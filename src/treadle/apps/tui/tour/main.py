@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from treadle.apps.services.help_option import wants_help
+
 EXIT_USAGE = 2
 USAGE = """\
 usage: treadle tour
@@ -23,7 +25,7 @@ ctrl+d leaves it at any moment."""
 
 
 def run(arguments: list[str]) -> int:
-    if arguments[:1] in (["--help"], ["-h"], ["help"]):
+    if wants_help(arguments):
         print(USAGE)
         return 0
     if arguments:

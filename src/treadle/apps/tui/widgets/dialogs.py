@@ -38,6 +38,7 @@ from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 
 BACK_HINT = " · esc goes back"  # to the question that opened the text
+QUESTION_HINT = "↑ ↓ or a number move, enter answers, esc: no answer"
 
 
 class DialogHost(Protocol):
@@ -83,7 +84,7 @@ class Dialogs:
         *,
         filterable: bool = False,
         body: BodyRenderer | None = None,
-        hint: str = "",
+        hint: str = QUESTION_HINT,
         current: str = "",
         on_highlight: Callable[[Choices, str], None] | None = None,
         other_body: BodyRenderer | None = None,
@@ -120,7 +121,7 @@ class Dialogs:
             return await answer
 
     async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
-        hint = "space marks an answer, enter sends the marked ones"
+        hint = "space marks an answer, enter sends the marked ones, esc: no answer"
         widget = Choices(title, options, self._dialog_host.palette, hint=hint, multiple=True)
         async with self._open_dialog(widget, by_user=False) as answer:
             chosen = await answer

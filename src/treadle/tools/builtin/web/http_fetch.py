@@ -166,6 +166,8 @@ async def _connect(
                 return await asyncio.open_connection(address, port, **options)
         except TimeoutError:
             last = OSError(f"no connection to {address} within {CONNECT_TIMEOUT:g} s")
+        except ConnectionRefusedError:
+            last = OSError(f"the connection to port {port} was refused; no server listens there")
         except OSError as error:
             last = error
     raise last

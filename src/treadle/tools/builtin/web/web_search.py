@@ -63,17 +63,22 @@ class WebSearchTool(BuiltinTool[WebSearchArguments]):
         return f"{self._address}/search?{urlencode({'q': query, 'format': 'json'})}"
 
     async def run(self, args: WebSearchArguments, site: CallSite) -> ToolOutput:
-        page = await self._fetch(self._make_url(args.query))
+        service = f"the search service {self._address}"
+        try:
+            page = await self._fetch(self._make_url(args.query))
+        except ToolError as error:
+            problem = f"{error}. Check that it runs, or change the setting web_search"
+            raise ToolError(f"{service} gave no answer: {problem}") from error
         if page.status == 403:
             problem = "allows no JSON; add `json` to `search.formats` in its settings.yml"
-            raise ToolError(f"the search service {self._address} {problem}")
+            raise ToolError(f"{service} {problem}")
         if page.status != 200:
-            raise ToolError(f"the search service {self._address} answered {page.status}")
+            raise ToolError(f"{service} answered {page.status}")
         try:
             found = msgspec.json.decode(page.body, type=_Results).results
         except msgspec.MsgspecError as error:
             problem = f"sent no list of results ({error}); is it SearXNG?"
-            raise ToolError(f"the search service {self._address} {problem}") from error
+            raise ToolError(f"{service} {problem}") from error
         if not found:
             return ToolOutput(f"Nothing was found for {args.query!r}.", display="Nothing found")
         shown = [_format_result(n, one) for n, one in enumerate(found[:MAX_RESULTS], start=1)]

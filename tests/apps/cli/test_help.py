@@ -1,0 +1,62 @@
+"""`treadle NAME --help`: every command has the same ways to ask for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle.apps.cli import main
+from treadle.apps.cli.commands.mcp import USAGE as MCP_USAGE
+from treadle.apps.services.help_option import wants_help
+
+WAYS = (["{}", "--help"], ["{}", "-h"], ["help", "{}"], ["{}", "help"])
+
+
+def run(words: list[str]) -> int | str | None:
+    try:
+        return main.run(words)
+    except SystemExit as stopped:  # argparse
+        return stopped.code
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_every_command_prints_its_usage(
+    name: str, way: list[str], capsys: pytest.CaptureFixture[str]
+):
+    assert run([word.format(name) for word in way]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"usage: treadle {name}")
+    assert not printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "is_help"),
+    [
+        ([], False),
+        (["help", "me"], True),
+        (["list", "--help"], True),
+        (["list", "-h", "--", "x"], True),
+        (["list", "help"], False),
+        (["list", "--", "--help"], False),
+    ],
+)
+def test_help_is_the_first_word_or_an_option_before_two_dashes(words: list[str], is_help: bool):
+    assert wants_help(words) is is_help
+
+
+def test_h_after_the_command_of_a_server_is_an_argument_of_that_command(
+    own_place: object, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["mcp", "add", "db", "--help"]) == 0
+    assert capsys.readouterr().out == f"{MCP_USAGE}\n"
+    assert run(["mcp", "add", "db", "db-server", "-h", "localhost"]) == 0
+    assert "db is added to" in capsys.readouterr().out
+
+
+def test_the_help_of_the_settings_needs_no_settings(
+    own_place: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("TREADLE_MAX_COST", "much")
+    assert run(["config"]) == 2
+    assert run(["config", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: treadle config")
