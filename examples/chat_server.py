@@ -1,6 +1,6 @@
 """A chat server: any number of stored sessions, streamed answers. It survives `kill -9`.
 
-    pip install 'treadle[web]'; python examples/chat_server.py anthropic/claude-sonnet-4-5 [PORT]
+    pip install 'treadle[web]'; python examples/chat_server.py anthropic/claude-sonnet-5-5 [PORT]
     curl -N -d "A table for two, please" http://127.0.0.1:8000/chats/ada
 
 An empty message continues an answer that a crash cut off; what a tool did before is not done again.

@@ -2,7 +2,7 @@
 
 Without arguments it uses a scripted model and needs no key. With the name of a real model:
 
-    python examples/quickstart.py anthropic/claude-sonnet-4-5
+    python examples/quickstart.py anthropic/claude-sonnet-5-5
 """
 
 from __future__ import annotations

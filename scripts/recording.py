@@ -100,7 +100,7 @@ class Recorder:
 def play(recorder: Recorder, environment: Mapping[str, str]) -> None:
     """The story: a message, a change that is approved, a command that is approved, undo."""
     terminal = recorder.terminal
-    options = ("--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark")
+    options = ("--model=claude-sonnet-5-5", "--sandbox=off", "--theme=dark")
     terminal.run(*options, env=environment)
     recorder.answer("trust", "y", 0.1)
     recorder.frames.clear()

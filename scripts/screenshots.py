@@ -35,7 +35,7 @@ from treadle.models.scripted import Pause, Say, Scripted, ScriptElement  # noqa:
 
 IMAGES = ROOT / "docs" / "images"
 SIZE = (100, 28)
-CARD = ModelCard("claude-sonnet-4-5", window=200_000, input_price=3.0, output_price=15.0)
+CARD = ModelCard("claude-sonnet-5-5", window=1_000_000, input_price=2.0, output_price=10.0)
 USED = Usage(input=9_400, output=210, requests=1, cost=0.031)
 _FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # fonts of another server
 

@@ -37,7 +37,7 @@ def answer(request: ReceivedRequest) -> FakeReply:
 @contextlib.asynccontextmanager
 async def serve(provider: ProviderServer) -> AsyncIterator[tuple[Process, httpx.AsyncClient]]:
     keys = {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": "k"}
-    command = [sys.executable, "-P", str(PROGRAM), "anthropic/claude-sonnet-4-5", "0"]
+    command = [sys.executable, "-P", str(PROGRAM), "anthropic/claude-sonnet-5-5", "0"]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=PIPE, stderr=PIPE, env={**os.environ, **keys}
     )

@@ -1,10 +1,11 @@
-"""The programs of docs/coming-from.md: the same three with each library, all of them run."""
+"""The programs of docs/coming-from.md are run: three with each library, and one of ours."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ async def run(server: ProviderServer, title: str, library: str, *arguments: str)
 
 
 async def start(
-    server: ProviderServer, library: str, code: str, *arguments: str
+    server: ProviderServer, library: str, code: str, *arguments: str, typed: str = ""
 ) -> tuple[int | None, str, str]:
     settings = {
         "OPENAI_BASE_URL": f"{server.url}/v1",
@@ -50,14 +51,15 @@ async def start(
         "OPENAI_AGENTS_DISABLE_TRACING": "1",  # it would send traces to OpenAI
     }
     env = {**os.environ, **settings}
-    process = await start_preloaded(IMPORTS[library], code, *arguments, env=env)
-    out, err = await process.communicate()
+    process = await start_preloaded(IMPORTS[library], code, *arguments, env=env, stdin=PIPE)
+    out, err = await process.communicate(typed.encode())
     return process.returncode, out.decode(), err.decode()
 
 
 def test_every_library_has_every_program():
     titles = ("tool", "output", "conversation")
-    assert list(PROGRAMS) == [(title, library) for title in titles for library in LIBRARIES]
+    shared = [(title, library) for title in titles for library in LIBRARIES]
+    assert list(PROGRAMS) == [*shared, ("approval", "treadle")]
 
 
 @EACH_LIBRARY
@@ -91,6 +93,17 @@ async def test_a_conversation_goes_on_in_another_process(library: str):
         assert await run(server, "conversation", library, "Who am I?") == "You are Ada.\n"
         last = server.requests[-1].body.decode()
         assert all(text in last for text in ("I am Ada.", "Hello, Ada.", "Who am I?"))
+        assert server.violations == []
+
+
+@pytest.mark.parametrize(("typed", "result"), [("yes", "Post is booked"), ("no", "too expensive")])
+async def test_a_streamed_run_asks_for_an_approval(typed: str, result: str):
+    replies = [FakeReply(calls=(FakeCall("book", {"hotel": "Post"}),)), FakeReply("That is all.")]
+    async with ProviderServer(replies) as server:
+        program = PROGRAMS["approval", "treadle"]
+        status, out, err = await start(server, "treadle", program, typed=f"{typed}\n")
+        assert (status, out) == (0, "[book: Post]? That is all."), err
+        assert result in server.requests[-1].body.decode()
         assert server.violations == []
 
 

@@ -20,11 +20,13 @@ from treadle.testing import FakeCall, FakeReply, ProviderServer
 DOCS = Path(__file__).parents[2] / "docs"
 FLAGS = re.DOTALL | re.MULTILINE
 BLOCK = re.compile(r"(?:<!-- replies: (.*?) -->\n)?```python\n(.*?)```", re.DOTALL)
+# A program that is shown beside ours; the library is not installed here.
+OF_LANGGRAPH = re.compile(r"<!-- of LangGraph -->\n```python\n(.*?)```", re.DOTALL)
 
 
 def read_blocks(page: str) -> list[tuple[list[FakeReply], str]]:
     """The blocks of a page, each with the replies of the model that a comment before it gives."""
-    found = BLOCK.findall((DOCS / page).read_text())
+    found = BLOCK.findall(OF_LANGGRAPH.sub("", (DOCS / page).read_text()))
     return [([make_reply(one) for one in json.loads(said or "[]")], code) for said, code in found]
 
 
