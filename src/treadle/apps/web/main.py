@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from treadle.apps.services.loopback import LOOPBACK, listen_on_loopback
 from treadle.apps.web.saved_link import SavedLink, read_link, save_link
 from treadle.core.errors import TreadleError
 from treadle.core.extras import require_extra
 
 EXIT_USAGE = 2
-LOOPBACK = "127.0.0.1"
 MAX_MESSAGE_BYTES = 16 << 20
 
 
@@ -60,26 +60,11 @@ def _build_parser() -> argparse.ArgumentParser:
 def _listen(port: int, *, is_wanted: bool) -> socket.socket:
     """A socket on this port; on any free one if it is in use and the user did not ask for it."""
     try:
-        return _bind(port)
+        return listen_on_loopback(port)
     except TreadleError:
         if is_wanted:
             raise
-        return _bind(0)
-
-
-def _bind(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((LOOPBACK, port))
-        listener.listen()  # the link works as soon as it is printed
-    except OSError as error:
-        listener.close()
-        raise TreadleError(f"port {port} cannot be used: {error.strerror}") from error
-    except OverflowError as error:
-        listener.close()
-        raise TreadleError(f"{port} is not a port; ports go up to 65535") from error
-    return listener
+        return listen_on_loopback(0)
 
 
 def _serve(folder: Path, flags: dict[str, object], listener: socket.socket, token: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -177,6 +178,16 @@ async def test_http_wants_the_token(own_place: Path):
     finally:
         process.terminate()
         await asyncio.wait_for(process.communicate(), PATIENCE)
+
+
+async def test_a_port_that_is_in_use_is_named():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        refused = await run(None, "mcp", "serve", "--http", port, "--model", "x/y")
+    assert refused.code != 0
+    assert refused.err == f"treadle mcp serve: port {port} cannot be used: Address already in use\n"
 
 
 async def test_a_run_without_servers_loads_nothing_for_them():

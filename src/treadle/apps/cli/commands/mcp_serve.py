@@ -18,6 +18,7 @@ from treadle.apps.cli.options import CommandLine, parse_command_line
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, get_current_folder, print_error, report_errors
 from treadle.apps.services.help_option import wants_help
+from treadle.apps.services.loopback import LOOPBACK, listen_on_loopback
 
 if TYPE_CHECKING:
     from treadle.apps.services.mcp_service import McpService
@@ -126,14 +127,10 @@ async def _serve_stdio(service: McpService) -> None:
 
 
 async def _serve_http(service: McpService, port: int, token: str) -> None:
-    import socket
-
     import uvicorn
 
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    listener = listen_on_loopback(port)
+    url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/mcp"
     app = require_token(service.make_server().streamable_http_app(), token)
     print_error(f"serving at {url}\nAuthorization: Bearer {token}")
     config = uvicorn.Config(app, log_level="warning")
