@@ -25,6 +25,7 @@ import pytest
 from hypothesis import configuration, settings
 
 from tests.postgres import postgres_server, postgres_url, shared_postgres
+from tests.preloaded import interpreters
 from treadle.core import function_thread
 
 __all__ = ["postgres_server", "postgres_url", "shared_postgres"]  # fixtures
@@ -238,7 +239,10 @@ class NoLeaks:
 
 def _descriptors() -> set[str]:
     held = set()
+    kept = {str(connection.fileno()) for connection, _ in interpreters.values()}
     for link in Path("/proc/self/fd").iterdir():
+        if link.name in kept:
+            continue
         try:
             held.add(f"descriptor {link.name} -> {link.readlink()}")
         except FileNotFoundError:  # the one that listed the folder
@@ -248,8 +252,9 @@ def _descriptors() -> set[str]:
 
 def _children() -> set[str]:
     held = set()
+    kept = {str(process.pid) for _, process in interpreters.values()}
     for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
+        if not process.name.isdigit() or process.name in kept:
             continue
         try:
             text = (process / "stat").read_text()

@@ -18,7 +18,6 @@ import socket
 import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from functools import cache
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
@@ -104,7 +103,7 @@ async def start_preloaded(
     request = json.dumps([code, arguments, str((cwd or Path()).absolute()), env]).encode()
     try:
         assert len(request) <= LARGEST_REQUEST
-        connection, _ = start_forking_interpreter(os.getpid(), imports)
+        connection = connect_to_forking_interpreter(imports)
         socket.send_fds(connection, [request], [*its, status_writing])
     finally:
         for fd in (*its, status_writing):
@@ -131,11 +130,19 @@ async def read_pipe(fd: int, limit: int) -> tuple[asyncio.StreamReader, asyncio.
     return reader, transport
 
 
-@cache
-def start_forking_interpreter(
-    owner: int, imports: str
-) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The interpreter of a test process, its `owner`; it ends when the connection is closed."""
+# The interpreters of a test process, its owner, by owner and imports. Each ends when its connection
+# is closed: with the owner. They are no leaks of the test that needed one first.
+interpreters: dict[tuple[int, str], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
+
+
+def connect_to_forking_interpreter(imports: str) -> socket.socket:
+    key = (os.getpid(), imports)
+    if key not in interpreters:
+        interpreters[key] = start_forking_interpreter(imports)
+    return interpreters[key][0]
+
+
+def start_forking_interpreter(imports: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, its):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST_REQUEST)
