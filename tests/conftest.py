@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -146,10 +147,10 @@ def _is_foreign(name: str) -> bool:
     return name.upper().startswith(_FOREIGN_PREFIXES) or name.upper().endswith(_FOREIGN_SUFFIXES)
 
 
-@pytest.fixture(autouse=True)
-def own_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty home and an empty current folder beside it, for this test alone."""
-    place = Path(tempfile.mkdtemp(prefix="treadle-test-")).resolve()
+@contextmanager
+def make_place(monkeypatch: pytest.MonkeyPatch, parent: str | None = None) -> Iterator[Path]:
+    """An empty home and an empty current folder beside it, both in a new folder in `parent`."""
+    place = Path(tempfile.mkdtemp(prefix="treadle-test-", dir=parent)).resolve()
     for name in filter(_is_foreign, list(os.environ)):
         monkeypatch.delenv(name)
     folders = {
@@ -171,6 +172,13 @@ def own_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     # gone would be the next test's trouble.
     monkeypatch.undo()
     shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def own_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home and a current folder for this test alone."""
+    with make_place(monkeypatch) as place:
+        yield place
 
 
 # ------------------------------------------------------------------ async tests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -57,3 +58,15 @@ def test_tests_need_every_download_and_each_example_has_a_home_of_its_own(tmp_pa
 def test_only_what_was_asked_for_is_run(arguments: list[str], tmp_path: Path):
     [stage] = check.choose_stages(False, arguments, tmp_path)
     assert stage.command[-1] == arguments[-1] or stage == check.docs_stage()
+
+
+def test_files_in_memory_are_gone_with_the_command(tmp_path: Path):
+    code = (
+        "import tempfile; tempfile.NamedTemporaryFile(delete=False); print(tempfile.gettempdir())"
+    )
+    command = [sys.executable, "-I", "-c", code]
+    in_memory = check.with_files_in_memory(command, tmp_path)
+    if in_memory == command:
+        pytest.skip("this user may not mount a file system")
+    assert subprocess.run(in_memory, capture_output=True, text=True).stdout == f"{tmp_path}\n"
+    assert not list(tmp_path.iterdir())
