@@ -11,7 +11,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import NoneType
 from typing import (
-    TYPE_CHECKING,
     Any,
     NewType,
     TypeGuard,
@@ -50,9 +49,6 @@ from treadle.core.loop.recovery import Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.tools.federation import StaticSource
 from treadle.tools.function import FunctionTool
-
-if TYPE_CHECKING:
-    pass
 
 _Make = TypeVar("_Make", bound=Callable[..., None])
 
