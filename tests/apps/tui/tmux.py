@@ -65,7 +65,11 @@ class Terminal:
         self._tmux("send-keys", *keys)
 
     def clear(self, text: str) -> None:
-        """Clear the prompt, which shows a text."""
+        """Clear the prompt, which shows a text. In a turn the key would end that instead."""
+        deadline = time.monotonic() + PATIENCE
+        while self.title().endswith("working"):
+            assert time.monotonic() < deadline, f"the turn does not end:\n{self.screen()}"
+            time.sleep(0.02)
         self.press("C-c")
         self.sees(text, gone=True)
 
