@@ -150,10 +150,16 @@ async def test_a_child_at_work_in_the_background_gets_the_message_at_once():
     await driver.aclose()
 
 
-@pytest.mark.parametrize("place", ["folder", "sessions.db"])
-async def test_a_child_of_a_session_is_continued_in_another_process(tmp_path: Path, place: str):
+@pytest.mark.parametrize("place", ["folder", "sessions.db", "postgresql"])
+async def test_a_child_of_a_session_is_continued_in_another_process(
+    tmp_path: Path, place: str, request: pytest.FixtureRequest
+):
+    store = (
+        request.getfixturevalue("postgres_url") if place == "postgresql" else str(tmp_path / place)
+    )
+
     def make(*replies: Any) -> Agent:
-        return Agent(Scripted(list(replies)), subagents=[], store=tmp_path / place)
+        return Agent(Scripted(list(replies)), subagents=[], store=store)
 
     first = make(Say(calls=[task("look", name="scout")]), "I saw a door.", "ok")
     async with first.session("s") as session:
@@ -166,6 +172,7 @@ async def test_a_child_of_a_session_is_continued_in_another_process(tmp_path: Pa
     assert messages(child) == ["look", "again"]
     if place == "folder":
         assert len(list((tmp_path / place / "s" / "children").iterdir())) == 1
+    assert not list(Path.cwd().iterdir())
 
 
 async def test_a_grandchild_is_stored_below_its_parent(tmp_path: Path):

@@ -37,6 +37,11 @@ async def test_a_store_in_memory_is_refused_and_makes_no_folder(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"give treadle\.testing\.MemoryStore\(ID\) .* the id"):
         await Agent(Scripted([]), store=":memory:").run("x", session="a")
+    with pytest.raises(
+        ConfigError, match="store is a URL of 'mysql'; expected a folder, a database"
+    ):
+        await Agent(Scripted([]), store="mysql://u@127.0.0.1/x").run("x", session="a")
+    assert not list(Path.cwd().iterdir())
     await Agent(Scripted(["ok"]), store=MemoryStore("a")).run("x", session="a")
     assert list_files(tmp_path) == []
 
@@ -224,6 +229,8 @@ async def test_a_call_in_doubt_after_a_crash_is_settled_by_the_host(
         assert (doubt.tool, doubt.arguments) == ("pay", {"amount": 5})
         assert doubt.idempotency_key == f"order-42/turn-1/{doubt.call.id}"
         if is_settled:
+            with pytest.raises(ConfigError, match="result is 5; expected a text"):
+                session.settle(doubt.call.id, 5)  # type: ignore[arg-type]
             session.settle(doubt.call.id, "The bank says that it was paid.")
             with pytest.raises(LoopError, match=rf"no call '{doubt.call.id}' is in doubt; .*none"):
                 session.settle(doubt.call.id, "twice")

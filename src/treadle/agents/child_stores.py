@@ -65,8 +65,10 @@ def unregister_child(store: Store | None) -> None:
 def _find_child_location(session_id: str, location: StoreLocation | None) -> StoreLocation | None:
     if location is None or isinstance(location, (str, os.PathLike)):
         from treadle.sessions.children import CHILDREN_DIR
-        from treadle.sessions.open_store import DATABASE_SUFFIXES, find_place
+        from treadle.sessions.open_store import DATABASE_SCHEMES, DATABASE_SUFFIXES, find_place
 
+        if isinstance(location, str) and location.startswith(DATABASE_SCHEMES):
+            return location
         place = find_place(location)
         is_database = place.suffix in DATABASE_SUFFIXES
         return place if is_database else place / session_id / CHILDREN_DIR

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.core.argument_checks import DICT, FLAG, TEXT, check_fields, one_of, optional
 from treadle.core.contracts.policy import Risk
 from treadle.core.contracts.tool import NO_ACCESS, Access, Preview
 from treadle.core.errors import SessionTooNew, StoreError
@@ -25,6 +26,7 @@ from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, User
 from treadle.core.transcript.transcript import Transcript
 
 SNAPSHOT_VERSION = 1
+DECIDER = one_of("user", "headless", "hook")
 
 UserInput = str | UserItem | UserContent | Sequence[str | UserContent]
 
@@ -63,12 +65,18 @@ class Approval(msgspec.Struct, frozen=True):
     arguments: Arguments | None = None
     always: bool = False
 
+    def __post_init__(self) -> None:
+        check_fields(self, {"arguments": optional(DICT), "always": FLAG})
+
 
 class Denial(msgspec.Struct, frozen=True):
     """An approver's no: the reason that the model reads, and who decided."""
 
     reason: str
     decided_by: DecidedBy = "user"
+
+    def __post_init__(self) -> None:
+        check_fields(self, {"reason": TEXT, "decided_by": DECIDER})
 
 
 class ApprovalCallbacks(msgspec.Struct, frozen=True):

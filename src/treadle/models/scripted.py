@@ -132,6 +132,7 @@ class Scripted:
         fallback: Model | None = None,
     ) -> None:
         self._script = _iterate_script(replies)
+        self._given = 0  # replies of the script so far
         self.name = name
         self.card = card if card is not None else ModelCard(name)
         self.fallback = fallback
@@ -176,8 +177,9 @@ class Scripted:
     async def _next_parts(self, request: ModelRequest) -> Sequence[ScriptPart]:
         try:
             element = next(self._script)
+            self._given += 1
         except StopIteration:
-            replies = plural(len(self.requests) - 1, "reply", "replies")
+            replies = plural(self._given, "reply", "replies")
             raise ModelError(
                 f"the scripted model has {replies}, but was asked once more; "
                 f"the last item of the request: {_describe_last_item(request)}",

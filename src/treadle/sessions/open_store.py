@@ -105,6 +105,12 @@ def find_place(location: str | os.PathLike[str] | None) -> Path:
             "kept, leave out `session`, or give treadle.testing.MemoryStore(ID) as the store, with "
             "the id of the session"
         )
+    if isinstance(location, str) and "://" in location:
+        scheme = location.partition("://")[0]
+        raise ConfigError(
+            f"store is a URL of {scheme!r}; expected a folder, a database file such as "
+            "sessions.db, or postgresql://…"
+        )
     if location is not None:
         return Path(location).expanduser()
     from treadle.sessions.library import default_root, project_name

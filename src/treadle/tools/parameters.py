@@ -57,7 +57,8 @@ class Parameters:
                 self._set_context(parameter.name, hint)
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise self._error(f"*{parameter.name} has no schema; name each parameter")
+                stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+                raise self._error(f"{stars}{parameter.name} has no schema; name each parameter")
             fields.append(self._make_field(parameter, hint, notes.get(parameter.name, "")))
         try:
             self._fields = JsonFields(fields)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.tools.mcp.helpers import Log, call, context, raw, served, workspace
 from tests.workspace.helpers import alive, gone, marker, seen
 from treadle import Agent
@@ -53,9 +54,7 @@ async def test_a_server_offers_its_tools_under_names_of_their_own(own_place: Pat
 
 async def test_an_agent_calls_a_tool_of_a_server(own_place: Path):
     async with workspace(own_place) as place:
-        server = McpServer("raw", raw(), start=place.spawn)
-        await server.open()
-        await server.wait_ready()
+        server = McpServer("raw", raw(), start=place.spawn, start_wait=PATIENCE)
         model = Scripted([Say(calls=[("mcp__raw__echo", {"text": "hi"})]), "done"])
         agent = Agent(model, [server])
         result = await agent.run("x")

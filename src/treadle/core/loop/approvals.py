@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import msgspec
 
+from treadle.core.argument_checks import FLAG, TEXT, check
 from treadle.core.events import ApprovalRequired, ApprovalResolved
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.session_state import SessionState
-from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
-from treadle.core.transcript.content import Arguments, parse_arguments, to_json_object
+from treadle.core.steps import DECIDER, ApprovalCallbacks, ApprovalRequest, PendingApproval
+from treadle.core.transcript.content import (
+    Arguments,
+    fix_surrogates,
+    parse_arguments,
+    to_json_object,
+)
 from treadle.core.transcript.entries import ApprovalDecision, DecidedBy
 
 
@@ -46,6 +52,7 @@ class Approvals:
         )
 
     def approve(self, call_id: str, arguments: Arguments | None, always: bool) -> bool:
+        check("always", always, FLAG)
         raw = None if arguments is None else _encode_arguments(arguments)
         pending = self._pending.get(call_id) or self._restored.get(call_id)
         if raw and pending is not None and parse_arguments(raw) == pending.call.arguments:
@@ -53,8 +60,10 @@ class Approvals:
         return self._resolve(ApprovalDecision(call_id, "allow", "", raw, always, "user"))
 
     def deny(self, call_id: str, reason: str, decided_by: DecidedBy = "user") -> bool:
-        decision = ApprovalDecision(call_id, "deny", reason, decided_by=decided_by)
-        return self._resolve(decision)
+        check("reason", reason, TEXT)
+        check("decided_by", decided_by, DECIDER)
+        reason = fix_surrogates(reason)
+        return self._resolve(ApprovalDecision(call_id, "deny", reason, decided_by=decided_by))
 
     def clear(self) -> None:
         self._pending.clear()
@@ -75,5 +84,5 @@ class Approvals:
 def _encode_arguments(arguments: Arguments) -> str:
     try:
         return msgspec.json.encode(to_json_object(arguments)).decode()
-    except TypeError as error:
+    except (TypeError, UnicodeEncodeError) as error:
         raise TypeError(f"the edited arguments of the call cannot be stored: {error}") from None

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from treadle.core.argument_checks import FLAG, TEXT, check
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
@@ -42,7 +43,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.content import fix_surrogates, parse_arguments
 from treadle.core.transcript.entries import Intent, ItemAdded, View, list_entries
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
@@ -181,8 +182,11 @@ class HostControls:
         if call_id not in doubts:
             known = ", ".join(doubts) or "none"
             raise LoopError(f"no call {call_id!r:.80} is in doubt; calls in doubt: {known}")
+        check("result", result, TEXT)
+        check("is_error", is_error, FLAG)
+        text = Text(fix_surrogates(result))
         item = ToolResultItem(
-            call_id, doubts[call_id].name, (Text(result),), is_error=is_error, outcome="recovered"
+            call_id, doubts[call_id].name, (text,), is_error=is_error, outcome="recovered"
         )
         self._session.record_early_result(item)
 
@@ -214,6 +218,7 @@ class HostControls:
         """Cancel the stream, every tool and every child agent; the turn, if there is one, ends
         `aborted`. Between two steps, next() reports the end."""
         self._interruption.check_loop("interrupt")
+        check("reason", reason, TEXT)
         if self._session.state.turn is not None or self._interruption.is_running:
             self._interruption.request(reason)
         if self._open_round is not None:

@@ -30,7 +30,7 @@ from treadle.core.contracts.model import (
     Reply,
     add_cost,
 )
-from treadle.core.errors import CacheUnsupported, ModelError, StreamBroken
+from treadle.core.errors import CacheUnsupported, ModelError, StreamBroken, error_message
 from treadle.core.events import (
     ModelChanged,
     Notified,
@@ -53,6 +53,8 @@ from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.entries import ItemAdded
+from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, Usage
@@ -245,7 +247,8 @@ class ModelCaller:
                         part = self._begin_part(part, "thinking")
                     emit(ThinkingDelta, event.text)  # type: ignore[union-attr]
                 elif kind is Reply:
-                    reply = _with_cost(event.item, self.model.card)  # type: ignore[union-attr]
+                    item = _check_reply(event.item, self.model.name)  # type: ignore[union-attr]
+                    reply = _with_cost(item, self.model.card)
                     break
                 else:
                     if part and kind is ModelToolCallBegan:
@@ -324,6 +327,18 @@ class ModelCaller:
         assert fallback is not None, "recovery chose a fallback that is not there"
         self._emitter.emit(ModelChanged, self.model.name, fallback.name, str(error))
         self.model = fallback
+
+
+def _check_reply(item: object, model: str) -> AssistantItem:
+    """ModelError for a reply with which the log could not be read again: a fault of the model's
+    class."""
+    try:
+        if isinstance(item, AssistantItem) and decode_entry(encode_entry(ItemAdded(item))):
+            return item
+        problem = f"it is a {type(item).__name__}, not an AssistantItem"
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        problem = error_message(error)
+    raise ModelError(f"the reply of {model} cannot be stored: {problem}", provider=model)
 
 
 def _with_cost(reply: AssistantItem, card: ModelCard) -> AssistantItem:

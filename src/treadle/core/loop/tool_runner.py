@@ -158,8 +158,10 @@ def _to_storable(output: ToolOutput) -> ToolOutput:
     content = output.content
     if not isinstance(content, str):
         check_parts(content := tuple(content))
-    elif output.data is None and type(output.display) is type(output.full_output) is str:
-        return output
+    elif output.data is None:
+        kinds = type(output.display), type(output.is_error), type(output.full_output)
+        if kinds == (str, bool, str):
+            return output
     return ToolOutput(
         content,
         str(output.display),

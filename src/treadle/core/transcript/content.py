@@ -119,7 +119,7 @@ def check_parts(parts: object) -> None:
         raise TypeError(f'content is a tuple of parts, such as (Text("hi"),); got {parts!r:.80}')
     for part in parts:
         match part:
-            case Text(text=str()):
+            case Text(text=str(), by=str()):
                 pass
             case Image(media_type=str(), data=bytes(), url=str()):
                 pass

@@ -11,7 +11,6 @@ table of the kinds. Used by sessions/ and by stores of others.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -35,6 +34,8 @@ def decode_entry(data: bytes) -> Entry:
     except msgspec.DecodeError:
         if b"\\ud" not in data:
             raise
+        import json  # rarely needed
+
         # Half of a surrogate pair: Python's decoder accepts it, msgspec's does not.
         return msgspec.convert(json.loads(data), Entry)  # type: ignore[no-any-return]
 
@@ -43,4 +44,6 @@ def to_json(value: Any) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
+        import json  # rarely needed
+
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 RESTART_DELAYS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 STABLE_SECONDS = 60.0  # a server that lived this long has not failed at starting
+START_WAIT_SECONDS = 10.0
 CALL_WAIT_SECONDS = 5.0  # how long a call waits for a server that is down
 RELIST_PAUSE = 0.1
 CLOSE_TIMEOUT = 3.0  # longer than the time for a server to end by itself
@@ -76,6 +77,7 @@ class McpServer(BaseSource):
     on_change        called whenever the status or the tools changed
     start_objection  called before each start, with whether it ran before: why not, or ""
     delays           the pauses before each restart; after the last it waits for `retry`
+    start_wait       seconds that the first request waits for its tools; it starts anyway
     call_wait        seconds that a call waits for a server that is down
     """
 
@@ -91,6 +93,7 @@ class McpServer(BaseSource):
         on_change: Callable[[McpStatus], None] | None = None,
         start_objection: Callable[[bool], str] | None = None,
         delays: Sequence[float] = RESTART_DELAYS,
+        start_wait: float = START_WAIT_SECONDS,
         call_wait: float = CALL_WAIT_SECONDS,
     ) -> None:
         require_extra("mcp")
@@ -105,7 +108,7 @@ class McpServer(BaseSource):
         self._on_change, self._start_objection = on_change, start_objection
         self._has_run = False
         self._delays = tuple(delays)
-        self._call_wait = call_wait
+        self._start_wait, self._call_wait = start_wait, call_wait
         self._tools: tuple[Tool, ...] = ()
         self._catalog = NO_CATALOG
         self._last_logs: tuple[McpLogMessage, ...] = ()  # of the connection before
@@ -135,10 +138,12 @@ class McpServer(BaseSource):
         return f"# Tools of {self.name} ({prefix})\n{self._instructions}"
 
     async def open(self) -> None:
-        """Start it in the background."""
+        """Start it, and wait for it up to `start_wait` seconds; it goes on in the background."""
         if self._run_task is None:
             self._set_state("starting")
             self._run_task = asyncio.create_task(self._run())
+            if self._start_wait > 0:
+                await self.wait_ready(self._start_wait)
 
     async def aclose(self) -> None:
         task, self._run_task = self._run_task, None
@@ -155,7 +160,8 @@ class McpServer(BaseSource):
         return McpStatus(self.name, self._state, len(self._tools), self._problem)
 
     async def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until it is up or has failed for now; returns whether it is up."""
+        """Wait until it is up or has failed for now; returns whether it is up. False at once before
+        an agent has opened it."""
         try:
             async with asyncio.timeout(timeout):
                 while self._state == "starting":
