@@ -1,13 +1,23 @@
-"""Where another contender is ahead of Treadle, with the reason. Computed: none is left out."""
+"""Where another contender is ahead of Treadle, with the reason.
+
+Computed from the medians of the tables. Any figure of another one that is smaller than Treadle's is
+listed; those from `EQUAL` on are called about equal.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from benchmarks.peers.contenders import LIBRARIES, OURS
+from benchmarks.peers.contenders import LIBRARIES, OURS, title_library
 from benchmarks.peers.programs import PROGRAMS
 
-NOISE = 1.05
+EQUAL = 0.95  # of Treadle's figure
+EXPLANATION = (
+    "The number after a name says which part of Treadle's figure the other one needs: 0.50 is half "
+    "as much. If there are several sizes, it is that of the size where this part is smallest. "
+    f"“About equal” is from {EQUAL:.2f} to 1.00."
+)
 
 
 class Comparison(NamedTuple):
@@ -19,18 +29,17 @@ class Comparison(NamedTuple):
     reason: str
 
 
-HAND = (
-    "a loop by hand keeps no log, checks no arguments, asks for no permission, has no budgets and "
-    "no events"
-)
+HAND = "it keeps no log, checks no arguments, asks for no permission, has no budgets and no events"
 COMPARISONS = (
     Comparison("CPU of a tool turn", "turns", "cpu", HAND),
     Comparison("time of a tool turn", "turns", "wall", HAND),
     Comparison("memory of a conversation", "turns", "peak_mb", HAND),
     Comparison("CPU of a text delta", "deltas", "cpu", HAND),
     Comparison("time of a text delta", "deltas", "wall", HAND),
+    Comparison("CPU of agents at once", "agents", "cpu", HAND),
     Comparison("time of agents at once", "agents", "wall", HAND),
     Comparison("memory of agents at once", "agents", "peak_mb", HAND),
+    Comparison("memory of each further agent", "agents", "mb_per_agent", HAND),
     Comparison("parallel tools", "parallel", "wall", HAND),
     Comparison("a round in process", "in_process", "cpu", HAND),
     Comparison(
@@ -39,6 +48,9 @@ COMPARISONS = (
         "second more; the others wait for about half a second and then for one",
     ),
     Comparison("import", "import", "wall", "it is one HTTP client and nothing else"),
+    Comparison(
+        "modules after the import", "import", "modules", "it is one HTTP client and nothing else"
+    ),
     Comparison("packages installed", "import", "packages", "it has fewer parts"),
     Comparison(
         "MB installed", "import", "mb",
@@ -51,40 +63,53 @@ OF_PROGRAMS = (
         "one reply", "reply", "wall",
         "a native program starts faster than Python, and a script by hand loads no settings",
     ),
+    Comparison(
+        "CPU of one reply", "reply", "cpu",
+        "a native program starts faster than Python, and a script by hand loads no settings",
+    ),
     Comparison("memory of a reply", "reply", "peak_mb", "a script by hand loads nothing else"),
     Comparison("shell turns", "shell", "wall", HAND),
     Comparison("continuing a session", "resume", "wall", "it reads less of the session"),
     Comparison("bytes of the prompt", "reply", "largest_bytes", "its prompt is shorter"),
+    Comparison("bytes of shell turns", "shell", "bytes", "its prompt is shorter"),
     Comparison("MB installed", "size", "mb", "it has fewer parts"),
 )  # fmt: skip
 
 
 def describe_behind(table: Any, programs: Any) -> str:
-    rows = find_behind(table, COMPARISONS, {name: one.title for name, one in LIBRARIES.items()})
-    rows += find_behind(programs, OF_PROGRAMS, {name: one.title for name, one in PROGRAMS.items()})
+    rows = [describe_comparison(table, one, list(LIBRARIES), title_library) for one in COMPARISONS]
+    rows += [
+        describe_comparison(programs, one, list(PROGRAMS), title_program) for one in OF_PROGRAMS
+    ]
+    rows = [row for row in rows if row]
     if not rows and not table.rows and not programs.rows:
         return ""
     if not rows:
         return "### Where Treadle is behind\n\nNowhere in this run."
-    text = "In parentheses: what the other one needs, as a share of what Treadle needs."
-    return f"### Where Treadle is behind\n\n{text}\n\n" + "\n".join(f"- {row}" for row in rows)
+    lines = "\n".join(f"- {row}" for row in rows)
+    return f"### Where Treadle is behind\n\n{EXPLANATION}\n\n{lines}"
 
 
-def find_behind(
-    table: Any, comparisons: tuple[Comparison, ...], titles: dict[str, str]
-) -> list[str]:
-    found = []
-    for text, measure, key, reason in comparisons:
-        ahead: dict[str, float] = {}
-        for size in table.sizes(measure):
-            ours = table.median(OURS, measure, size, key)
-            for name, title in titles.items():
-                other = table.median(name, measure, size, key)
-                if ours is None or other is None or name.startswith(OURS):
-                    continue
-                if other * NOISE < ours:
-                    ahead[title] = min(other / ours, ahead.get(title, 1.0))
-        if ahead:
-            names = ", ".join(f"{title} ({share:.2f})" for title, share in ahead.items())
-            found.append(f"{text}: {names}. Why: {reason}.")
-    return found
+def title_program(name: str, measure: str) -> str:
+    return PROGRAMS[name].title
+
+
+def describe_comparison(
+    table: Any, comparison: Comparison, names: list[str], title: Callable[[str, str], str]
+) -> str:
+    text, measure, key, reason = comparison
+    parts: dict[str, float] = {}
+    for size in table.sizes(measure):
+        ours = table.median(OURS, measure, size, key)
+        for name in names:
+            other = table.median(name, measure, size, key)
+            if ours is None or other is None or name.startswith(OURS) or other >= ours:
+                continue
+            parts[name] = min(other / ours, parts.get(name, 1.0))
+    told = {name: f"{title(name, measure)} ({part:.2f})" for name, part in parts.items()}
+    ahead = ", ".join(told[name] for name, part in parts.items() if part < EQUAL)
+    equal = ", ".join(told[name] for name, part in parts.items() if part >= EQUAL)
+    sentences = [f"{ahead}. Why: {reason}."] if ahead else []
+    if equal:
+        sentences.append(f"{'About' if ahead else 'about'} equal: {equal}.")
+    return f"{text}: {' '.join(sentences)}" if sentences else ""

@@ -23,6 +23,8 @@ class Library(NamedTuple):
 BASELINE = "raw_aiohttp"
 FLOOR = "raw_treadle_client"
 OURS = "treadle"
+# Rows that are another thing in one of the measures: without HTTP, no client takes part.
+TITLES_BY_MEASURE = {("raw_aiohttp", "in_process"): "loop by hand, local function as the model"}
 
 LIBRARIES = {
     "treadle": Library(
@@ -78,3 +80,7 @@ LIBRARIES = {
         "smolagents", "smolagents", "smolagents_agent", "chat", "import smolagents", "smolagents"
     ),
 }  # fmt: skip
+
+
+def title_library(name: str, measure: str = "") -> str:
+    return TITLES_BY_MEASURE.get((name, measure), LIBRARIES[name].title)

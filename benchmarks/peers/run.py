@@ -3,10 +3,11 @@
     python benchmarks/peers/run.py                       everything: some 25 minutes
     python benchmarks/peers/run.py --quick               small sizes, one repeat: some minutes
     python benchmarks/peers/run.py --only treadle,codex --measures turns,programs
+    python benchmarks/peers/run.py --from docs/benchmarks/figures.json    the page again
 
 Needs Python 3.11 or newer and the network for the first run: the environments are made from PyPI
-and npm, with the versions of the lock files, in a cache folder. Only a whole run writes the page
-and the plots; any other one prints its tables and keeps its figures in the cache folder.
+and npm, with the versions of the lock files, in a cache folder. Only a whole run and --from write
+the page and the plots; any other run prints its tables and keeps its figures in the cache folder.
 """
 
 from __future__ import annotations
@@ -38,17 +39,18 @@ from benchmarks.peers.programs import PROGRAMS  # noqa: E402
 from benchmarks.peers.results import Results, describe_machine  # noqa: E402
 from benchmarks.peers.tables import render_tables  # noqa: E402
 
-MEASURES = [
-    "turns",
-    "deltas",
-    "agents",
-    "parallel",
-    "in_process",
-    "fails",
-    "import",
-    "programs",
-    "growth",
-]
+# The page lists them in the same words.
+MEASURES = {
+    "turns": "one conversation of so many tool turns over HTTP",
+    "deltas": "one reply of many small texts, counted by a consumer of the library's stream",
+    "agents": "many conversations of five turns each, at once in one process",
+    "parallel": "sixteen calls of a tool that sleeps for 50 ms, in one turn",
+    "in_process": "the library's own fake model in place of HTTP",
+    "fails": "the first two requests are refused with the status 529 or 429",
+    "import": "the import of a library, its packages and its size",
+    "programs": "--version, one reply, shell turns, and resume: one more reply in a long session",
+    "growth": "the same work of Treadle alone at growing sizes",
+}
 SLOW_SECONDS = 2.0  # a measurement above it is not repeated
 CELL_SECONDS = 4.0  # nor is one whose processes, with their imports, have taken longer together
 
@@ -78,7 +80,7 @@ QUICK = Sizes(
 
 
 class LibraryRuns:
-    """Measures libraries, each next to the loop by hand that it is compared with."""
+    """Measures libraries, each next to the loop over aiohttp, which shows the noise."""
 
     def __init__(self, made: Environments, sizes: Sizes, results: Results, port: int) -> None:
         self._made = made
@@ -236,8 +238,9 @@ def find_version(python: Path, package: str) -> str:
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="measures:\n" + "\n".join(f"  {name:<12}{text}" for name, text in MEASURES.items()),
+    )  # fmt: skip
     known = [*LIBRARIES, *(name for name in PROGRAMS if name not in LIBRARIES)]
     parser.add_argument("--quick", action="store_true", help="small sizes, one repeat")
     names = f"names, by commas: {', '.join(known)}"
@@ -245,8 +248,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "--only", type=split_names(known), default=known, metavar="NAMES", help=names
     )
     parser.add_argument(
-        "--measures", type=split_names(MEASURES), default=MEASURES, metavar="NAMES",
-        help=f"by commas: {', '.join(MEASURES)}",
+        "--measures", type=split_names([*MEASURES]), default=[*MEASURES], metavar="NAMES",
+        help=f"by commas: {', '.join(MEASURES)}; see below",
     )  # fmt: skip
     parser.add_argument("--cache", type=Path, default=default_cache(), help="default: %(default)s")
     parser.add_argument(
@@ -272,10 +275,32 @@ def default_cache() -> Path:
     return Path(base) / "treadle-benchmarks"
 
 
+def read_figures(path: Path) -> dict[str, Any]:
+    try:
+        figures: Any = json.loads(path.read_text())
+    except OSError as error:
+        raise NoFigures(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise NoFigures(f"{path} is not a file of figures: it is not JSON") from error
+    for name in ("machine", "versions", "missing", "libraries"):
+        if not isinstance(figures, dict) or name not in figures:
+            raise NoFigures(f"{path} is not a file of figures: it has no {name!r}")
+    found: dict[str, Any] = figures
+    return found
+
+
+class NoFigures(Exception):
+    """The file of --from cannot be read, or is another one."""
+
+
 def main(arguments: list[str]) -> int:
     given = parse_arguments(arguments)
     if given.figures:
-        page.write(json.loads(given.figures.read_text()), ROOT / "docs")
+        try:
+            page.write(read_figures(given.figures), ROOT / "docs")
+        except NoFigures as problem:
+            print(problem, file=sys.stderr)
+            return 2
         return 0
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     began = time.monotonic()

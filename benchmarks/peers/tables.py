@@ -1,6 +1,7 @@
 """The tables of docs/benchmarks.md, from the figures of a run.
 
-A cell is the median of its repeats, a ratio the median over the pairs.
+A cell is the median of its repeats. A ratio is the median of its row, divided by the median of the
+loop over aiohttp at the same size: both are in the table.
 """
 
 from __future__ import annotations
@@ -10,10 +11,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks.peers.behind import describe_behind
-from benchmarks.peers.contenders import BASELINE, FLOOR, LIBRARIES, OURS
+from benchmarks.peers.contenders import BASELINE, FLOOR, LIBRARIES, OURS, title_library
 from benchmarks.peers.programs import PROGRAMS
 
 BYTES_PER_TOKEN = 4
+AGAINST_BASELINE = f"against {title_library(BASELINE)}"
+INSTALLED = "MB installed, without bytecode"
+RATIO_NOTE = (
+    f"The column “… {AGAINST_BASELINE}” is the CPU of the row, divided by the CPU of the row "
+    f"“{title_library(BASELINE)}” at the same size."
+)
 
 
 class Table:
@@ -32,10 +39,13 @@ class Table:
         return statistics.median(values) if values else None
 
     def ratio(self, name: str, measure: str, size: object, key: str) -> float | None:
-        base = f"base_{key}"
-        cells = [cell for cell in self.cells(name, measure, size) if cell.get(base)]
-        values = [cell[key] / cell[base] for cell in cells if key in cell]
-        return statistics.median(values) if values else None
+        """Against the loop over aiohttp; both are medians."""
+        ours, base = (self.median(one, measure, size, key) for one in (name, BASELINE))
+        return ours / base if ours is not None and base else None
+
+    def count(self, name: str, measure: str, size: object) -> int:
+        """How often it was measured."""
+        return sum("failed" not in cell for cell in self.cells(name, measure, size))
 
     def failure(self, name: str, measure: str, size: object) -> str:
         found = (cell["failed"] for cell in self.cells(name, measure, size) if "failed" in cell)
@@ -45,13 +55,20 @@ class Table:
         found = {size for row in self.rows.values() for size in row.get(measure, {})}
         return sorted(map(int, found))
 
+    def shared_size(self, measure: str, names: Sequence[str]) -> int | None:
+        """The largest size at which each of them that has a figure at all has one."""
+        sizes = self.sizes(measure)
+        done = [[size for size in sizes if self.count(name, measure, size)] for name in names]
+        shared = [size for size in sizes if all(size in one for one in done if one)]
+        return shared[-1] if shared else None
+
     def names(self, measure: str, known: Iterable[str]) -> list[str]:
         return [name for name in known if measure in self.rows.get(name, {})]
 
 
-def title(name: str) -> str:
+def title(name: str, measure: str = "") -> str:
     if name in LIBRARIES:
-        return LIBRARIES[name].title
+        return title_library(name, measure)
     return PROGRAMS[name].title
 
 
@@ -75,11 +92,15 @@ def render_tables(figures: dict[str, Any]) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def render_table(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def render_table(
+    heading: str, note: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> str:
     if not rows:
         return ""
     lines = [
         f"### {heading}",
+        "",
+        note,
         "",
         "| " + " | ".join(columns) + " |",
         "|---|" + "--:|" * (len(columns) - 1),
@@ -99,13 +120,17 @@ def times(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}×" if value < 10 else f"{value:.0f}×"
 
 
+def show_counts(counts: Iterable[int]) -> str:
+    return ", ".join(str(count) if count else "–" for count in counts)
+
+
 def render_goals(table: Table) -> str:
     rows = []
     for size in table.sizes("turns"):
         ours, floor = (table.median(name, "turns", size, "cpu") for name in (OURS, FLOOR))
         if ours and floor:
-            rows.append([f"a tool turn over HTTP, {size} turns: CPU against a loop by hand over "
-                         "Treadle's HTTP client", "1.3×", times(ours / floor)])  # fmt: skip
+            rows.append([f"a tool turn over HTTP, {size} turns: CPU against {title(FLOOR)}",
+                         "1.3×", times(ours / floor)])  # fmt: skip
     for size in table.sizes("plain_tool"):
         ours = table.median(OURS, "in_process", size, "cpu")
         plain = table.median(OURS, "plain_tool", size, "cpu")
@@ -114,30 +139,46 @@ def render_goals(table: Table) -> str:
             rows.append([f"a round in process, {size} rounds: CPU", "120 µs", micros])
             rows.append([f"a plain function as the tool against an async one, {size} rounds: CPU",
                          "1.2×", times(plain / ours)])  # fmt: skip
-    return render_table("Goals", ["goal", "at most", "measured"], rows)
+    note = "Measures: `turns` and `in_process`."
+    return render_table("Goals", note, ["goal", "at most", "measured"], rows)
 
 
 def render_turns(table: Table) -> str:
     sizes = table.sizes("turns")
+    names = table.names("turns", LIBRARIES)
+    shared = table.shared_size("turns", names)
     rows = []
-    for name in table.names("turns", LIBRARIES):
+    for name in names:
         cells = []
         for size in sizes:
             cpu, wall = (table.median(name, "turns", size, key) for key in ("cpu", "wall"))
             failed = table.failure(name, "turns", size)
             cells.append(failed or f"{show(cpu, 1e3 / size)} / {show(wall, 1e3 / size)}")
-        done = [size for size in sizes if table.median(name, "turns", size, "cpu")]
-        middle = 200 if 200 in done else done[-1] if done else 0
+        counts = [table.count(name, "turns", size) for size in sizes]
+        largest = max((size for size, count in zip(sizes, counts, strict=True) if count), default=0)
         first, last, peak = (
-            table.median(name, "turns", done[-1] if done else 0, key)
+            table.median(name, "turns", largest, key)
             for key in ("first_turns_ms", "last_turns_ms", "peak_mb")
         )
-        ratio = times(table.ratio(name, "turns", middle, "cpu")) if name != BASELINE else "1.00×"
-        rows.append([title(name), *cells, ratio, f"{show(first)} → {show(last)}", show(peak)])
+        rows.append([
+            title(name), *cells, show_counts(counts),
+            times(table.ratio(name, "turns", shared, "cpu")), f"{largest:,}" if largest else "–",
+            f"{show(first)} → {show(last)}", show(peak),
+        ])  # fmt: skip
     heading = "Tool turns over HTTP: milliseconds a turn, CPU / wall"
     columns = [f"{size} turns" for size in sizes]
-    more = ["CPU against the loop by hand", "first → last turns, ms", "peak MB"]
-    return render_table(heading, ["library", *columns, *more], rows)
+    at = f" at {shared} turns" if shared else ""
+    why = f" {shared} turns is the largest size that all of them ran." if shared else ""
+    more = ["times measured", f"CPU{at} {AGAINST_BASELINE}", "largest size that ran",
+            "there: first → last turns, ms", "there: peak MB"]  # fmt: skip
+    note = (
+        f"Measure: `turns`. {RATIO_NOTE}{why} "
+        "The last three columns belong together: the largest size that this library ran, the wall "
+        "time of a turn in the first and in the last tenth of that conversation, and its memory. "
+        "Compare these only between rows with the same size. “Times measured” has one number for "
+        "each size."
+    )
+    return render_table(heading, note, ["library", *columns, *more], rows)
 
 
 def render_deltas(table: Table) -> str:
@@ -148,15 +189,16 @@ def render_deltas(table: Table) -> str:
                 table.median(name, "deltas", size, key) for key in ("cpu", "wall", "deltas")
             )
             if not wall or not cpu:
-                rows.append([title(name), table.failure(name, "deltas", size), "–", "–", "–"])
+                rows.append([title(name), table.failure(name, "deltas", size), *["–"] * 4])
                 continue
-            ratio = table.ratio(name, "deltas", size, "cpu") if name != BASELINE else 1.0
+            ratio = table.ratio(name, "deltas", size, "cpu")
             rate = show(size / wall)
             rows.append([title(name), rate, show(cpu / size * 1e6, digits=1), times(ratio),
-                         show(seen)])  # fmt: skip
-    columns = ["library", "deltas a second", "CPU µs a delta", "CPU against the loop by hand",
-               "deltas seen"]  # fmt: skip
-    return render_table("A reply of many text deltas", columns, rows)
+                         show(seen), show_counts([table.count(name, "deltas", size)])])  # fmt: skip
+    columns = ["library", "deltas a second", "CPU µs a delta", f"CPU {AGAINST_BASELINE}",
+               "deltas seen", "times measured"]  # fmt: skip
+    note = f"Measure: `deltas`. {RATIO_NOTE}"
+    return render_table("A reply of many text deltas", note, columns, rows)
 
 
 def render_agents(table: Table) -> str:
@@ -165,37 +207,47 @@ def render_agents(table: Table) -> str:
         for name in table.names("agents", LIBRARIES):
             wall = table.median(name, "agents", size, "wall")
             if not wall:
-                rows.append([title(name), table.failure(name, "agents", size), "–", "–", "–"])
+                rows.append([title(name), table.failure(name, "agents", size), *["–"] * 4])
                 continue
             cpu, peak, each = (
                 table.median(name, "agents", size, key)
                 for key in ("cpu", "peak_mb", "mb_per_agent")
             )
-            rows.append([title(name), show(size * 5 / wall), show(cpu, 1e3 / size / 5), show(peak),
-                         show(each, digits=3)])  # fmt: skip
-    columns = ["library", "turns a second", "CPU ms a turn", "peak MB", "MB an agent"]
-    return render_table("Many agents at once in one process, five turns each", columns, rows)
+            rows.append([
+                title(name), show(size * 5 / wall), show(cpu, 1e3 / size / 5), show(peak),
+                show(each, digits=3), show_counts([table.count(name, "agents", size)]),
+            ])  # fmt: skip
+    columns = ["library", "turns a second", "CPU ms a turn", "peak MB", "MB an agent",
+               "times measured"]  # fmt: skip
+    agents = " and ".join(f"{size:,}" for size in table.sizes("agents"))
+    heading = f"{agents} agents at once in one process, five turns each"
+    return render_table(heading, "Measure: `agents`.", columns, rows)
 
 
 def render_parallel(table: Table) -> str:
     rows = [
         [title(name), show(table.median(name, "parallel", 16, "wall"), 1e3, 0)
-         if not table.failure(name, "parallel", 16) else table.failure(name, "parallel", 16)]
+         if not table.failure(name, "parallel", 16) else table.failure(name, "parallel", 16),
+         show_counts([table.count(name, "parallel", 16)])]
         for name in table.names("parallel", LIBRARIES)
     ]  # fmt: skip
-    columns = ["library", "ms, two model calls included"]
-    return render_table("Sixteen calls of a tool of 50 ms in one turn", columns, rows)
+    columns = ["library", "ms, two model calls included", "times measured"]
+    heading = "Sixteen calls of a tool of 50 ms in one turn"
+    return render_table(heading, "Measure: `parallel`.", columns, rows)
 
 
 def render_in_process(table: Table) -> str:
     sizes = table.sizes("in_process")
     rows = [
-        [title(name), *(show(table.median(name, "in_process", size, "cpu"), 1e6 / size)
-                        for size in sizes)]
+        [title(name, "in_process"),
+         *(table.failure(name, "in_process", size)
+           or show(table.median(name, "in_process", size, "cpu"), 1e6 / size) for size in sizes),
+         show_counts(table.count(name, "in_process", size) for size in sizes)]
         for name in table.names("in_process", LIBRARIES)
     ]  # fmt: skip
-    columns = ["library", *(f"{size} rounds" for size in sizes)]
-    return render_table("In process, without HTTP: CPU µs a round", columns, rows)
+    columns = ["library", *(f"{size} rounds" for size in sizes), "times measured"]
+    note = "Measure: `in_process`. “Times measured” has one number for each size."
+    return render_table("In process, without HTTP: CPU µs a round", note, columns, rows)
 
 
 def render_failures(table: Table) -> str:
@@ -211,7 +263,8 @@ def render_failures(table: Table) -> str:
                 cells.append(f"fails: {cell.get('error') or cell.get('failed', 'not run')}")
         rows.append([title(name), *cells])
     columns = ["library", *(f"{code}, twice" for code in codes)]
-    return render_table("The first two requests are refused; default settings", columns, rows)
+    note = "Measure: `fails`. Each was measured once."
+    return render_table("The first two requests are refused; default settings", note, columns, rows)
 
 
 def render_imports(table: Table) -> str:
@@ -221,8 +274,14 @@ def render_imports(table: Table) -> str:
         net = (cell["wall"] - cell["base_wall"]) * 1e3
         rows.append([title(name), show(net, digits=0), str(cell["modules"]), str(cell["packages"]),
                      show(cell["mb"], digits=1)])  # fmt: skip
-    columns = ["library", "import ms", "modules", "packages", "MB installed"]
-    return render_table("Import and installation", columns, rows)
+    columns = ["library", "import ms", "modules", "packages", INSTALLED]
+    note = (
+        "Measure: `import`. The milliseconds are the median of three imports; a loop imports "
+        "only its client or SDK. MB do not include "
+        "compiled bytecode (`.pyc`), which Python writes after the installation; the table in "
+        "[install.md](install.md) includes it and is therefore higher."
+    )
+    return render_table("Import and installation", note, columns, rows)
 
 
 def render_programs(table: Table) -> list[str]:
@@ -230,11 +289,12 @@ def render_programs(table: Table) -> list[str]:
     turns = sizes[-1] if sizes else 0
     resumed = table.sizes("resume")
     session = resumed[-1] if resumed else 0
+    jobs = (("version", 0), ("reply", 0), ("shell", turns), ("resume", session))
     speed, prompts = [], []
     for name in table.names("reply", PROGRAMS):
         reply, cpu, peak = (table.median(name, "reply", 0, k) for k in ("wall", "cpu", "peak_mb"))
         if reply is None:
-            speed.append([title(name), table.failure(name, "reply", 0), *["–"] * 7])
+            speed.append([title(name), table.failure(name, "reply", 0), *["–"] * 8])
             continue
         shell = table.median(name, "shell", turns, "wall")
         each = (shell - reply) / turns if shell is not None and turns else None
@@ -243,19 +303,25 @@ def render_programs(table: Table) -> list[str]:
             show(peak), show(shell), show(each, 1e3, 1),
             show(table.median(name, "resume", session, "wall")),
             show(table.median(name, "size", 0, "mb")),
+            show_counts(table.count(name, job, size) for job, size in jobs),
         ])  # fmt: skip
         one = [table.median(name, "reply", 0, key) for key in ("largest_bytes", "requests")]
         every = [table.median(name, "shell", turns, key) for key in ("bytes", "requests")]
         prompts.append([title(name), *show_requests(*one), *show_requests(*every)])
     columns = ["program", "--version s", "one reply s", "CPU s", "peak MB",
                f"{turns} shell turns s", "ms a shell turn",
-               f"resume after {session} turns s", "MB installed"]  # fmt: skip
+               f"resume after {session} turns s", INSTALLED, "times measured"]  # fmt: skip
     requests = ["program", "largest request of a reply, bytes", "tokens, estimated", "requests",
                 f"all requests of {turns} shell turns, bytes", "tokens, estimated",
                 "requests"]  # fmt: skip
+    note = (
+        "Measure: `programs`. CPU and memory are those of one reply. Resume is one more reply in "
+        f"a session with {session} turns. “Times measured” has four numbers: --version, one reply, "
+        "shell turns, resume."
+    )
     return [
-        render_table("Programs, from start to exit", columns, speed),
-        render_table("Programs: what is sent", requests, prompts),
+        render_table("Programs, from start to exit", note, columns, speed),
+        render_table("Programs: what is sent", "Measure: `programs`.", requests, prompts),
     ]
 
 
@@ -267,7 +333,8 @@ def show_requests(size: float | None, count: float | None) -> list[str]:
 
 def render_growth(table: Table) -> list[str]:
     def render(heading: str, columns: list[str], rows: list[list[str]]) -> str:
-        return render_table(heading, columns, rows)
+        note = "Measure: `growth`. Each was measured once."
+        return render_table(heading, note, columns, rows)
 
     turns = [
         [f"{size:,}", show(table.median(OURS, "in_process", size, "cpu"), 1e6 / size),
@@ -290,8 +357,7 @@ def render_growth(table: Table) -> list[str]:
         render("Growth: rounds of one session, in process", ["rounds", "CPU µs a round", "peak MB"],
                turns),
         render("Growth: agents at once, over HTTP",
-               ["agents", "turns a second", "of the loop by hand over the same client", "peak MB"],
-               agents),
+               ["agents", "turns a second", f"turns a second, {title(FLOOR)}", "peak MB"], agents),
         render("Growth: entries of a session that is continued with one reply",
                ["entries", "CPU ms", "MB", "CPU ms, compacted", "MB, compacted"], entries),
     ]  # fmt: skip

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, object]:
-    """Real figures of the loop by hand and of Treadle, against the real server."""
+    """Real figures of a loop by hand and of Treadle, against the real server."""
     results = Results(describe_machine())
     with run.serve(Path(sys.executable)) as (port, _):
         for name in ("raw_treadle_client", "treadle", "treadle_responses"):
@@ -66,6 +66,69 @@ def test_the_page_has_the_tables_and_plots_of_a_run(tmp_path: Path, figures: dic
 def test_the_page_says_where_another_one_is_ahead(figures: dict[str, object]):
     behind = render_tables(figures).partition("### Tool turns")[0]
     assert re.search(r"loop over Treadle's HTTP client \(0\.\d\d\)", behind)
+
+
+def test_another_one_that_is_hardly_ahead_is_listed_as_about_equal():
+    seconds = {"treadle": 0.32, "codex": 0.31, "opencode": 0.16}
+    programs = {name: {"resume": {"100": [{"wall": wall}]}} for name, wall in seconds.items()}
+    told = render_tables({"libraries": {}, "programs": programs})
+    assert "continuing a session: opencode (0.50). Why: " in told
+    assert "About equal: Codex (0.97)." in told
+
+
+def test_ratios_divide_figures_of_one_size_that_the_table_shows():
+    def cells(*seconds: float) -> list[dict[str, float]]:
+        return [{"cpu": one, "wall": one, "base_cpu": 0.001} for one in seconds]
+
+    too_long: list[dict[str, object]] = [{"failed": "not run"}]
+    rows = {
+        "treadle": {"turns": {"50": cells(0.1, 0.2, 0.9), "200": cells(0.8)}},
+        "raw_aiohttp": {"turns": {"50": cells(0.4), "200": cells(4.0)}},
+        "openai_agents": {"turns": {"50": cells(8.0), "200": too_long}},
+    }
+    turns = render_tables({"libraries": rows}).partition("### Tool turns")[2].splitlines()
+    found = [[cell.strip() for cell in line.split("|")[4:7]] for line in turns if "|" in line]
+    assert found[0] == ["times measured", "CPU at 50 turns against loop over aiohttp",
+                        "largest size that ran"]  # fmt: skip
+    assert found[2:] == [["3, 1", "0.50×", "200"], ["1, 1", "1.00×", "200"], ["1, –", "20×", "50"]]
+
+
+def test_the_page_tells_how_far_apart_the_same_measurement_was():
+    own: dict[str, object] = {"turns": {"50": [{"cpu": 0.060}]}}
+    paired = {"turns": {"50": [{"cpu": 1.0, "base_cpu": base} for base in (0.025, 0.062, 0.085)]}}
+    noise = page.describe_noise({"libraries": {"raw_aiohttp": own, "strands": paired}})
+    assert noise.endswith("| 50 turns | 4 | 25.00 | 61.00 | 85.00 | 3.4× |")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read {path}: No such file or directory"),
+        ("{", "{path} is not a file of figures: it is not JSON"),
+        ("[]", "{path} is not a file of figures: it has no 'machine'"),
+    ],
+)
+def test_a_file_without_figures_is_refused_in_one_line(
+    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "figures.json"
+    if content is not None:
+        path.write_text(content)
+    assert run.main(["--from", str(path)]) == 2
+    assert capsys.readouterr().err == message.format(path=path) + "\n"
+
+
+def test_the_page_and_the_help_name_the_measures_in_the_same_words(
+    capsys: pytest.CaptureFixture[str],
+):
+    with pytest.raises(SystemExit):
+        run.parse_arguments(["--help"])
+    told = capsys.readouterr().out
+    text = (ROOT / "docs/benchmarks.md").read_text()
+    for name, words in run.MEASURES.items():
+        assert f"- `{name}`: {words}\n" in text
+        assert f"{name:<12}{words}\n" in told
+    assert set(re.findall(r"Measures?: `(\w+)`", text)) == {*run.MEASURES}
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]):
