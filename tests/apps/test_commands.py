@@ -14,7 +14,7 @@ from tests.apps.program import PROGRAM, run
 from treadle.apps.cli import main
 from treadle.apps.cli.commands import completions, config
 from treadle.apps.cli.main import COMMANDS, format_help
-from treadle.apps.cli.options import OPTIONS, parse_command_line
+from treadle.apps.cli.options import OPTIONS, CliOption, parse_command_line
 from treadle.apps.peer_names import PEER_SUBCOMMANDS
 from treadle.apps.services import exit_codes
 from treadle.apps.services.attachments import find_mentions
@@ -175,6 +175,17 @@ def test_what_cannot_be_read_is_a_usage_error(words):
         parse_command_line(words)
 
 
+VALUED = [option for option in OPTIONS if option.metavar and not option.is_value_optional]
+
+
+@pytest.mark.parametrize("option", VALUED, ids=lambda option: option.name)
+@pytest.mark.parametrize("form", [["--{}", ""], ["--{}", " "], ["--{}="]], ids=repr)
+def test_the_empty_value_of_an_unset_variable_is_an_error(option: CliOption, form: list[str]):
+    words = [word.format(option.name) for word in form]
+    with pytest.raises(UsageError, match=f"--{option.name} needs a value: {option.metavar}"):
+        parse_command_line(["-p", "go", *words])
+
+
 def test_resume_takes_the_next_word_as_id_unless_it_is_an_option():
     assert parse_command_line(["--resume", "abc", "go on"]).text("resume") == "abc"
     assert parse_command_line(["go on", "-r"]).options == {"resume": ""}
@@ -254,6 +265,8 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
         (["-p", "x", "-a", "never"], "unknown option -a; here it is --permission-mode (untrusted"),
         (["-p", "x", "--permission-mode", "bypassPermissions"], "auto, bypass; here it is bypass"),
         (["-p", "x", "--sandbox", "no"], "--sandbox cannot be 'no'; it must be one of required"),
+        (["-p", "x", "--until", ""], "treadle: --until needs a value: COMMAND"),
+        (["mcp", "serve", "--http", "0", "--token-file="], "--token-file needs a value"),
         (["-p", "x", "--output-schema", "/no"], "cannot read /no: No such file or directory"),
         (["-p", "-c", "--resume", "x"], "--continue and --resume cannot be used together"),
         (["-p", "x", "-qv"], "--quiet and --verbose cannot be used together"),
@@ -290,12 +303,17 @@ async def test_a_folder_to_add_that_does_not_exist_stops_the_run():
     assert (ran.code, ran.err) == (2, "treadle: --add-dir: there is no folder /no/such\n")
 
 
-def test_doctor_in_a_removed_folder_says_so_once(capsys):
+@pytest.mark.parametrize(
+    "words",
+    ["doctor", "trust", "undo", "redo", "permissions", "sessions list --here", "sessions prune",
+     "cost --here", "mcp list", "config", "prompt", "web", "-p x"],
+)  # fmt: skip
+def test_a_command_in_a_removed_folder_says_so_once(words: str, capsys):
     folder = Path("removed").absolute()
     folder.mkdir()
     os.chdir(folder)
     folder.rmdir()
-    assert main.run(["doctor"]) == exit_codes.USAGE_ERROR
+    assert main.run(words.split()) == exit_codes.USAGE_ERROR
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert "the current folder no longer exists" in captured.err
