@@ -11,7 +11,7 @@ from treadle.apps.assembly.redaction import RedactingModel
 from treadle.apps.settings import Settings
 from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.core.contracts.model import Model
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, UnknownModel
 
 
 async def choose_model(settings: Settings) -> tuple[Model, str]:
@@ -31,8 +31,13 @@ def choose_model_now(settings: Settings) -> tuple[Model, str]:
     from treadle.models.registry.default_model import describe_card
 
     if settings.model:
-        model = create_model(settings.model, settings)
-        return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
+        origin = settings.origin("model")
+        try:
+            model = create_model(settings.model, settings)
+        except UnknownModel as error:
+            where = f"{origin}: " if "model" in settings.origins else ""
+            raise UnknownModel(f"{where}{error}") from error
+        return model, f"{model.name} ({origin}): {describe_card(model.card)}"
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as thread:
