@@ -73,13 +73,17 @@ async def test_an_unknown_model_is_told_with_the_place_that_names_it(own_place: 
     ran = await run(None, "-p", "x", TREADLE_MODEL="nobody/x")
     assert ran.code == exit_codes.USAGE_ERROR
     assert "TREADLE_MODEL: no model or provider is called 'nobody/x'" in ran.err
+    ran = await run(None, "-p", "x", "--model", "embedded", TREADLE_SMALL_MODEL="nobody/x")
+    assert "TREADLE_SMALL_MODEL: no model or provider is called 'nobody/x'" in ran.err
     file = own_place / "home/.treadle/config.toml"
     file.parent.mkdir()
     file.write_text('model = "nobody/x"\n')
     assert f"{file}:1: no model or provider" in (await run(None, "-p", "x")).err
 
 
-@pytest.mark.parametrize("words", ["sessions", "sessions list --here", "cost", "resume"])
+@pytest.mark.parametrize(
+    "words", ["sessions", "sessions list --here", "sessions search x", "cost", "resume"]
+)
 def test_a_folder_of_sessions_that_cannot_be_read_is_an_error(words: str, monkeypatch, capsys):
     root, scan = Library().root, os.scandir
 

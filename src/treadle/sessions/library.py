@@ -114,7 +114,7 @@ class Library:
     # --- all of them -----------------------------------------------------------------------
 
     def list_session_dirs(self) -> Iterator[Path]:
-        for project in self._list_projects():
+        for project in self.list_projects():
             for path, _ in _list_journals(project):
                 yield Path(path)
 
@@ -122,7 +122,7 @@ class Library:
         self, *, folder: Path | None = None, limit: int | None = None
     ) -> list[SessionSummary]:
         """The sessions, last written first."""
-        projects = self._list_projects()
+        projects = self.list_projects()
         if folder is not None:
             projects = [f"{self.root}/{project_name(folder)}"]
         journals = [pair for project in projects for pair in _list_journals(project)]
@@ -135,7 +135,7 @@ class Library:
         index.save(summaries)
         return summaries
 
-    def _list_projects(self) -> list[str]:
+    def list_projects(self) -> list[str]:
         """The folders of the projects; none without a root. A root that cannot be read is an error:
         the user would take it for an empty one."""
         try:

@@ -31,13 +31,8 @@ def choose_model_now(settings: Settings) -> tuple[Model, str]:
     from treadle.models.registry.default_model import describe_card
 
     if settings.model:
-        origin = settings.origin("model")
-        try:
-            model = create_model(settings.model, settings)
-        except UnknownModel as error:
-            where = f"{origin}: " if "model" in settings.origins else ""
-            raise UnknownModel(f"{where}{error}") from error
-        return model, f"{model.name} ({origin}): {describe_card(model.card)}"
+        model = _create_model_of("model", settings)
+        return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as thread:
@@ -57,7 +52,17 @@ def create_model(name: str, settings: Settings) -> Model:
 
 
 def create_small_model(settings: Settings) -> Model | None:
-    return create_model(settings.small_model, settings) if settings.small_model else None
+    return _create_model_of("small_model", settings) if settings.small_model else None
+
+
+def _create_model_of(setting: str, settings: Settings) -> Model:
+    """The model that a setting names; an error names the place where the setting is."""
+    try:
+        return create_model(getattr(settings, setting), settings)
+    except UnknownModel as error:
+        if setting not in settings.origins:
+            raise
+        raise UnknownModel(f"{settings.origins[setting]}: {error}") from error
 
 
 def is_small_model(model: Model) -> bool:
