@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +17,12 @@ from tests.apps.program import PROGRAM, run
 from treadle.apps.cli import main
 from treadle.apps.cli.commands import completions, config
 from treadle.apps.cli.main import COMMANDS, format_help
-from treadle.apps.cli.options import OPTIONS, parse_command_line
+from treadle.apps.cli.options import OPTIONS, CliOption, parse_command_line
 from treadle.apps.peer_names import PEER_SUBCOMMANDS
 from treadle.apps.services import exit_codes
 from treadle.apps.services.attachments import find_mentions
 from treadle.apps.services.console import UsageError
+from treadle.sessions import Library
 from treadle.workspace.sandbox.limits import get_default_memory
 
 
@@ -63,6 +67,50 @@ async def test_doctor_checks_the_model_of_the_settings():
     ran = await run(None, "doctor", TREADLE_MODEL="no-such-model", ANTHROPIC_API_KEY="k")
     assert "✗ model" in ran.out
     assert "no-such-model" in ran.out
+
+
+async def test_an_unknown_model_is_told_with_the_place_that_names_it(own_place: Path):
+    ran = await run(None, "-p", "x", TREADLE_MODEL="nobody/x")
+    assert ran.code == exit_codes.USAGE_ERROR
+    assert "TREADLE_MODEL: no model or provider is called 'nobody/x'" in ran.err
+    ran = await run(None, "-p", "x", "--model", "embedded", TREADLE_SMALL_MODEL="nobody/x")
+    assert "TREADLE_SMALL_MODEL: no model or provider is called 'nobody/x'" in ran.err
+    file = own_place / "home/.treadle/config.toml"
+    file.parent.mkdir()
+    file.write_text('model = "nobody/x"\n')
+    assert f"{file}:1: no model or provider" in (await run(None, "-p", "x")).err
+
+
+@pytest.mark.parametrize(
+    "words", ["sessions", "sessions list --here", "sessions search x", "cost", "resume"]
+)
+def test_a_folder_of_sessions_that_cannot_be_read_is_an_error(words: str, monkeypatch, capsys):
+    root, scan = Library().root, os.scandir
+
+    def refuse(path: str) -> Iterator[os.DirEntry[str]]:
+        if str(path) == str(root):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert main.run(words.split()) == exit_codes.IO_ERROR
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert f"{root} cannot be read: Permission denied" in captured.err
+
+
+@pytest.mark.parametrize("name", ["../locked/a.txt", "/locked/a.txt"])
+def test_a_mentioned_file_that_cannot_be_read_is_a_usage_error(name: str, monkeypatch, capsys):
+    get_status = os.stat
+
+    def refuse(path: object, **options: Any) -> os.stat_result:
+        if "locked" in str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return get_status(path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert main.run(["-p", f"explain @{name}"]) == exit_codes.USAGE_ERROR
+    assert f"treadle: {name} cannot be attached: Permission denied" in capsys.readouterr().err
 
 
 async def test_config_and_doctor_name_an_added_folder_that_does_not_exist():
@@ -175,6 +223,17 @@ def test_what_cannot_be_read_is_a_usage_error(words):
         parse_command_line(words)
 
 
+VALUED = [option for option in OPTIONS if option.metavar and not option.is_value_optional]
+
+
+@pytest.mark.parametrize("option", VALUED, ids=lambda option: option.name)
+@pytest.mark.parametrize("form", [["--{}", ""], ["--{}", " "], ["--{}="]], ids=repr)
+def test_the_empty_value_of_an_unset_variable_is_an_error(option: CliOption, form: list[str]):
+    words = [word.format(option.name) for word in form]
+    with pytest.raises(UsageError, match=f"--{option.name} needs a value: {option.metavar}"):
+        parse_command_line(["-p", "go", *words])
+
+
 def test_resume_takes_the_next_word_as_id_unless_it_is_an_option():
     assert parse_command_line(["--resume", "abc", "go on"]).text("resume") == "abc"
     assert parse_command_line(["go on", "-r"]).options == {"resume": ""}
@@ -254,6 +313,8 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
         (["-p", "x", "-a", "never"], "unknown option -a; here it is --permission-mode (untrusted"),
         (["-p", "x", "--permission-mode", "bypassPermissions"], "auto, bypass; here it is bypass"),
         (["-p", "x", "--sandbox", "no"], "--sandbox cannot be 'no'; it must be one of required"),
+        (["-p", "x", "--until", ""], "treadle: --until needs a value: COMMAND"),
+        (["mcp", "serve", "--http", "0", "--token-file="], "--token-file needs a value"),
         (["-p", "x", "--output-schema", "/no"], "cannot read /no: No such file or directory"),
         (["-p", "-c", "--resume", "x"], "--continue and --resume cannot be used together"),
         (["-p", "x", "-qv"], "--quiet and --verbose cannot be used together"),
@@ -290,12 +351,17 @@ async def test_a_folder_to_add_that_does_not_exist_stops_the_run():
     assert (ran.code, ran.err) == (2, "treadle: --add-dir: there is no folder /no/such\n")
 
 
-def test_doctor_in_a_removed_folder_says_so_once(capsys):
+@pytest.mark.parametrize(
+    "words",
+    ["doctor", "trust", "undo", "redo", "permissions", "sessions list --here", "sessions prune",
+     "cost --here", "mcp list", "config", "prompt", "web", "-p x"],
+)  # fmt: skip
+def test_a_command_in_a_removed_folder_says_so_once(words: str, capsys):
     folder = Path("removed").absolute()
     folder.mkdir()
     os.chdir(folder)
     folder.rmdir()
-    assert main.run(["doctor"]) == exit_codes.USAGE_ERROR
+    assert main.run(words.split()) == exit_codes.USAGE_ERROR
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert "the current folder no longer exists" in captured.err
@@ -317,6 +383,24 @@ def test_config_sets_a_value_in_the_users_file_and_keeps_the_comments(own_place:
     assert file.read_text() == '# mine\nadd_dir = ["/a", "/b c"]\nmax_time = 300.0\n'
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('modle = "x"', ["modle", "--unset"]),
+        ('"my.model" = "x"', ["my.model", "--unset"]),
+        ('max_turns = "many"', ["max-turns", "--unset"]),
+    ],
+)
+def test_config_removes_the_line_that_makes_the_file_wrong(own_place: Path, line, words, capsys):
+    file = own_place / "home/.treadle/config.toml"
+    file.parent.mkdir()
+    file.write_text(f"# mine\n{line}\nmax_cost = 3\n")
+    assert config.run([]) == exit_codes.USAGE_ERROR
+    assert config.run(words) == 0
+    assert file.read_text() == "# mine\nmax_cost = 3\n"
+    assert "is no longer in ~/.treadle/config.toml" in capsys.readouterr().out
+
+
 def test_config_says_when_another_source_decides(capsys, monkeypatch):
     monkeypatch.setenv("TREADLE_SANDBOX", "off")
     assert config.run(["sandbox", "required"]) == 0
@@ -330,6 +414,7 @@ def test_config_says_when_another_source_decides(capsys, monkeypatch):
         (["max_turns", "1", "2"], "max_turns takes one value"),
         (["permission_mode", "bypass"], "only by the flag --permission-mode bypass"),
         (["aliases", "x"], "aliases is a table; edit "),
+        (["max_trns", "--unset"], "unknown setting 'max_trns'; did you mean 'max_turns'?"),
         (["max_trns", "3"], "unknown setting 'max_trns'; did you mean 'max_turns'?"),
     ],
 )

@@ -134,3 +134,4 @@ async def test_without_a_key_the_tiny_model_answers_and_stderr_names_it_and_the_
     assert ran.out.strip()
     assert "embedded/smollm2-135m" in ran.err
     assert "treadle models get qwen2.5-coder-1.5b" in ran.err
+    assert (await run(None, "-p", "say hello", "--quiet")).err == ""

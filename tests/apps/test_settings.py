@@ -66,6 +66,13 @@ def test_a_project_may_only_narrow_and_only_where_it_is_trusted():
         ('permission_mode = "bypass"', "only by the flag --permission-mode bypass"),
         ("model = [1", "config.toml:1: not TOML"),
         ("aliases = 3", "must be a table"),
+        ("model = 5", "config.toml:1: model cannot be 5; it must be a string"),
+        ("web_search = true", "config.toml:1: web_search cannot be True; it must be a string"),
+        (
+            '[aliases]\nslow = "opus"\nfast = 5',
+            "config.toml:3: the alias fast cannot be 5; it must be the name of a model (a string), "
+            "or a table",
+        ),
         ('max_time = "soon"', "such as 90, 5m or 2h"),
     ],
 )

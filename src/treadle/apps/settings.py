@@ -316,6 +316,11 @@ def _read_file(file: Path, within: Path | None = None) -> dict[str, tuple[object
         if setting is None:
             raise ConfigError(f"{where}: {format_unknown_setting(name)}")
         values[name] = (_validate(setting, value, where, by_flag=False), where)
+    for alias, target in parsed.get("aliases", {}).items():
+        if not isinstance(target, str | dict):
+            where = f"{file}:{_find_line(text, alias)}"
+            expected = "it must be the name of a model (a string), or a table"
+            raise ConfigError(f"{where}: the alias {alias} cannot be {target!r}; {expected}")
     return values
 
 
@@ -500,7 +505,7 @@ _EXPECTED: Mapping[SettingKind, str] = {
 def _convert(setting: Setting, value: object) -> object | None:
     match setting.kind:
         case "text":
-            return str(value) if isinstance(value, str | int) else None
+            return value if isinstance(value, str) else None
         case "choice":
             return value if value in setting.choices else None
         case "effort":

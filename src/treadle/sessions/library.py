@@ -114,7 +114,7 @@ class Library:
     # --- all of them -----------------------------------------------------------------------
 
     def list_session_dirs(self) -> Iterator[Path]:
-        for project in _list_folders(str(self.root)):
+        for project in self.list_projects():
             for path, _ in _list_journals(project):
                 yield Path(path)
 
@@ -122,8 +122,9 @@ class Library:
         self, *, folder: Path | None = None, limit: int | None = None
     ) -> list[SessionSummary]:
         """The sessions, last written first."""
-        root = str(self.root)
-        projects = [f"{root}/{project_name(folder)}"] if folder is not None else _list_folders(root)
+        projects = self.list_projects()
+        if folder is not None:
+            projects = [f"{self.root}/{project_name(folder)}"]
         journals = [pair for project in projects for pair in _list_journals(project)]
         journals.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
         index = SessionIndex(self.root)
@@ -133,6 +134,16 @@ class Library:
         ]
         index.save(summaries)
         return summaries
+
+    def list_projects(self) -> list[str]:
+        """The folders of the projects; none without a root. A root that cannot be read is an error:
+        the user would take it for an empty one."""
+        try:
+            return _list_folders(str(self.root))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise StoreError(f"{self.root} cannot be read: {error.strerror}") from error
 
     def list_child_sessions(self, session_dirs: Iterable[Path]) -> list[list[ChildSession]]:
         """For each session its descendants, each after its parent."""
@@ -264,15 +275,16 @@ def _match_name(name: str, session_dirs: Iterable[Path]) -> list[Path]:
 
 def _list_folders(root: str) -> list[str]:
     """The subfolders, as strings, because there may be thousands."""
-    try:
-        with os.scandir(root) as entries:
-            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
+    with os.scandir(root) as entries:
+        return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _list_journals(project: str) -> Iterator[tuple[str, os.stat_result]]:
-    for path in _list_folders(project):
+    try:
+        session_dirs = _list_folders(project)
+    except OSError:
+        return
+    for path in session_dirs:
         try:
             yield path, os.stat(f"{path}/{FIRST_SEGMENT}")  # noqa: PTH116 - hot
         except OSError:

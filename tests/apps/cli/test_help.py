@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from treadle.apps.cli import main
@@ -27,6 +29,31 @@ def test_every_command_prints_its_usage(
     printed = capsys.readouterr()
     assert printed.out.startswith(f"usage: treadle {name}")
     assert not printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (["help", "help"], "usage: treadle [PROMPT]"),
+        (["help", "--help"], "usage: treadle [PROMPT]"),
+        (["help", "-h"], "usage: treadle [PROMPT]"),
+        (["help", "sessions", "show"], "usage: treadle sessions show"),
+        (["sessions", "help", "show"], "usage: treadle sessions show"),
+        (["help", "mcp", "serve"], "usage: treadle mcp serve"),
+        (["help", "config", "model"], "usage: treadle config"),
+    ],
+)
+def test_help_takes_the_words_of_a_command(
+    words: list[str], start: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run(words) == 0
+    assert capsys.readouterr().out.startswith(start)
+
+
+def test_the_page_of_the_command_line_names_every_command():
+    page = Path(__file__, "../../../../docs/cli.md").resolve().read_text()
+    _, _, listed = page.partition("treadle COMMAND [ARGUMENTS]")
+    assert listed.partition("\n\n")[0].replace("·", " ").split() == list(main.COMMANDS)
 
 
 @pytest.mark.parametrize(

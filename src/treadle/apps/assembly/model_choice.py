@@ -11,7 +11,7 @@ from treadle.apps.assembly.redaction import RedactingModel
 from treadle.apps.settings import Settings
 from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.core.contracts.model import Model
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, UnknownModel
 
 
 async def choose_model(settings: Settings) -> tuple[Model, str]:
@@ -31,7 +31,7 @@ def choose_model_now(settings: Settings) -> tuple[Model, str]:
     from treadle.models.registry.default_model import describe_card
 
     if settings.model:
-        model = create_model(settings.model, settings)
+        model = _create_model_of("model", settings)
         return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
     from concurrent.futures import ThreadPoolExecutor
 
@@ -52,7 +52,17 @@ def create_model(name: str, settings: Settings) -> Model:
 
 
 def create_small_model(settings: Settings) -> Model | None:
-    return create_model(settings.small_model, settings) if settings.small_model else None
+    return _create_model_of("small_model", settings) if settings.small_model else None
+
+
+def _create_model_of(setting: str, settings: Settings) -> Model:
+    """The model that a setting names; an error names the place where the setting is."""
+    try:
+        return create_model(getattr(settings, setting), settings)
+    except UnknownModel as error:
+        if setting not in settings.origins:
+            raise
+        raise UnknownModel(f"{settings.origins[setting]}: {error}") from error
 
 
 def is_small_model(model: Model) -> bool:

@@ -288,7 +288,6 @@ class HeadlessRun:
             print_error(f"treadle: {redact_for_display(warning)}")
         if self._progress is None and not self._command_line.has("quiet"):
             self._name_unused_files()
-        if self._progress is None and not self._settings.model:
             self._name_embedded_model(session)
         if self._resume_input is None or not self._resume_input.answers:
             return session
@@ -309,7 +308,7 @@ class HeadlessRun:
 
     def _name_embedded_model(self, session: AgentSession) -> None:
         """A tiny model is often wrong: the user learns which model it was, even in a script."""
-        if session.model.name.startswith("embedded/"):
+        if not self._settings.model and session.model.name.startswith("embedded/"):
             print_error(f"treadle: {session.notes[0]}")
 
     def _name_unused_files(self) -> None:

@@ -87,9 +87,9 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
             )
         case ["help", "options"]:
             return run_module(COMMANDS["completions"][0], ["options"])
-        case ["help", name, *_] | [name, "help", *_] if name in commands:
-            return run_module(commands[name][0], ["--help"])
-        case ["--help" | "-h", *_] | ["help"]:
+        case ["help", name, *rest] | [name, "help", *rest] if name in commands:
+            return run_module(commands[name][0], [*rest, "--help"])
+        case ["--help" | "-h", *_] | ["help"] | ["help", "help" | "--help" | "-h", *_]:
             print(format_help(commands))
         case ["help", unknown, *_]:
             return _report_unknown_command([unknown], commands)

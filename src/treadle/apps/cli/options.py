@@ -175,13 +175,16 @@ def _take_value(option: CliOption, name: str, value: str | None, rest: list[str]
     """The value after `=`, if any, else the next word."""
     if not option.metavar and value is not None:
         raise UsageError(f"{name} takes no value")
-    if not option.metavar or value is not None:
-        return value or ""
-    if option.is_value_optional and (not rest or _is_option(rest[0]) or rest[0] == "--"):
+    if not option.metavar:
         return ""
-    if not rest:
+    if value is None and option.is_value_optional:
+        value = "" if not rest or _is_option(rest[0]) or rest[0] == "--" else None
+    if value is None:
+        value = rest.pop(0) if rest else ""
+    if not value.strip() and not option.is_value_optional:
+        # A script with an unset variable must not run without its check or its limit.
         raise UsageError(f"{name} needs a value: {option.metavar}")
-    return rest.pop(0)
+    return value
 
 
 def _store_value(option: CliOption, value: str, options: dict[str, object]) -> None:
@@ -210,8 +213,8 @@ def parse_flags(
         if name == word or name not in (*switches, *valued) or (name in switches and equals):
             raise UsageError(f"unknown argument {word!r}; see `treadle {command} --help`")
         if name in valued and not equals:
-            if not words:
-                raise UsageError(f"{word} needs a value")
-            value = words.pop(0)
+            value = words.pop(0) if words else ""
+        if name in valued and not value.strip():
+            raise UsageError(f"{word} needs a value")
         flags[name] = value
     return flags

@@ -72,9 +72,18 @@ def _describe_missing(name: str, folder: Path) -> str:
     if ":" in name.partition("/")[0]:
         return ""
     is_path = "/" in name or Path(name).suffix.lower() in _FILE_SUFFIXES.split()
-    if not is_path or name.startswith("/") or (folder / name).is_dir():
+    if not is_path or _is_folder(name, folder) or name.startswith("/"):
         return ""
     return f"@{name} is not attached: there is no such file"
+
+
+def _is_folder(name: str, folder: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(folder / name).st_mode)  # noqa: PTH116 - is_dir hides errors
+    except PermissionError as error:
+        raise UsageError(f"{name} cannot be attached: {error.strerror}") from error
+    except (OSError, ValueError):  # no such file, or the name of none
+        return False
 
 
 def read_stdin(*, wait: bool) -> str:

@@ -50,7 +50,7 @@ def add_style(text: str, style: str, out: TextIO) -> str:
 def report_errors(command: str, work: Callable[[], int]) -> int:
     """Run a command; an error is one line on stderr, and an exit code."""
     try:
-        return work()
+        return _run_in_folder(work)
     except TreadleError as error:
         from treadle.apps.assembly.redaction import redact_for_display  # loads much
 
@@ -64,6 +64,15 @@ def report_errors(command: str, work: Callable[[], int]) -> int:
         return IO_ERROR
     except KeyboardInterrupt:
         return ABORTED
+
+
+def _run_in_folder(work: Callable[[], int]) -> int:
+    """Run a command; in a folder that was deleted, that is why something is not found."""
+    try:
+        return work()
+    except FileNotFoundError:
+        get_current_folder()
+        raise
 
 
 def get_current_folder() -> Path:

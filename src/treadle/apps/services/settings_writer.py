@@ -50,8 +50,9 @@ def read_written_value(name: str) -> object:
 
 def _candidate_edits(text: str, name: str, literal: str | None) -> Iterator[str]:
     """Possible new texts, the best first: a line of a multi-line string may look like the key."""
+    key = re.escape(name)
     line = re.compile(
-        rf"^([ \t]*(?:{name}|\"{name}\"|'{name}')[ \t]*=[ \t]*){_VALUE}",
+        rf"^([ \t]*(?:{key}|\"{key}\"|'{key}')[ \t]*=[ \t]*){_VALUE}",
         re.MULTILINE,
     )
     for match in line.finditer(text):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from treadle.apps.services.console import get_current_folder
 from treadle.apps.services.loopback import LOOPBACK, listen_on_loopback
 from treadle.apps.web.saved_link import SavedLink, read_link, save_link
 from treadle.core.errors import TreadleError
@@ -22,6 +23,8 @@ def run(arguments: Sequence[str]) -> int:
     folder = Path(options.folder).expanduser()
     try:
         require_extra("web")
+        if not folder.is_absolute():
+            get_current_folder()
         if not folder.is_dir():
             raise TreadleError(f"there is no folder {folder}")
         link = read_link(is_new=options.new_link)

@@ -119,6 +119,8 @@ def test_nothing_spent_is_said(capsys):
             "--by cannot be 'colour'; it must be one of day, model, project",
         ),
         (["--by"], "--by needs a value"),
+        (["--by", ""], "--by needs a value"),
+        (["--html="], "--html needs a value"),
         (["--since", "yesterday"], "--since cannot be 'yesterday'; it must be a time such as 30d"),
         (["--since", "-3d"], "it must be a time"),
         (["--since", "2026-13-01"], "it must be a time"),

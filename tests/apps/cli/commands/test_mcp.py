@@ -80,6 +80,7 @@ async def test_a_server_of_the_project_needs_its_approval_here_too(own_place: Pa
         (["add", "x", "--env", "A", "cmd"], "--env needs NAME=VALUE"),
         (["add", "x", "--what", "cmd"], "unknown option '--what'"),
         (["add", "x", "http://a/mcp", "b"], "stands after the URL"),
+        (["add", "x", "ftp://a/b"], "'ftp://a/b': the URL of a server begins with http:// or http"),
         (["add", "x", "--sse", "cmd"], "type 'sse' needs a url"),
         (["add", "", "cmd"], "'' cannot be the name of a server: use letters, digits"),
         (["add", "my db", "cmd"], "'my db' cannot be the name of a server"),

@@ -12,6 +12,7 @@ from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.services.help_option import wants_help
+from treadle.apps.services.settings_writer import read_written_value, write_setting
 from treadle.apps.settings import SETTINGS, Settings, treadle_home
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import shorten_home
@@ -36,8 +37,15 @@ def run(arguments: list[str]) -> int:
 
 def _print_config(arguments: list[str]) -> int:
     folder = get_current_folder()
-    settings = settings_page.load_settings(folder, is_trusted=lambda: is_trusted(folder))
     names = [setting.name for setting in SETTINGS]
+    match arguments:  # before the settings are loaded: it may mend what is wrong with them
+        case [name, *words] if words and name.replace("-", "_") in names:
+            _write(name.replace("-", "_"), words, folder)
+            return exit_codes.SUCCESS
+        case [name, "--unset"] if read_written_value(name) is not None:
+            _print_written(name, write_setting(name, None), is_unset=True)
+            return exit_codes.SUCCESS
+    settings = settings_page.load_settings(folder, is_trusted=lambda: is_trusted(folder))
     match arguments:
         case []:
             _print_table(settings, folder)
@@ -49,8 +57,6 @@ def _print_config(arguments: list[str]) -> int:
             print(json.dumps({"settings": values, "notes": settings.notes}, indent=2))
         case [name] if name.replace("-", "_") in names:
             print_line(settings.format(name.replace("-", "_")))
-        case [name, *values] if name.replace("-", "_") in names:
-            _write(name.replace("-", "_"), values, folder)
         case _:
             raise UsageError(settings_page.format_unknown_setting(arguments[0]))
     return exit_codes.SUCCESS
@@ -58,18 +64,20 @@ def _print_config(arguments: list[str]) -> int:
 
 def _write(name: str, values: list[str], folder: Path) -> None:
     """Change the user's file; say if another source decides here."""
-    from treadle.apps.services.settings_writer import write_setting
-
     is_unset = values == ["--unset"]
     value = None if is_unset else settings_page.parse_setting(name, values)
-    file = escape_invisible(shorten_home(write_setting(name, value)))
+    _print_written(name, write_setting(name, value), is_unset=is_unset)
     settings = settings_page.load_settings(folder, is_trusted=lambda: is_trusted(folder))
     now = escape_invisible(settings.format(name))
-    print_line(f"{name} is no longer in {file}" if is_unset else f"{name} is set in {file}")
     print_line(f"here it is {now} ({escape_invisible(settings.origin(name))})")
     if name == "add_dir":
         for missing in settings_page.find_missing_folders(settings, folder):
             print_line(f"note: there is no folder {escape_invisible(missing)}")
+
+
+def _print_written(name: str, file: Path, *, is_unset: bool) -> None:
+    change = "is no longer in" if is_unset else "is set in"
+    print_line(escape_invisible(f"{name} {change} {shorten_home(file)}"))
 
 
 def _print_table(settings: Settings, folder: Path) -> None:

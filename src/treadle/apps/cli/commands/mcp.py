@@ -156,6 +156,8 @@ def _parse_definition(words: Sequence[str]) -> tuple[str, dict[str, Any], bool]:
         raise UsageError("give the command of the server, or its URL")
     target, *rest = left
     is_url = target.startswith(("http://", "https://"))
+    if "://" in target and not is_url:
+        raise UsageError(f"{target!r}: the URL of a server begins with http:// or https://")
     _check_position(rest, is_url=is_url, is_separated=is_separated)
     if is_url and "env" in definition:
         raise UsageError("--env is for a program; a server at a URL gets --header 'NAME: VALUE'")

@@ -84,10 +84,12 @@ def _take_own_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
         name, equals, value = word.partition("=")
         if name not in ("--http", "--token-file"):
             rest.append(word)
-        elif not equals and not words:
+            continue
+        if not equals:
+            value = words.pop(0) if words else ""
+        if not value.strip():
             raise UsageError(f"{name} needs a value")
-        else:
-            own[name] = value if equals else words.pop(0)
+        own[name] = value
     if "--token-file" in own and "--http" not in own:
         raise UsageError("--token-file is for --http")
     return own, rest

@@ -106,7 +106,9 @@ def print_search_results(options: argparse.Namespace, library: Library) -> int:
 
     from treadle.sessions.search import search
 
-    hits = asyncio.run(search(library.root, options.text, limit=options.limit))
+    hits: list[SearchHit] = []
+    if library.list_projects():
+        hits = asyncio.run(search(library.root, options.text, limit=options.limit))
     by_session: dict[str, list[SearchHit]] = {}
     for hit in hits:
         by_session.setdefault(hit.session, []).append(hit)
