@@ -35,9 +35,11 @@ APIS: dict[str, Callable[..., Model]] = {
 IMPATIENT = Timeouts(first_byte=0.2, first_content=0.2, idle=0.2, total=5.0, max_bytes=64 << 20)
 
 
-async def ask(api: str, *faults: ProviderFault | str) -> tuple[list[ModelEvent], AssistantItem]:
+async def ask(
+    api: str, *faults: ProviderFault | str, timeouts: Timeouts | None = None
+) -> tuple[list[ModelEvent], AssistantItem]:
     async with ProviderServer(SCRIPT, faults=faults) as server:
-        model = APIS[api](server.url + "/v1", timeouts=IMPATIENT)
+        model = APIS[api](server.url + "/v1", timeouts=timeouts)
         request = ModelRequest(Transcript([to_user_item("x")]), tools=TOOLS)
         events = [event async for event in model.stream(request)]
         assert server.violations == []
@@ -73,7 +75,7 @@ def api(request: pytest.FixtureRequest) -> str:
 )
 async def test_what_spoils_an_answer_is_a_typed_error(api, fault, kind):
     with pytest.raises(ModelError) as caught:
-        await ask(api, fault)
+        await ask(api, fault, timeouts=IMPATIENT)
 
     assert isinstance(caught.value, kind)
 

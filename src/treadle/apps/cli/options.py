@@ -215,6 +215,6 @@ def parse_flags(
         if name in valued and not equals:
             value = words.pop(0) if words else ""
         if name in valued and not value.strip():
-            raise UsageError(f"{name} needs a value")
+            raise UsageError(f"--{name} needs a value")
         flags[name] = value
     return flags
