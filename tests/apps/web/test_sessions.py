@@ -8,6 +8,8 @@ import pytest
 
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import TabClient, open_tab, script, web_server
+from tests.patience import PATIENCE
+from treadle.apps.web import held_session
 from treadle.core.transcript import AssistantItem, Text, UserItem
 from treadle.core.transcript.entries import ItemAdded, TurnBegan, TurnEnded
 from treadle.sessions import Library
@@ -254,6 +256,28 @@ async def test_a_session_of_another_program_can_be_read_and_is_usable_when_it_is
         await journal.aclose()
         await tab.wait_until(lambda one: not one.regions["access"])
         assert "its end" in tab.text
+
+
+async def test_what_another_program_adds_before_the_first_look_is_shown(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(held_session, "POLL_SECONDS", 0.01)
+    library = Library(own_place / "sessions")
+    journal = library.create(own_place)
+    journal.append(ItemAdded(UserItem((Text("from the terminal"),))))
+    await journal.flush()
+    path = library.find(journal.session_id)
+    held = held_session.HeldSession(path, library.get_summary(path))
+    await held.open()
+    journal.append(ItemAdded(AssistantItem((Text("its end"),), model="m")))
+    await journal.flush()
+    changed = asyncio.Event()
+    held.feed.listen(changed.set)
+    waiting = asyncio.create_task(held.wait_until_free())
+    await asyncio.wait_for(changed.wait(), PATIENCE)
+    assert len(held.feed.state.blocks) == 2
+    await journal.aclose()
+    await asyncio.wait_for(waiting, PATIENCE)
 
 
 async def test_the_list_shows_sessions_of_other_programs_and_how_they_ended(

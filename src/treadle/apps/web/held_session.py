@@ -39,6 +39,7 @@ class HeldSession:
         self._view = ViewState()
         self._calls = CallIndex()
         self._seconds: dict[str, float] = {}
+        self._sizes: list[int] = []
         self.feed = Feed(summary.id, self._build_state, lambda call_id: self._seconds.get(call_id))
 
     @property
@@ -50,10 +51,9 @@ class HeldSession:
 
     async def wait_until_free(self) -> None:
         """Show what the other program adds, until it has closed the session."""
-        size = await asyncio.to_thread(self._measure)
         while await asyncio.to_thread(is_locked, self._session_dir):
             await asyncio.sleep(POLL_SECONDS)
-            if size != (size := await asyncio.to_thread(self._measure)):
+            if await asyncio.to_thread(self._measure) != self._sizes:
                 await self.open()
                 self.feed.mark_changed()
 
@@ -61,6 +61,7 @@ class HeldSession:
         return SessionBusy(f"this session is open in another program: {self._find_holder()}")
 
     def _read(self) -> None:
+        self._sizes = self._measure()  # before the reading: what is added meanwhile is seen later
         view = load_view(self._session_dir)
         items = view.transcript if view.history is None else view.history
         shown = build_view(items)
