@@ -77,7 +77,7 @@ class McpServer(BaseSource):
     on_change        called whenever the status or the tools changed
     start_objection  called before each start, with whether it ran before: why not, or ""
     delays           the pauses before each restart; after the last it waits for `retry`
-    start_wait       seconds that the first request waits for its tools; it starts anyway
+    start_wait       seconds that the first request waits for its tools; then it is sent without
     call_wait        seconds that a call waits for a server that is down
     """
 
