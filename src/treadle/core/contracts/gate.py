@@ -7,13 +7,14 @@ Used by core/loop/gates.py.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 import msgspec
 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import CallPurpose, Usage
 
 
 class RequestEstimate(msgspec.Struct, frozen=True):
@@ -29,6 +30,8 @@ class RequestEstimate(msgspec.Struct, frozen=True):
     card: ModelCard
     request_chars: int
     max_output: int
+    purpose: CallPurpose = "turn"
+    parent_id: str = ""  # the session of the parent, if it is a child agent's
 
 
 class Admit(msgspec.Struct, frozen=True):
@@ -58,6 +61,14 @@ class Stop(msgspec.Struct, frozen=True):
     closing_tokens: int = 0
 
 
+class Wait(msgspec.Struct, frozen=True):
+    """The call may be made later: `until_freed` ends when another call has settled. All gates are
+    asked again then; what they reserved meanwhile is released."""
+
+    detail: str
+    until_freed: Callable[[], Awaitable[None]]
+
+
 class Gate(Protocol):
     """A budget or another reason to stop.
 
@@ -67,7 +78,7 @@ class Gate(Protocol):
     call was not made. A gate must not block.
     """
 
-    def admit(self, estimate: RequestEstimate) -> Admit | Stop: ...
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait: ...
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None: ...
 

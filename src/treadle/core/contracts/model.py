@@ -28,7 +28,7 @@ from treadle.core.events import Caller
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import AssistantItem, Metadata
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import CallPurpose, Usage
 
 MIN_TASK_BUDGET = 20_000
 
@@ -117,6 +117,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     idempotency_key: str = ""  # the same for every attempt at one reply
     caller: Caller = "library"
     metadata: Metadata = {}
+    purpose: CallPurpose = "turn"
 
 
 class ModelCard(msgspec.Struct, frozen=True):

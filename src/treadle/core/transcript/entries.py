@@ -17,7 +17,7 @@ import msgspec
 from treadle.core.transcript.items import Item, Metadata, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.core.transcript.usage import NO_USAGE, CallPurpose, Usage
 
 EffectClass = Literal["pure", "verifiable", "irreversible"]
 # "headless": no user could be asked. "": written by version 0.1, which did not record it.
@@ -170,9 +170,12 @@ class Checkpoint(
     user_files: tuple[str, ...] = ()
 
 
-class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
+class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", omit_defaults=True):
+    """What one model call used, and what it was for; "": written by an earlier version."""
+
     model: str
     usage: Usage
+    purpose: CallPurpose | Literal[""] = ""
 
 
 class ChildUsageRecorded(msgspec.Struct, frozen=True, tag="child_usage", tag_field="kind"):

@@ -5,7 +5,16 @@ A value with addition. Prices are in models/catalog.py, budgets in policy/budget
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+# What a model call is for. turn: a reply of a turn; closing: its last one, at a limit. The others
+# are no part of the conversation: search looks for what a provider refuses, judge is a hook's.
+CallPurpose = Literal[
+    "turn", "closing", "side_question", "summary", "title", "search", "judge", "sampling"
+]
+TURN_PURPOSES: frozenset[CallPurpose] = frozenset({"turn", "closing", "search", "summary"})
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
