@@ -12,7 +12,8 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError, OutputMismatch, OutputMissing, StreamBroken
 from treadle.core.steps import AwaitingInput
 from treadle.core.transcript import ToolResultItem, UserItem
-from treadle.core.transcript.entries import ItemAdded, fold_entries
+from treadle.core.transcript.entries import ItemAdded
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.stores import MemoryStore

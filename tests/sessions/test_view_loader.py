@@ -28,7 +28,6 @@ from treadle.core.transcript.entries import (
     UsageRecorded,
     ViewRewritten,
     WakeCondition,
-    fold_entries,
 )
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import (
@@ -38,6 +37,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
+from treadle.core.transcript.state import fold_entries
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal
 from treadle.sessions.log.journal import read_entries

@@ -47,8 +47,9 @@ from treadle.core.transcript import (
     UserItem,
 )
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.entries import InputDropped, Intent, View, fold_entries
+from treadle.core.transcript.entries import InputDropped, Intent
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import View, fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver

@@ -40,7 +40,7 @@ from treadle.core.events import (
 )
 from treadle.core.steps import AfterToolResult, DriverSnapshot, Finished
 from treadle.core.transcript import Text, UserItem, to_user_item
-from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Anthropic, Fallback, Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver

@@ -39,8 +39,9 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan, fold_entries
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver

@@ -14,7 +14,8 @@ from treadle.core.contracts.policy import AllowAll, Ask
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import Text, ToolResultItem, Usage, UserItem
-from treadle.core.transcript.entries import View, fold_entries, list_entries
+from treadle.core.transcript.snapshot import list_entries
+from treadle.core.transcript.state import View, fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool

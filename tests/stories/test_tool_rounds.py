@@ -43,8 +43,9 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import Entry, Intent, ItemAdded, fold_entries
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.hooks.function_hook import FunctionHook
 from treadle.testing.clock import ManualClock

@@ -38,8 +38,9 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.errors import ModelError, ToolError
 from treadle.core.transcript.content import Arguments, Text
-from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, View, fold_entries
+from treadle.core.transcript.entries import Entry, ItemAdded, Rewound
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.state import View, fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.sessions.diff import Difference, find_first_difference
 

@@ -15,7 +15,8 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.core.transcript.content import parse_arguments
-from treadle.core.transcript.entries import ViewRewritten, apply_rewrite, diff_views
+from treadle.core.transcript.entries import ViewRewritten
+from treadle.core.transcript.state import apply_rewrite, diff_views
 
 
 def test_appending_gives_a_longer_one_and_leaves_the_old_as_it_was():

@@ -22,9 +22,9 @@ from treadle.core.transcript.entries import (
     ItemAdded,
     NoticeShown,
     TurnBegan,
-    fold_entries,
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem, to_user_item
+from treadle.core.transcript.state import fold_entries
 from treadle.sessions import Journal, resume
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import WRITE_DELAY, read_entries
