@@ -152,5 +152,6 @@ async def test_the_metadata_of_a_long_message_is_part_of_its_open_turn(tmp_path:
         place = tmp_path / str(size)
         await written(place, [TurnBegan("turn-1"), ItemAdded(message)])
         view = ViewLoader(JournalReader(place)).load()
-        assert view.turn_progress.metadata == {"job": size}
+        assert view.turn is not None
+        assert view.turn.metadata == {"job": size}
         assert view.transcript[0] == message

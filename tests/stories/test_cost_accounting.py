@@ -210,7 +210,7 @@ async def test_what_an_interrupted_reply_used_is_counted_once():
     assert finished.result.usage.cost == driver.usage.cost == 0.125
     assert books.settled == [LOST]
     assert [entry for entry in store.entries if isinstance(entry, UsageRecorded)] == [
-        UsageRecorded("scripted", LOST)
+        UsageRecorded("scripted", LOST, "turn")
     ]
 
 

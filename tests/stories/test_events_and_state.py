@@ -310,7 +310,8 @@ async def test_a_queued_message_survives_a_crash():
     driver.steer("Do not forget me.")
     step.cancel()
     view = fold_entries(store.entries)
-    assert [item.text for item in view.queued] == ["Do not forget me."]
+    queued = [one.item for one in view.queued]
+    assert [item.text for item in queued] == ["Do not forget me."]
     await asyncio.wait([step])
     await driver.aclose()
 

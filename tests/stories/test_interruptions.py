@@ -514,7 +514,7 @@ async def test_a_run_that_is_cancelled_while_the_approver_thinks_ends_with_a_ter
     assert isinstance(last, TurnFinished)
     assert last.result.reason == "aborted"
     assert find_violations(driver.transcript) == []
-    assert fold_entries(store.entries).open_turn is None
+    assert fold_entries(store.entries).turn is None
     assert isinstance(await driver.next(), AwaitingInput)
 
 

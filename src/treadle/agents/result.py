@@ -56,11 +56,12 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
         return self.usage.cost
 
 
-def attach_run(error: BaseException, driver: Driver, usage: Usage) -> None:
-    """Let an error that leaves a run carry it: `transcript`, `usage`, `cost` and `session_id`."""
+def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseException:
+    """The error, which leaves a run, with it: `transcript`, `usage`, `cost` and `session_id`."""
     carried = {"transcript": driver.transcript, "usage": usage, "session_id": driver.session_id}
     if not isinstance(error, TreadleError):
         carried["cost"] = usage.cost
     for name, value in carried.items():
         with contextlib.suppress(AttributeError):  # a class without room for it
             setattr(error, name, value)
+    return error

@@ -84,15 +84,19 @@ class Run:
             NO_CHANGES if output is None else output.make_settings(driver.options)
         )
 
-    async def finish(self, decide: DecideApprovals | None = None) -> Result[Any]:
-        """The result. What is raised carries the transcript and the usage so far."""
+    async def finish(self) -> Result[Any]:
+        """The result. Raises the error of a turn that failed, and OutputMissing if the run stopped
+        before it gave an answer of the output type."""
+        return self.make_result(await self.drive())
+
+    async def drive(self, decide: DecideApprovals | None = None) -> RunAnswer:
+        """The answer, after the calls in the background. What is raised carries the run."""
         try:
             answer = await self.answer(decide)
             await self._wait_for_background()
-            return self._make_result(answer)
         except BaseException as error:
-            attach_run(error, self.driver, self._usage)
-            raise
+            raise attach_run(error, self.driver, self._usage)  # noqa: B904 - it is the same error
+        return answer
 
     async def answer(self, decide: DecideApprovals | None = None) -> RunAnswer:
         """Drive a turn to its end, or several until the answer fits the output type. OutputMismatch
@@ -125,14 +129,15 @@ class Run:
         self._usage = self._usage + turn.total_usage
         return turn
 
-    def _make_result(self, answer: RunAnswer) -> Result[Any]:
-        driver, turn = self.driver, answer.turn
-        if isinstance(turn.error, ACCOUNT_ERRORS):
-            raise turn.error.with_traceback(None)
-        if turn.error is not None:
-            raise turn.error
-        if answer.text is None:
-            raise OutputMissing(turn.reason, detail=turn.detail)
+    def make_result(self, answer: RunAnswer) -> Result[Any]:
+        driver, turn, error = self.driver, answer.turn, answer.turn.error
+        if error is None and answer.text is None:
+            error = OutputMissing(turn.reason, detail=turn.detail)
+        if isinstance(error, ACCOUNT_ERRORS):
+            error = error.with_traceback(None)
+        if error is not None or answer.text is None:
+            assert error is not None, "made above"
+            raise attach_run(error, driver, self._usage)
         return Result(
             answer.text,
             turn.reason,

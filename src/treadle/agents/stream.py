@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Generic, cast
 
 from treadle.agents.result import Result
-from treadle.agents.run import Run
+from treadle.agents.run import Run, RunAnswer
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
@@ -75,7 +75,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._approval_resolved = asyncio.Event()
         self._has_approver = has_approver
         self._unanswered: dict[str, ApprovalRequired] = {}  # by call id: what the reader was asked
-        self._run_task: asyncio.Task[Result[Any]] | None = None
+        self._run_task: asyncio.Task[RunAnswer] | None = None
         self._last_event: Event | None = None
         self._has_started = self._is_entered = False
         self._is_finished = False
@@ -128,9 +128,9 @@ class Stream(BaseObserver, Generic[OutputT]):
     @property
     def result(self) -> Result[OutputT]:
         """How the run ended; available after the last event. Raises what a failed run raised."""
-        if self._run_task is None or not self._run_task.done():
+        if self._run is None or self._run_task is None or not self._run_task.done():
             raise LoopError("the run is not over: read all events first")
-        return self._run_task.result()
+        return self._run.make_result(self._run_task.result())
 
     @property
     def partial_output(self) -> OutputT | None:
@@ -214,10 +214,10 @@ class Stream(BaseObserver, Generic[OutputT]):
         if reader is not None and not reader.done():
             reader.set_result(None)
 
-    async def _drive(self, run: Run) -> Result[Any]:
+    async def _drive(self, run: Run) -> RunAnswer:
         self._has_started = True
         try:
-            return await run.finish(self._wait_for_decisions)
+            return await run.drive(self._wait_for_decisions)
         except Exception as error:
             self._emit_failure(error)
             raise
@@ -240,7 +240,7 @@ class Stream(BaseObserver, Generic[OutputT]):
             await self._approval_resolved.wait()
 
 
-async def _wait_ended(task: asyncio.Task[Result[Any]]) -> None:
+async def _wait_ended(task: asyncio.Task[RunAnswer]) -> None:
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:

@@ -68,7 +68,8 @@ class Recording:
         self.replies: list[AssistantItem] = []
         self.results: dict[str, ToolResultItem] = {}
         self.tool_names: set[str] = set()
-        view = start
+        # On a list of its own: the run that is compared begins with that of `start`.
+        view = msgspec.structs.replace(start, transcript=Transcript(start.transcript))
         rest: list[Entry] = []
         for entry in entries:
             item = entry.item if isinstance(entry, ItemAdded) else None

@@ -66,7 +66,7 @@ class GateRunner:
         """Report the usage of the call to the gates, with that of attempts without a reply."""
         lost = self._model_caller.take_lost_usage()
         if lost is not NO_USAGE:
-            self._session.add_usage(self._model_caller.last_model_name, lost, "search")
+            self._session.add_usage(self._model_caller.last_model_name, lost, "turn")
             used = used + lost
         self._gates.settle(used)
 

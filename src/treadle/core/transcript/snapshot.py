@@ -30,18 +30,21 @@ def list_entries(state: View) -> list[Entry]:
     turn = state.turn or TurnState("")
     entries: list[Entry] = [Forked(origin) for origin in reversed(state.origins)]
     entries += _list_usage(state.usage - turn.usage, state.child_usage - turn.child_usage)
-    position, open_id = 0, ""
+    position, open_id, refused = 0, "", frozenset[tuple[int, int]]()
     for start in state.turn_starts:
         length = len(start.transcript if start.history is None else start.history)
         entries += [ItemAdded(item) for item in history[position:length]]
         position = max(position, length)
         entries += _end(open_id)
+        entries += _list_quarantined(start.quarantine - refused)
+        refused |= start.quarantine
         open_id = start.turn_id
         entries.append(TurnBegan(open_id))
     entries += [ItemAdded(item) for item in history[position:]]
     if state.history is not None:
         entries.append(diff_views("snapshot", state.history, state.transcript))
-    entries += [Quarantined(item, part, "") for item, part in sorted(state.quarantine)]
+        refused = frozenset()
+    entries += _list_quarantined(state.quarantine - refused)
     if open_id == turn.id:
         entries += _list_usage(turn.usage, turn.child_usage)
     else:
@@ -58,6 +61,10 @@ def list_entries(state: View) -> list[Entry]:
 def _list_usage(own: Usage, of_children: Usage) -> list[Entry]:
     entries: list[Entry] = [UsageRecorded("", own)] if own != NO_USAGE else []
     return entries + ([ChildUsageRecorded("", "", of_children)] if of_children != NO_USAGE else [])
+
+
+def _list_quarantined(parts: frozenset[tuple[int, int]]) -> list[Entry]:
+    return [Quarantined(position, part, "") for position, part in sorted(parts)]
 
 
 def _end(turn_id: str) -> list[Entry]:

@@ -78,7 +78,7 @@ class TurnStart(msgspec.Struct, frozen=True, eq=False):
     previous: TurnStart | None
 
 
-class View(msgspec.Struct, frozen=True):
+class View(msgspec.Struct, frozen=True, eq=False):
     """The state that the log describes: all that a driver needs to continue.
 
     `turn` is the open one. `history` is the transcript without any replacement; None while there
@@ -108,8 +108,10 @@ class View(msgspec.Struct, frozen=True):
         """The turns that are in the view, oldest first."""
         return list(_list_starts(self))[::-1]
 
-    def find_message(self, message_id: str) -> QueuedMessage | None:
-        return next((one for one in self.queued if one.id == message_id), None)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, View) and not find_differences(self, other)
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value, and long
 
 
 def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
