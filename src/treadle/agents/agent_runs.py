@@ -300,7 +300,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         if self._on_start is not None:
             self._on_start(driver)
         if prompt is not None:
-            driver.offer(prompt, metadata)
+            driver.submit(prompt, metadata=metadata)
         return driver
 
     # --- the end -------------------------------------------------------------------------

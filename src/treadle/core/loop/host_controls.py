@@ -292,8 +292,7 @@ class HostControls:
 
     def snapshot(self) -> DriverSnapshot:
         """What the driver holds now; see `DriverSnapshot` for how to store and resume it."""
-        state = msgspec.structs.replace(self._session.state, queued=self._inbox.waiting)
-        return DriverSnapshot(self.session_id, state)
+        return DriverSnapshot(self.session_id, self._session.state)
 
     @property
     def log(self) -> SessionLog:

@@ -82,6 +82,11 @@ class Transcript(Sequence[Item]):
         return self._shared is other._shared and self._length >= other._length
 
     @property
+    def list_id(self) -> int:
+        """The same for all transcripts on one shared list."""
+        return id(self._shared)
+
+    @property
     def cache(self) -> dict[Any, Any]:
         """Data that encoders derived from the shared list, by their own key. Positions are stable:
         item N of this transcript is item N of every transcript on the same list."""

@@ -110,12 +110,17 @@ class ViewLoader:
         transcripts = [folded.transcript, folded.history]
         for start in reversed(folded.turn_starts):
             transcripts += [start.transcript, start.history]
-        found = [one for one in transcripts if one is not None]
-        for transcript in found:
+        longest: dict[int, Transcript] = {}  # one on each list of items
+        for transcript in transcripts:
+            if transcript is not None:
+                known = longest.setdefault(transcript.list_id, transcript)
+                if len(transcript) > len(known):
+                    longest[transcript.list_id] = transcript
+        for transcript in longest.values():
             self._resolve_placeholders(transcript)
         if self._reread_seqs:
             self._reread_items()
-        for transcript in found:
+        for transcript in longest.values():
             transcript.replace_in_place(self._get_resolved)
         return folded
 
