@@ -408,10 +408,11 @@ def test_fault_42_an_event_that_is_not_a_chunk_breaks_the_stream(data):
         ({"message": "Provider returned error", "code": 502}, Overloaded),
         ({"message": "Rate limit", "code": 429}, RateLimited),
         ({"message": "No credit", "type": "insufficient_quota"}, QuotaExhausted),
-        ({"message": "maximum context length is 8192 tokens", "code": 400}, ContextTooLong),
+        ({"message": "This model's maximum context length is 8192 tokens.", "code": 400},
+         ContextTooLong),
         ({"message": "it broke"}, StreamBroken),
     ],
-)
+)  # fmt: skip
 def test_fault_43_an_error_inside_a_good_stream_is_that_error(error, kind):
     with pytest.raises(kind):
         read(delta(content="x"), {"error": error})

@@ -34,10 +34,10 @@ from treadle.core.transcript import (
 )
 from treadle.models.anthropic import Anthropic
 from treadle.models.provider_base.error_mapping import (
-    ProviderErrorBody,
     ProviderInfo,
     map_error_body,
 )
+from treadle.models.provider_base.error_types import ProviderErrorBody
 from treadle.testing import provider
 from treadle.testing.provider import ProviderFault, ProviderServer, RequestViolation
 

@@ -18,6 +18,7 @@ from treadle.core.errors import (
     CacheUnsupported,
     ConfigError,
     Overloaded,
+    QuotaExhausted,
     StreamBroken,
 )
 from treadle.core.events import (
@@ -27,6 +28,7 @@ from treadle.core.events import (
     MessageDropped,
     MessageQueued,
     ModelChanged,
+    Notified,
     PartBegan,
     PartCommitted,
     ReplyDiscarded,
@@ -454,6 +456,23 @@ async def test_a_required_prompt_cache_is_looked_for_at_the_fallback():
     model = Fallback(Scripted(["x"], name="plain"), Scripted(["y"], card=card))
     result = await Agent(model, cache=CacheRequest(required=True)).run("go")
     assert result.text == "y"
+
+
+async def test_a_model_that_takes_no_task_budget_is_named_once():
+    witness = RecordingObserver()
+    able = Scripted(
+        ["b"], name="able", card=ModelCard("able", abilities=frozenset({"task_budget"}))
+    )
+    model = Scripted(
+        [Say(calls=[("add", {})]), QuotaExhausted("none")], name="plain", fallback=able
+    )
+    options = ModelOptions(task_budget=50_000)
+    result = await Agent(model, [RecordingTool("add")], options=options, observers=[witness]).run(
+        "go"
+    )
+    assert result.text == "b"
+    lines = [event.text for event in witness.events_of(Notified)]
+    assert [line.partition(":")[0] for line in lines] == ["plain takes no task_budget"]
 
 
 def test_a_task_budget_below_the_smallest_one_is_refused():

@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from treadle import Agent, Transcript, Usage, tool
+from treadle import Agent, Retry, Transcript, Usage, tool
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.errors import (
     AccessDenied,
@@ -22,6 +22,8 @@ from treadle.core.errors import (
     LoopError,
     ModelError,
     Overloaded,
+    RateLimited,
+    ReplyTimedOut,
     StreamBroken,
     TreadleError,
 )
@@ -432,6 +434,29 @@ async def test_the_fallback_model_takes_over_and_stays():
         ("first", "spare")
     ]
     assert len(spare.requests) == 2
+
+
+@pytest.mark.parametrize("kind", [ReplyTimedOut, StreamBroken])
+async def test_a_silent_model_is_replaced_after_its_retries(kind: type[ModelError]):
+    model = Scripted(lambda request: kind("silent"), fallback=Scripted(["from the spare"]))
+    result = await Agent(model, clock=ManualClock()).run("Hi")
+    assert result.text == "from the spare"
+
+
+async def test_a_rate_limit_for_an_hour_is_not_waited_for():
+    clock = ManualClock()
+    limited = Scripted(
+        lambda request: RateLimited("Limit per day.", retry_after=3600.0),
+        fallback=Scripted(["from the spare"]),
+    )
+    assert (await Agent(limited, clock=clock).run("Hi")).text == "from the spare"
+    alone = Agent(limited, clock=clock, retry=Retry(fallback=False))
+    with pytest.raises(
+        RateLimited, match=r"^Limit per day\. .* wait 3600 s, .* is 300 s"
+    ) as caught:
+        await alone.run("Hi")
+    assert (caught.value.retry_after, caught.value.max_wait) == (3600.0, 300.0)
+    assert clock.sleeps == []
 
 
 async def test_a_reply_that_was_cut_off_and_continued_is_one_text():

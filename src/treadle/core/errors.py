@@ -68,7 +68,13 @@ class TreadleError(Exception):
 
 
 class ModelError(TreadleError):
-    """A provider did not answer."""
+    """A provider did not answer.
+
+    `retry_after` is the wait that it announced, in seconds. `max_wait` is set by the loop if that
+    is longer than the agent waits; then the message names both.
+    """
+
+    max_wait: float | None = None
 
     def __init__(
         self,
@@ -84,6 +90,15 @@ class ModelError(TreadleError):
         self.status = status
         self.retry_after = retry_after
         self.request_id = request_id
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        if self.max_wait is None or self.retry_after is None:
+            return message
+        return (
+            f"{message} The provider asks to wait {self.retry_after:.0f} s, and retry_max_wait is "
+            f"{self.max_wait:.0f} s: try again then, or choose another model."
+        )
 
 
 class RateLimited(ModelError):

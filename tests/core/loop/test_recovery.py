@@ -80,11 +80,19 @@ def test_backoff_doubles_with_jitter_up_to_a_limit():
 
 
 @pytest.mark.parametrize(
-    ("said", "waited"), [(7.0, 7.0), (0.0, 0.0), (1e9, 300.0), (-5.0, 1.5), (None, 1.5)]
+    ("said", "waited"), [(7.0, 7.0), (0.0, 0.0), (300.0, 300.0), (-5.0, 1.5), (None, 1.5)]
 )
-def test_fault_30_the_providers_word_is_honoured_and_capped(said: float | None, waited: float):
+def test_fault_30_the_providers_word_is_honoured(said: float | None, waited: float):
     error = RateLimited("x", retry_after=said)
     assert choose_recovery(error, {}, jitter=0.5, has_fallback=False) == RetryAfter(waited)
+
+
+@pytest.mark.parametrize("kind", [RateLimited, Overloaded, Unreachable])
+@pytest.mark.parametrize("said", [301.0, 3600.0, 1e9, float("inf")])
+def test_fault_30_a_wait_beyond_the_limit_is_not_begun(kind: type[ModelError], said: float):
+    error = kind("x", retry_after=said)
+    assert choose_recovery(error, {}, jitter=0.0, has_fallback=True) == UseFallback()
+    assert choose_recovery(error, {}, jitter=0.0, has_fallback=False) == RaiseError(300.0)
 
 
 def test_each_class_has_a_budget_of_its_own():
@@ -119,7 +127,11 @@ def test_an_agent_may_set_the_longest_wait():
     error = RateLimited("x", retry_after=120.0)
     patient = choose_recovery(error, {}, jitter=0.0, has_fallback=False, retry=Retry(max_wait=600))
     hasty = choose_recovery(error, {}, jitter=0.0, has_fallback=False, retry=Retry(max_wait=2))
-    assert (patient, hasty) == (RetryAfter(120.0), RetryAfter(2.0))
+    assert (patient, hasty) == (RetryAfter(120.0), RaiseError(2.0))
+    backoff = choose_recovery(
+        RateLimited("x"), {RateLimited: 4}, jitter=0.0, has_fallback=False, retry=Retry(max_wait=2)
+    )
+    assert backoff == RetryAfter(2.0)
 
 
 def test_an_agent_may_do_without_its_fallback():

@@ -26,12 +26,12 @@ from treadle.core.transcript import Transcript, to_user_item
 from treadle.models.anthropic import Anthropic
 from treadle.models.provider_base.error_mapping import (
     PREVIOUS_RESPONSE_LOST,
-    ProviderErrorBody,
     ProviderInfo,
     map_response_error,
     parse_error_body,
     parse_retry_after,
 )
+from treadle.models.provider_base.error_types import ProviderErrorBody
 from treadle.testing import provider
 from treadle.testing.provider import ProviderFault, ProviderServer
 

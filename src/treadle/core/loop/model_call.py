@@ -50,7 +50,13 @@ from treadle.core.loop.config import Clock, DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
+from treadle.core.loop.recovery import (
+    RaiseError,
+    Retry,
+    RetryAfter,
+    UseFallback,
+    choose_recovery,
+)
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
@@ -106,6 +112,7 @@ class ModelCaller:
         self._quarantine: frozenset[tuple[int, int]] = frozenset()
         self._attempts = 0
         self._failures: Counter[type[ModelError]] = Counter()
+        self._told_budget: set[str] = set()  # models of which the user knows that they take none
 
     @property
     def next_model(self) -> Model:
@@ -189,7 +196,8 @@ class ModelCaller:
                 self._switch_to_fallback(error)
                 self._failures.clear()
                 return RetryWithBudget("fallback")
-            case _:
+            case RaiseError(max_wait=limit):
+                error.max_wait = limit
                 raise error
 
     @property
@@ -233,6 +241,7 @@ class ModelCaller:
         streamed.clear()
         self._open_part, self._has_streamed = "", False
         self._check_cache(request.cache)
+        self._tell_unused_budget(request.options.task_budget)
         reply: AssistantItem | None = None
         part: PartKind = ""  # the open one
         task = asyncio.current_task()
@@ -287,6 +296,17 @@ class ModelCaller:
                 "another model, or do not require the cache.",
                 provider=self.model.name,
             )
+
+    def _tell_unused_budget(self, task_budget: int | None) -> None:
+        name = self.model.name
+        if task_budget is None or "task_budget" in self.model.card.abilities:
+            return
+        if name not in self._told_budget:
+            self._told_budget.add(name)
+            line = (
+                f"{name} takes no task_budget: the option is ignored. max_turns and budgets hold."
+            )
+            self._emitter.emit(Notified, line)
 
     def _begin_part(self, last: PartKind, kind: PartKind) -> PartKind:
         """End the open part and begin another one; "" stands for none."""

@@ -2,18 +2,21 @@
 
     error            verdict
     --------------   ----------------------------------------------------------
-    RateLimited      retry 5 times, when the provider says or with backoff
+    RateLimited      retry 5 times with backoff
     Overloaded       retry 3 times with backoff
     Unreachable      retry 3 times with backoff
     StreamBroken     retry 3 times with backoff
     ReplyTimedOut    retry once: each attempt waits for minutes
+    AccessDenied, QuotaExhausted, UnknownModel, CacheUnsupported
+                     the fallback model at once: another account or name may work
     anything else    surface: the same request would fail the same way
 
     ContextTooLong surfaces too; the driver makes the view smaller, once a round, and asks anew.
 
-When the retries of a class are used up, the next fallback model is asked; without one the
-error surfaces. Each class has a budget of its own. `Retry` changes the numbers for an agent. Asking
-and the driver carry verdicts out.
+A time that the provider announces replaces the backoff. When it is beyond `Retry.max_wait`, or the
+retries of a class are used up, the next fallback model is asked; without one the error surfaces,
+with the time. Each class has a budget of its own. `Retry` changes the numbers for an agent. The
+driver and model_call.py carry verdicts out.
 """
 
 from __future__ import annotations
@@ -80,8 +83,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     attempts   of one call with one model, the first included: 1 repeats nothing. None, the default:
                6 if the provider limits the rate, 2 if it is silent for minutes, otherwise 4
-    max_wait   seconds between two attempts at most, also if the provider asks for more. Without
-               a time of the provider it is 1 second, doubled each time, and at most 60
+    max_wait   seconds between two attempts at most. If the provider asks for more, the fallback
+               model is asked at once, or the error names the time. If the provider names no
+               time, it is 1 second, doubled each time, and at most 60
     fallback   whether the fallback model, if there is one, is asked after the last attempt
 
     Only errors that may pass are repeated: rate limits, overload, broken connections and streams.
@@ -109,7 +113,9 @@ class UseFallback(msgspec.Struct, frozen=True):
 
 
 class RaiseError(msgspec.Struct, frozen=True):
-    """Raise the error: the turn ends."""
+    """Raise the error: the turn ends. `max_wait` is set if the provider announced a longer wait."""
+
+    max_wait: float | None = None
 
 
 RecoveryAction = RetryAfter | UseFallback | RaiseError
@@ -124,12 +130,14 @@ def choose_recovery(
     retry: Retry = DEFAULT_RETRY,
 ) -> RecoveryAction:
     """`failures` counts the earlier errors of this call by class; `jitter` is in [0, 1)."""
-    before = failures.get(type(error), 0)
-    if _may_retry(error, failures, retry):
-        return RetryAfter(min(_delay(error, before, jitter), retry.max_wait))
+    announced = error.retry_after if type(error) in RETRIES else None
+    is_too_long = announced is not None and announced > retry.max_wait
+    if not is_too_long and _may_retry(error, failures, retry):
+        delay = _delay(error, failures.get(type(error), 0), jitter)
+        return RetryAfter(min(delay, retry.max_wait))
     if has_fallback and retry.fallback and isinstance(error, FALLBACK_ERRORS):
         return UseFallback()
-    return RaiseError()
+    return RaiseError(retry.max_wait if is_too_long else None)
 
 
 def _may_retry(error: ModelError, failures: Mapping[type[ModelError], int], retry: Retry) -> bool:

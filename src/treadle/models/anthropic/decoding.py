@@ -40,13 +40,13 @@ from treadle.models.anthropic.encoding import ATTACHED_LABEL, ORIGIN
 from treadle.models.provider_base.codec import DecodeFailed, build_usage, make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
     UNREADABLE,
-    ProviderErrorBody,
     ProviderInfo,
     incomplete_stream_error,
     late_arguments_error,
     map_error_body,
     unreadable_event_error,
 )
+from treadle.models.provider_base.error_types import ProviderErrorBody
 from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.request_limits import restore_tool_name
 

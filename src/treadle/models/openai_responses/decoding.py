@@ -42,7 +42,6 @@ from treadle.models.openai_responses.stream_events import (
 from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
 from treadle.models.provider_base.error_mapping import (
     UNREADABLE,
-    ProviderErrorBody,
     ProviderInfo,
     has_field,
     incomplete_stream_error,
@@ -51,6 +50,7 @@ from treadle.models.provider_base.error_mapping import (
     parse_error_body,
     unreadable_event_error,
 )
+from treadle.models.provider_base.error_types import ProviderErrorBody
 from treadle.models.provider_base.lenient import decode_opaque
 from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
 from treadle.models.provider_base.request_limits import restore_tool_name

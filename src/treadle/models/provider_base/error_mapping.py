@@ -1,7 +1,8 @@
 """Maps a provider's failure (status, headers, body) to one of the project's errors.
 
-Pure functions, shared by all providers: they differ only in the layout of an error body, and
-all known layouts are read here. The loop decides about retries (core/loop).
+Pure functions, shared by all providers: they differ in the layout of an error body, and all known
+layouts are read here, and in their codes and words, which error_types.py knows. The loop decides
+about retries (core/loop).
 """
 
 from __future__ import annotations
@@ -36,22 +37,17 @@ from treadle.models.http.transport import (
     TLSFailed,
     TransportError,
 )
+from treadle.models.provider_base.error_types import (
+    ProviderErrorBody,
+    classify_error,
+    read_codes,
+)
 from treadle.models.provider_base.lenient import fix_json_surrogates
 from treadle.models.provider_base.request_limits import make_provider_tool_name
 
 MAX_QUOTE_CHARS = 400
 MIN_KEY_CHARS = 8  # a shorter key is a placeholder and may be part of any word
 PREVIOUS_RESPONSE_LOST = "previous_response_not_found"  # OpenAI's code
-
-
-class ProviderErrorBody(msgspec.Struct, frozen=True):
-    """The fields of a provider's error, whatever the layout of its body."""
-
-    message: str = ""
-    kind: str = ""  # error.type
-    code: str = ""  # error.code
-    param: str = ""  # error.param: the field of the request that is wrong
-    is_html: bool = False
 
 
 class ProviderInfo(msgspec.Struct, frozen=True):
@@ -93,11 +89,21 @@ def _parse_error_value(value: object) -> ProviderErrorBody:
     message = inner.get("message") or inner.get("detail") or inner.get("msg")
     if not isinstance(message, str):
         message = msgspec.json.encode(message if message is not None else inner).decode()
-    metadata = inner.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-        message = f"{message}: {metadata['raw']}"  # OpenRouter quotes the provider behind it
     kind, code, param = (_to_text(inner.get(key)) for key in ("type", "code", "param"))
-    return ProviderErrorBody(message, kind, code, param)
+    kind = kind or _find_reason(inner.get("details"))
+    metadata = inner.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if not isinstance(raw, str):
+        return ProviderErrorBody(message, kind, code, param)
+    upstream = parse_error_body(raw.encode("utf-8", "replace"))  # OpenRouter
+    return ProviderErrorBody(f"{message}: {raw}", kind, code, param, upstream=upstream)
+
+
+def _find_reason(details: object) -> str:
+    """Google's own code of an error: `API_KEY_INVALID`."""
+    rows = details if isinstance(details, list) else []
+    reasons = [_to_text(row.get("reason")) for row in rows if isinstance(row, dict)]
+    return next(filter(None, reasons), "")
 
 
 def has_field(body: bytes, name: str) -> bool:
@@ -171,23 +177,7 @@ def _parse_number(value: str | None) -> float | None:
 
 # ------------------------------------------------------------------ responses with a status
 
-_CONTEXT_TOO_LONG = compile_lazily(
-    r"prompt is too long|context.{0,12}(length|window|limit|size)|maximum context|"
-    r"too many (input )?tokens|exceeds? the (maximum|available|model'?s?) (context|input|number)|"
-    r"input is too long|reduce the length|max_tokens.{0,40}exceed context|tokens? exceed",
-    re.IGNORECASE,
-)
-_OUT_OF_CREDIT = compile_lazily(
-    r"insufficient.{0,2}(quota|credit|balance|funds)|credit balance|billing|payment required|"
-    r"exceeded your current quota|spend(ing)? limit|out of credits",
-    re.IGNORECASE,
-)
-_WRONG_KEY = compile_lazily(
-    r"(incorrect|invalid) api.?key|api.?key (is )?(not valid|invalid)", re.IGNORECASE
-)
-# The provider could not use what the model wrote; another sample may be fine.
-_BAD_SAMPLE_CODES = ("tool_use_failed", "json_validate_failed", "output_parse_failed")
-_PREVIOUS_RESPONSE = compile_lazily(r"previous.?response", re.IGNORECASE)
+_LOST_RESPONSE = compile_lazily(r"Previous response with id \S+ not found\.?$")
 
 
 def map_response_error(
@@ -209,11 +199,16 @@ def map_error_body(
     retry_after: float | None = None,
 ) -> ModelError:
     """The error for a provider's error body; inside a stream there is no status."""
-    if _PREVIOUS_RESPONSE.search(f"{error.code} {error.param} {error.message}"):
+    if (
+        error.code == PREVIOUS_RESPONSE_LOST
+        or error.param == "previous_response_id"
+        or _LOST_RESPONSE.match(error.message)
+    ):
         return _bad_request(provider, error, status, PREVIOUS_RESPONSE_LOST)
-    kind, message = _classify(provider, error, status)
+    kind = classify_error(error, status)
     if kind is BadRequest:
         return _bad_request(provider, error, status, error.code or error.kind)
+    message = _format_error(kind, provider, error, status)
     mapped = kind(message, provider=provider.name, status=status)
     mapped.retry_after = retry_after
     return mapped
@@ -226,54 +221,33 @@ def map_stream_error(provider: ProviderInfo, data: bytes) -> ModelError:
     return map_error_body(provider, error, status)
 
 
-def _classify(
-    provider: ProviderInfo, error: ProviderErrorBody, status: int | None
-) -> tuple[type[ModelError], str]:
-    """The type of the error, and its message; BadRequest has its own."""
-    name, kind = provider.name, f"{error.kind} {error.code}".lower()
-    text = quote_message(error.message, provider.secret)
-    if (
-        status == 402
-        or "billing" in kind
-        or "insufficient_quota" in kind
-        or (status in (400, 403, 429) and _OUT_OF_CREDIT.search(error.message))
-    ):
-        return QuotaExhausted, (
+def _format_error(
+    kind: type[ModelError], provider: ProviderInfo, error: ProviderErrorBody, status: int | None
+) -> str:
+    name, text = provider.name, quote_message(error.message, provider.secret)
+    if kind is QuotaExhausted:
+        return (
             f"{name}: the account has no credit or quota left ({text}). "
             "Add credit, or choose another model with --model."
         )
-    if status == 429 or "rate_limit" in kind:
-        return RateLimited, f"{name}: too many requests for now ({text})."
-    if (
-        status in (401, 403)
-        or "authentication" in kind
-        or "permission" in kind
-        or "invalid_api_key" in kind
-        or (status == 400 and _WRONG_KEY.search(error.message))
-    ):
-        return AccessDenied, format_access_denied(provider, text)
-    if status == 404 or "model_not_found" in kind or kind.strip() == "not_found_error":
-        return UnknownModel, (
+    if kind is RateLimited:
+        return f"{name}: too many requests for now ({text})."
+    if kind is AccessDenied:
+        return format_access_denied(provider, text)
+    if kind is UnknownModel:
+        return (
             f"{name} does not know {provider.model or 'this model'!r} ({text})."
             f"{_suggest_model(provider)} `treadle models` lists what can be used here; "
             "check the base URL too."
         )
-    if (
-        status == 413
-        or "context_length" in kind
-        or "request_too_large" in kind
-        or "too_many_prompt_tokens" in kind
-        or (status in (None, 400, 422, 500) and _CONTEXT_TOO_LONG.search(error.message))
-    ):
-        return ContextTooLong, f"{name}: the request is too long ({text})."
-    if any(code in kind for code in _BAD_SAMPLE_CODES):
-        return StreamBroken, f"{name} could not use what the model wrote ({text})."
-    if _is_transient(kind, status):
+    if kind is ContextTooLong:
+        return f"{name}: the request is too long ({text})."
+    if kind is Overloaded:
         http_status = f" (HTTP {status})" if status else ""
-        return Overloaded, f"{name} has a temporary problem{http_status}: {text}."
-    if status is None and "invalid" not in kind:
-        return StreamBroken, f"{name} ended the stream with an error: {text}."
-    return BadRequest, ""
+        return f"{name} has a temporary problem{http_status}: {text}."
+    if kind in read_codes(error):
+        return f"{name} could not use what the model wrote ({text})."
+    return f"{name} ended the stream with an error: {text}."
 
 
 def _bad_request(
@@ -287,12 +261,6 @@ def _bad_request(
         code=code,
         provider_message=_hide_key(error.message, provider.secret),
     )
-
-
-def _is_transient(kind: str, status: int | None) -> bool:
-    if status is not None:
-        return status >= 500 or status in (408, 409, 425) or "overloaded" in kind
-    return any(word in kind for word in ("overloaded", "api_error", "server_error", "timeout"))
 
 
 def format_access_denied(provider: ProviderInfo, reason: str) -> str:

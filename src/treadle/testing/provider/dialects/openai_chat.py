@@ -53,7 +53,7 @@ _FINISH_REASONS: Final[dict[FakeStop, str]] = {
 
 def render_openai_error(kind: str, message: str) -> dict[str, object]:
     """An error in the form of both OpenAI formats."""
-    code = "context_length_exceeded" if kind == "context_length_exceeded" else None
+    code = kind if kind in ("context_length_exceeded", "previous_response_not_found") else None
     name = "invalid_request_error" if code else kind
     return {"error": {"message": message, "type": name, "param": None, "code": code}}
 

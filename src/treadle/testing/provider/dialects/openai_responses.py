@@ -240,7 +240,8 @@ def _check_request(
         yield RequestViolation("model", "you must provide a model parameter")
     previous = request.get("previous_response_id")
     if previous is not None and previous not in stored:
-        yield RequestViolation("previous_response_id", f"Previous response '{previous}' not found.")
+        message = f"Previous response with id '{previous}' not found."
+        yield RequestViolation("", message, kind="previous_response_not_found")
     tools = [as_dict(tool) for tool in as_list(request.get("tools"))]
     for number, tool in enumerate(tools):
         if tool.get("type") == "function":
