@@ -234,7 +234,7 @@ async def test_a_report_says_that_a_message_did_not_reach_the_child():
 
 async def test_children_of_sessions_with_one_id_in_two_places_are_stored_apart(tmp_path: Path):
     def make(place: str) -> Agent:
-        replies = [Say(calls=[task(f"secret of {place}")]), "told", "ok"]
+        replies: list[Any] = [Say(calls=[task(f"secret of {place}")]), "told", "ok"]
         return Agent(Scripted(replies), subagents=[], store=tmp_path / place)
 
     async with make("a").session("main") as first, make("b").session("main") as second:

@@ -35,7 +35,7 @@ def make_agent(family: dict[str, list[str]], **settings: Any) -> tuple[Agent, Re
     """A family of agents, each of which begins its call ids anew; the last ones call `record`."""
 
     def answer(request: ModelRequest) -> Any:
-        prompt = request.transcript[0].text  # type: ignore[union-attr]
+        prompt = request.transcript[0].text
         if len(request.transcript) > 1:
             return f"{prompt} is done"
         tasks = [f'{{"description": "d", "prompt": "{one}"}}' for one in family[prompt.split()[0]]]
