@@ -102,22 +102,25 @@ async def test_a_call_of_one_child_waits_for_an_answer_and_that_of_the_other_is_
     assert record.calls == [kept[0].call.arguments]
 
 
-class BothAsk(BaseObserver):
-    def __init__(self) -> None:
+class ChildrenAsk(BaseObserver):
+    """Waits until so many children have asked."""
+
+    def __init__(self, count: int) -> None:
         self.have_asked = asyncio.Event()
+        self._count = count
         self._sessions: set[str] = set()
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, ChildEvent) and isinstance(event.child, ApprovalRequired):
             self._sessions.add(event.child.session_id)
-            if len(self._sessions) == 2:
+            if len(self._sessions) == self._count:
                 self.have_asked.set()
 
 
 async def test_a_session_answers_two_children_that_use_the_same_call_id(tmp_path: Path):
     agent, record = make_agent(TWO_CHILDREN, store=tmp_path)
     async with agent.session("s") as session:
-        both = BothAsk()
+        both = ChildrenAsk(2)
         session.driver.watch(both)
         session.submit("parent")
         assert isinstance(await session.next(), ApprovalRequest)
@@ -133,3 +136,26 @@ async def test_a_session_answers_two_children_that_use_the_same_call_id(tmp_path
         while not isinstance(step := await session.next(), Finished):
             assert not isinstance(step, ApprovalRequest)
     assert record.calls == [one.call.arguments]
+
+
+async def test_a_call_of_a_child_is_answered_while_its_parent_asks_with_the_same_id():
+    def answer(request: ModelRequest) -> Any:
+        record = ToolCall("call_0", "record", f'{{"of": "{request.caller}"}}')
+        if len(request.transcript) == 1 and request.caller != "child":
+            work = '{"description": "d", "prompt": "child", "run_in_background": true}'
+            return Say(calls=[ToolCall("call_1", "task", work)])
+        has_asked = any(getattr(one, "call_id", "") == "call_0" for one in request.transcript)
+        return "done" if has_asked else Say(calls=[record])
+
+    record = RecordingTool(effect="irreversible")
+    agent = Agent(Scripted(answer), [record], subagents=[], policy=AsksForRecord())
+    driver, child_asks = agent.start("parent"), ChildrenAsk(1)
+    driver.watch(child_asks)
+    while not isinstance(await driver.next(), ApprovalRequest):
+        pass
+    await child_asks.have_asked.wait()
+    [child] = [one for one in driver.approvals if one.session_id != driver.session_id]
+    assert driver.approve("call_0", session_id=child.session_id)
+    await driver.tasks.wait()
+    assert record.calls == [{"of": "child"}]
+    await driver.aclose()
