@@ -33,9 +33,9 @@ async def talk(session: Session[None, str], ask: Callable[[str], str]) -> None:
                 for one in pending:
                     answer = await asyncio.to_thread(ask, f"\n{one.summary}: yes or no? ")
                     if answer == "yes":
-                        session.approve(one.call.id)
-                    else:
-                        session.deny(one.call.id, answer)  # the model reads the answer
+                        session.approve(one.call.id, session_id=one.session_id)
+                    else:  # the model reads the answer
+                        session.deny(one.call.id, answer, session_id=one.session_id)
             case Finished(result=turn) if turn.reason != "end_turn":
                 print(f"\n(the turn ended: {turn.error or turn.reason})")
 

@@ -13,15 +13,19 @@ import pytest
 from treadle import Agent, Usage
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_files import read_agent_file
+from treadle.agents.child_agents import ChildAgents
+from treadle.agents.subagents import MAX_CHILDREN, ChildStart
 from treadle.agents.tool_names import find_unknown, match_tools
 from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ConfigError
+from treadle.core.events import Event, ToolStarted
 from treadle.core.steps import Finished
-from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, UserItem
+from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem, Transcript, UserItem
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
@@ -129,7 +133,7 @@ async def test_two_children_cannot_have_the_same_name():
     assert "there is an agent 'a' already: continue it" in answers(result.transcript)[1]
 
 
-async def test_a_child_at_work_in_the_background_gets_the_message_at_once():
+async def test_a_child_at_work_in_the_background_reads_the_message_at_its_next_step():
     pause = Pause()
     model = by_last_message(
         parent=[
@@ -146,9 +150,140 @@ async def test_a_child_at_work_in_the_background_gets_the_message_at_once():
     await driver.next()
     pause.release()
     await driver.tasks.wait()
-    assert "w is at work and gets the message" in answers(driver.transcript)[1]
+    assert "w is at work; the message waits for its next step" in answers(driver.transcript)[1]
     assert any(messages(request) == ["work", "hurry"] for request in model.requests)
     await driver.aclose()
+
+
+class SlowEnd:
+    """A prepared child whose end takes until `release` is set."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, Any] = {}
+        self.is_ending, self.release = asyncio.Event(), asyncio.Event()
+
+    async def prepare(self, start: ChildStart) -> SlowEnd:
+        return self
+
+    async def finish(self, *, succeeded: bool) -> str:
+        self.is_ending.set()
+        await self.release.wait()
+        return ""
+
+    async def abandon(self) -> None:
+        return None
+
+
+class CallWatcher(BaseObserver):
+    def __init__(self) -> None:
+        self.is_started = asyncio.Event()
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, ToolStarted):
+            self.is_started.set()
+
+
+async def test_a_message_to_a_child_that_is_ending_is_read_in_another_turn():
+    end = SlowEnd()
+    model = by_last_message(
+        parent=[
+            Say(calls=[task("work", name="w", run_in_background=True)]),
+            Say(calls=[task("more", continue_agent="w")]),
+            "ok",
+        ],
+        work="done",
+        more="done again",
+    )
+    driver = Agent(model, subagents=[], prepare_child=end.prepare).start(prompt="parent")
+    await driver.next()
+    await end.is_ending.wait()
+    watcher = CallWatcher()
+    driver.watch(watcher)
+    step = asyncio.create_task(driver.next())
+    await watcher.is_started.wait()
+    end.release.set()
+    await step
+    assert answers(driver.transcript)[1] == "done again"
+    assert messages(model.requests[-1]) == ["work", "more"]
+    await driver.aclose()
+
+
+async def test_a_report_says_that_a_message_did_not_reach_the_child():
+    pause, children = Pause(), ChildAgents()
+    model = by_last_message(
+        parent=[
+            Say(calls=[task("work", name="w", run_in_background=True)]),
+            Say(calls=[task("hurry", continue_agent="w")]),
+            "ok",
+        ],
+        work=[[pause, "never"]],
+    )
+    driver = Agent(model, subagents=[]).start(prompt="parent", children=children)
+    await driver.next()
+    await pause.reached.wait()
+    await driver.next()
+    [child] = children.running.values()
+    child.driver.interrupt()
+    await driver.tasks.wait()
+    assert "1 message that you sent did not reach it" in driver.tasks.list()[0].output
+    assert child.driver.queued_messages == ()
+    await driver.aclose()
+
+
+# --- of one session ----------------------------------------------------------------------
+
+
+async def test_children_of_sessions_with_one_id_in_two_places_are_stored_apart(tmp_path: Path):
+    def make(place: str) -> Agent:
+        replies: list[Any] = [Say(calls=[task(f"secret of {place}")]), "told", "ok"]
+        return Agent(Scripted(replies), subagents=[], store=tmp_path / place)
+
+    async with make("a").session("main") as first, make("b").session("main") as second:
+        await second.run("parent")
+        await first.run("parent")
+    for place in ("a", "b"):
+        [log] = (tmp_path / place).glob("main/children/*/journal.jsonl")
+        assert f"secret of {place}" in log.read_text()
+
+
+async def test_sessions_with_one_id_and_without_a_store_do_not_share_a_child():
+    def answer(request: ModelRequest) -> Any:
+        if len(request.transcript) > 1:
+            return "ok"
+        if messages(request) == ["parent"]:
+            call = '{"description": "look", "prompt": "look", "name": "scout"}'
+            return Say(calls=[ToolCall("same", "task", call)])
+        return f"answer {len(model.requests)}"
+
+    model = Scripted(answer)
+    agent, found = Agent(model, subagents=[]), []
+    for _ in range(2):
+        driver = agent.start("parent", session_id="main")
+        while not isinstance(await driver.next(), Finished):
+            pass
+        found += answers(driver.transcript)
+        await driver.aclose()
+    assert found == ["answer 2", "answer 5"]
+
+
+async def test_the_limit_of_children_at_once_is_that_of_one_session():
+    working, all_work = 0, asyncio.Event()
+
+    async def answer(request: ModelRequest) -> Any:
+        nonlocal working
+        if len(request.transcript) > 1:
+            return "ok"
+        if messages(request) == ["parent"]:
+            return Say(calls=[task("work")])
+        working += 1
+        if working == MAX_CHILDREN + 1:
+            all_work.set()
+        await all_work.wait()
+        return "done"
+
+    agent = Agent(Scripted(answer), subagents=[])
+    runs = await asyncio.gather(*[agent.run("parent") for _ in range(MAX_CHILDREN + 1)])
+    assert [answers(run.transcript) for run in runs] == [["done"]] * len(runs)
 
 
 @pytest.mark.parametrize("place", ["folder", "sessions.db", "postgresql"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 import msgspec
 
 from treadle.agents.agent_settings import Approver, is_checkable
+from treadle.agents.child_agents import ChildAgents
 from treadle.agents.result import ACCOUNT_ERRORS, Result
 from treadle.agents.run import BACKGROUND_WAIT, OUTPUT_RETRIES, DecideApprovals, Run, RunSettings
 from treadle.agents.stream import Stream
@@ -273,13 +274,15 @@ class AgentRuns(Generic[DepsT, OutputT]):
         session_id: str | None = None,
         metadata: Metadata | None = None,
         snapshot: DriverSnapshot | None = None,
+        children: ChildAgents | None = None,
     ) -> Driver:
         """The loop itself: call `next()` on it.
 
         A `history` from elsewhere is repaired first, and logged as a new session if there is a
         `store`; `view`, loaded from a session's log, is used as it is. A `snapshot` of another
         driver is continued with its session id; with a `store`, in the new session of that store.
-        `metadata` belongs to the prompt, see `Driver.submit`.
+        `metadata` belongs to the prompt, see `Driver.submit`. `children` are the child agents of
+        the session, which a host may look at.
         """
         self._check_open()
         self._check_deps(deps)
@@ -288,9 +291,11 @@ class AgentRuns(Generic[DepsT, OutputT]):
             session_id = session_id or (None if store is not None else snapshot.session_id)
         elif history is not None:
             view = recovered(View(transcript=make_history(history)))
-        config = self.config
-        if deps is not None:
-            config = msgspec.structs.replace(config, deps=deps)
+        config = msgspec.structs.replace(
+            self.config,
+            deps=self.config.deps if deps is None else deps,
+            children=ChildAgents() if children is None else children,
+        )
         driver = Driver(config, session_id=session_id, view=view, store=store)
         if history is not None or snapshot is not None:
             driver.log_transcript()

@@ -95,7 +95,8 @@ class Run:
             answer = await self.answer(decide)
             await self._wait_for_background()
         except BaseException as error:
-            raise attach_run(error, self.driver, self._usage)  # noqa: B904 - it is the same error
+            attach_run(error, self.driver, self._usage)
+            raise
         return answer
 
     async def answer(self, decide: DecideApprovals | None = None) -> RunAnswer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from treadle.agents.agent_runs import AgentRuns, History, check_run
 from treadle.agents.agent_settings import STORE_EXPECTED
-from treadle.agents.child_stores import register_session, unregister_session
+from treadle.agents.child_agents import ChildAgents, find_child_location
 from treadle.agents.result import Result
 from treadle.agents.run import OUTPUT_RETRIES, Run, RunSettings
 from treadle.agents.stream import Stream
@@ -67,6 +67,7 @@ class Session(Generic[DepsT, OutputT]):
         self._location = location
         self._deps = deps
         self._history = history
+        self._children = ChildAgents()
         self._driver: Driver | None = None
         self._run: Run | None = None  # the one that is not over
         self._is_entered = self._is_closed = False
@@ -80,12 +81,13 @@ class Session(Generic[DepsT, OutputT]):
             check_one_writer(cast(Store, self._location))
         opened = await open_store(self._location, self.id)
         self.warnings = opened.warnings
-        register_session(self.id, self._location, self)
+        ids = (self.id, *opened.view.origins)
+        own, *origins = [(one, find_child_location(one, self._location)) for one in ids]
+        self._children = ChildAgents(own[1], origins)
         try:
             self._driver = self._start_driver(opened)
             await self._driver.restore_approvals()
         except BaseException:
-            unregister_session(self.id, self)
             if not is_own:  # the caller closes his own store
                 driver, self._driver = self._driver, None
                 await complete(close_store(opened.store) if driver is None else driver.aclose())
@@ -101,10 +103,7 @@ class Session(Generic[DepsT, OutputT]):
         self._is_closed = True
         driver, self._driver = self._driver, None
         if driver is not None:
-            try:
-                await complete(driver.aclose())
-            finally:
-                unregister_session(self.id, self)
+            await complete(driver.aclose())
 
     # --- work ----------------------------------------------------------------------------
 
@@ -247,18 +246,28 @@ class Session(Generic[DepsT, OutputT]):
         self._open_driver.interrupt(reason)
 
     def approve(
-        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
+        self,
+        call_id: str,
+        *,
+        arguments: Arguments | None = None,
+        always: bool = False,
+        session_id: str = "",
     ) -> None:
-        """Let a call of `approvals` run, as it is or edited. LoopError if no call with that id
-        waits, as when it is answered already."""
-        if not self._open_driver.approve(call_id, arguments=arguments, always=always):
-            raise self._make_not_waiting_error(call_id)
+        """Let a call of `approvals` run, as it is or edited. `session_id` is that of the approval,
+        if child agents use the same call ids. LoopError if no such call waits, as when it is
+        answered already."""
+        if not self._open_driver.approve(
+            call_id, arguments=arguments, always=always, session_id=session_id
+        ):
+            raise self._make_not_waiting_error(call_id, session_id)
 
-    def deny(self, call_id: str, reason: str = "The user said no.") -> None:
+    def deny(
+        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
+    ) -> None:
         """Answer a call of `approvals` with the reason instead of running it. LoopError as for
         `approve`."""
-        if not self._open_driver.deny(call_id, reason):
-            raise self._make_not_waiting_error(call_id)
+        if not self._open_driver.deny(call_id, reason, session_id=session_id):
+            raise self._make_not_waiting_error(call_id, session_id)
 
     def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Tell the outcome of a call in doubt: the model reads `result`, the call is not run.
@@ -347,11 +356,15 @@ class Session(Generic[DepsT, OutputT]):
             raise LoopError(self._describe_closed())
         return self._driver
 
-    def _make_not_waiting_error(self, call_id: str) -> LoopError:
-        known = ", ".join(approval.call.id for approval in self.approvals) or "none"
-        return LoopError(
-            f"no call {call_id!r:.80} waits for a decision; calls that wait for one: {known}"
-        )
+    def _make_not_waiting_error(self, call_id: str, session_id: str) -> LoopError:
+        waiting = [(one.call.id, one.session_id or self.id) for one in self.approvals]
+        known = ", ".join(f"{call} (session {session})" for call, session in waiting) or "none"
+        if not session_id and sum(call == call_id for call, _ in waiting) > 1:
+            problem = f"several calls {call_id!r:.80} wait for a decision: give session_id"
+        else:
+            of_session = f" of session {session_id!r:.80}" if session_id else ""
+            problem = f"no call {call_id!r:.80}{of_session} waits for a decision"
+        return LoopError(f"{problem}; calls that wait for one: {known}")
 
     def _describe_closed(self) -> str:
         if self._is_closed:
@@ -360,12 +373,12 @@ class Session(Generic[DepsT, OutputT]):
 
     def _start_driver(self, opened: OpenedStore) -> Driver:
         history, self._history = self._history, None
-        store, state, deps = opened.store, opened.view, self._deps
+        store, state, deps, children = opened.store, opened.view, self._deps, self._children
         if history is None:
-            return self._agent.start(view=state, store=store, deps=deps)
+            return self._agent.start(view=state, store=store, deps=deps, children=children)
         if len(state.transcript):
             raise ConfigError(
                 f"history: session {self.id} has a history of its own; leave `history` out, or "
                 "choose another id"
             )
-        return self._agent.start(history=history, store=store, deps=deps)
+        return self._agent.start(history=history, store=store, deps=deps, children=children)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Generic, cast
 
 from treadle.agents.result import Result
@@ -48,10 +49,12 @@ _NOT_ANSWERED = (
     "agent approve=, or call events.approve, events.deny or events.answer_later"
 )
 
-_MAY_ASK = frozenset({ApprovalRequired, ChildEvent})
+_ABOUT_APPROVALS = frozenset({ApprovalRequired, ApprovalResolved, ChildEvent})
 _NOTED = frozenset(
     {RequestStarted, ToolCallBegan, ApprovalResolved, ChildEvent, TurnFinished, RunFailed}
 )
+
+CallKey = tuple[str, str]  # the session of a call, and its id
 
 
 class Stream(BaseObserver, Generic[OutputT]):
@@ -74,7 +77,9 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._reader: asyncio.Future[None] | None = None
         self._approval_resolved = asyncio.Event()
         self._has_approver = has_approver
-        self._unanswered: dict[str, ApprovalRequired] = {}  # by call id: what the reader was asked
+        self._asked: dict[CallKey, ApprovalRequired] = {}  # what the reader was asked
+        self._kept_waiting: set[CallKey] = set()  # of these, those that are not denied
+        self._early_answers: dict[CallKey, Callable[[], bool]] = {}
         self._run_task: asyncio.Task[RunAnswer] | None = None
         self._last_event: Event | None = None
         self._has_started = self._is_entered = False
@@ -113,16 +118,14 @@ class Stream(BaseObserver, Generic[OutputT]):
                 raise LoopError("enter the stream first: async with agent.stream(prompt) as events")
             if self._is_finished or self._run_task is None or self._run_task.done():
                 raise StopAsyncIteration
-            if self._unanswered:
-                self._deny_unanswered()
-                continue
+            self._deny_unanswered()
+            if self._events:
+                break
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
         event = self._events.popleft()
-        if type(event) in _MAY_ASK and not self._has_approver:
-            asked = event.child if type(event) is ChildEvent else event
-            if type(asked) is ApprovalRequired:
-                self._unanswered[asked.call.id] = asked
+        if type(event) in _ABOUT_APPROVALS and not self._has_approver:
+            self._note_asked(event)
         return event
 
     @property
@@ -164,25 +167,66 @@ class Stream(BaseObserver, Generic[OutputT]):
     ) -> bool:
         """Answer ApprovalRequired, also that of a child agent (inside a ChildEvent); `session_id`
         is that of the event, if several children use the same call ids."""
-        return self.driver.approve(
-            call_id, arguments=arguments, always=always, session_id=session_id
-        )
+        approve = partial(self.driver.approve, call_id, arguments=arguments, always=always)
+        return self._answer(call_id, session_id, approve)
 
     def deny(
         self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
     ) -> bool:
-        return self.driver.deny(call_id, reason, session_id=session_id)
+        return self._answer(call_id, session_id, partial(self.driver.deny, call_id, reason))
 
-    def answer_later(self, call_id: str) -> None:
+    def answer_later(self, call_id: str, session_id: str = "") -> None:
         """Keep a call waiting although the reader of the events goes on: another task will call
         `approve` or `deny`. Without it, such a call is denied."""
-        self._unanswered.pop(call_id, None)
+        self._kept_waiting.update(self._find_asked(call_id, session_id))
+
+    # --- approvals -----------------------------------------------------------------------
+
+    def _note_asked(self, event: Event) -> None:
+        while isinstance(event, ChildEvent):
+            event = event.child
+        if isinstance(event, ApprovalRequired):
+            self._asked[event.session_id, event.call.id] = event
+        elif isinstance(event, ApprovalResolved):
+            self._forget(event.session_id, event.call_id)
+
+    def _forget(self, session_id: str, call_id: str) -> None:
+        self._asked.pop((session_id, call_id), None)
+        self._kept_waiting.discard((session_id, call_id))
+
+    def _find_asked(self, call_id: str, session_id: str) -> list[CallKey]:
+        return [one for one in self._asked if one[1] == call_id and session_id in ("", one[0])]
+
+    def _answer(self, call_id: str, session_id: str, answer: Callable[..., bool]) -> bool:
+        """Answer now, or when the request of a child arrives here, which is after its event."""
+        if answer(session_id=session_id):
+            return True
+        match self._find_asked(call_id, session_id):
+            case [(child, _) as key] if child != self.driver.session_id:
+                self._kept_waiting.add(key)
+                self._early_answers[key] = partial(answer, session_id=child)
+                return True
+        return False
 
     def _deny_unanswered(self) -> None:
-        unanswered, self._unanswered = self._unanswered, {}
-        for call_id, asked in unanswered.items():
-            if self.driver.deny(call_id, NO_APPROVER, session_id=asked.session_id):
-                logger.warning(_NOT_ANSWERED, asked.call.name)
+        for key in [one for one in self._asked if one not in self._kept_waiting]:
+            session_id, call_id = key
+            name = self._asked[key].call.name
+            if self.driver.deny(call_id, NO_APPROVER, session_id=session_id):
+                self._forget(*key)
+                logger.warning(_NOT_ANSWERED, name)
+
+    async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
+        """Wait until the reader of the events has answered; see ApprovalRequired."""
+        for approval in request.pending:
+            answer = self._early_answers.pop((approval.session_id, approval.call.id), None)
+            if answer is not None:
+                answer()
+        if self._reader is not None:  # it has read the events, and waits for more
+            self._deny_unanswered()
+        while request.unresolved:
+            self._approval_resolved.clear()
+            await self._approval_resolved.wait()
 
     # --- as an observer ------------------------------------------------------------------
 
@@ -232,12 +276,6 @@ class Stream(BaseObserver, Generic[OutputT]):
         result = TurnResult(turn_id, "error", error=error)
         details = error_message(error), type(error).__name__, result
         self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, *details))
-
-    async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
-        """Wait until the reader of the events has answered; see ApprovalRequired."""
-        while request.unresolved:
-            self._approval_resolved.clear()
-            await self._approval_resolved.wait()
 
 
 async def _wait_ended(task: asyncio.Task[RunAnswer]) -> None:

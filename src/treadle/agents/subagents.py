@@ -11,15 +11,15 @@ The model starts children with task_tool.py; what a child may do is in child_set
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from treadle.agents import child_stores
 from treadle.agents.agent_definition import AgentDefinition
+from treadle.agents.child_agents import ChildAgents, RunningChild
 from treadle.agents.run import DecideApprovals
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
@@ -27,7 +27,7 @@ from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import STOPPED_KEY, ToolContext, ToolOutput
-from treadle.core.errors import SessionBusy, ToolError, error_text
+from treadle.core.errors import InputBlocked, SessionBusy, ToolError, error_text
 from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
@@ -42,9 +42,13 @@ from treadle.sessions.open_store import load_state
 MAX_ANSWER_CHARS = 20_000
 MAX_DEPTH = 2
 MAX_CHILDREN = 8
-MAX_KEPT_VIEWS = 64
 AGENT_KEY = "agent"  # in the data of the result of a call that started a child: its name
 CALL_KEY = "task_call"  # in the metadata of a message to a child: the call that sent it
+QUEUED = (
+    "{name} is at work; the message waits for its next step. Its report comes as before, and says "
+    "if the message did not reach it"
+)
+UNREAD = "[{messages} that you sent did not reach it; continue it if they still matter]"
 
 # "": no worktree; head: from the last commit; changes: with the uncommitted changes, too.
 WorktreeStart = Literal["", "head", "changes"]
@@ -61,6 +65,7 @@ class ChildAgent(Protocol):
         view: View | None = None,
         store: Store | None = None,
         metadata: Metadata | None = None,
+        children: ChildAgents | None = None,
     ) -> Driver: ...
 
     async def finish_turn(self, driver: Driver, decide: DecideApprovals) -> TurnResult: ...
@@ -177,33 +182,38 @@ class SubagentRunner:
         self._max_children = max_children
         self._open_store = open_store
         self._prepare = prepare
-        self._running: dict[str, Driver | None] = {}  # by the id of the child
-        self._views: OrderedDict[str, View] = OrderedDict()  # of children without a store
 
     async def __call__(self, task: ChildTask, context: ToolContext[Any]) -> ToolOutput:
-        """Run a child to its end and return its last answer."""
-        child_id = make_child_id(context.session_id, task)
-        if child_id in self._running:
-            return self._steer(task, self._running[child_id], context.call_id)
+        """Run a child to its end and return its last answer. A child at work gets the message; one
+        that is ending reads it in another turn."""
+        children: ChildAgents = context.children
+        while (other := children.running.get(task.call_id)) is not None:
+            if not task.is_continued:
+                raise ToolError(f"the agent {task.name} is at work already; wait for it")
+            await other.has_begun.wait()
+            if other.send(task.prompt, {CALL_KEY: context.call_id}):
+                return ToolOutput(QUEUED.format(name=task.name))
+            await other.has_ended.wait()
         if self.depth >= self._max_depth:
             raise ToolError(
                 f"agents may be nested at most {plural(self._max_depth, 'level')} deep; "
                 "do this work yourself"
             )
-        if len(self._running) >= self._max_children:
+        if len(children.running) >= self._max_children:
             raise ToolError(
-                f"{plural(len(self._running), 'agent')} already running, the most allowed; "
+                f"{plural(len(children.running), 'agent')} already running, the most allowed; "
                 "wait for one to end"
             )
-        self._running[child_id] = None
+        running = children.running[task.call_id] = RunningChild()
         try:
-            return await self._open_and_run(task, child_id, context)
+            return await self._open_and_run(task, running, context)
         finally:
-            self._running.pop(child_id, None)
+            del children.running[task.call_id]
+            running.end()
 
     async def is_resumable(self, task: ChildTask, context: ToolContext[Any]) -> bool:
         """Whether the child of an interrupted call has a session, with which it can continue."""
-        store = await self._open(context.session_id, task.call_id)
+        store = await self._open(task, context)
         if store is None:
             return False
         try:
@@ -211,56 +221,47 @@ class SubagentRunner:
         finally:
             await store.aclose()
 
-    def _steer(self, task: ChildTask, driver: Driver | None, call_id: str) -> ToolOutput:
-        if not task.is_continued or driver is None:
-            raise ToolError(f"the agent {task.name} is starting; wait for it")
-        driver.steer(task.prompt, metadata={CALL_KEY: call_id})
-        return ToolOutput(
-            f"{task.name} is at work and gets the message; its report comes as before"
-        )
-
-    async def _open(self, parent_id: str, call_id: str) -> Store | None:
-        open_store = self._open_store or child_stores.open_child_store
+    async def _open(self, task: ChildTask, context: ToolContext[Any]) -> Store | None:
+        open_store: OpenStore = self._open_store or context.children.open_store
         try:
-            return await open_store(parent_id, call_id)
+            return await open_store(context.session_id, task.call_id)
         except SessionBusy as error:
             raise ToolError(f"the agent is at work elsewhere: {error}") from error
 
     async def _open_and_run(
-        self, task: ChildTask, child_id: str, context: ToolContext[Any]
+        self, task: ChildTask, running: RunningChild, context: ToolContext[Any]
     ) -> ToolOutput:
-        store = await self._open(context.session_id, task.call_id)
-        child_stores.register_child(context.session_id, store)
+        store = await self._open(task, context)
+        siblings: ChildAgents = context.children
+        running.children = siblings.find_children(task.call_id, store)
         driver: Driver | None = None
         prepared: PreparedChild | None = None
         try:
-            view, reason = await self._load_view(store, child_id)
+            view, reason = await _load_view(store, siblings, task.call_id)
             if task.is_continued and view is None:
                 raise ToolError(f"the agent {task.name} has no session here; start a new one")
             is_recovered = view is not None and _has_message(view, context.call_id)
             answer = _find_answer(view, reason) if is_recovered and view is not None else None
-            start = self._make_start(task, child_id, self.depth + 1)
-            earlier = view.usage + view.child_usage if view is not None else Usage()
-            start = msgspec.structs.replace(
-                start, earlier_usage=earlier, is_done=answer is not None
-            )
+            start = self._make_child_start(task, context, view, is_done=answer is not None)
             prepared = NothingPrepared()
             if self._prepare is not None:
                 prepared = await self._prepare(start)
             if answer is None:
                 child = self._make_child(start, prepared.changes)
-                driver = _start(child, task, context, store, view, is_recovered=is_recovered)
-                self._running[child_id] = driver
+                children = running.children
+                driver = _start(child, task, context, store, view, children, is_recovered)
+                running.begin(driver)
                 try:
-                    answer = await self._run(child, driver, context)
+                    answer = await self._run(child, running, context)
                 finally:
+                    running.is_at_work = False
                     await child.aclose_owned_model()
             ended, prepared = prepared, None
-            note = await ended.finish(succeeded=answer.is_complete)
+            notes = _describe_unread(running), await ended.finish(succeeded=answer.is_complete)
             data: dict[str, Any] = {AGENT_KEY: task.name}
             if answer.is_stopped:
                 data[STOPPED_KEY] = True
-            return ToolOutput(f"{answer.text}\n\n{note}" if note else answer.text, data=data)
+            return ToolOutput(_join(answer.text, *notes), data=data)
         except Exception as error:  # a child that fails in any way is an error result
             note = ""
             if prepared is not None:
@@ -268,7 +269,7 @@ class SubagentRunner:
                 note = await failed.finish(succeeded=False)
             text = error_text(error)
             text = text if isinstance(error, ToolError) else f"the agent failed: {text}"
-            failure = ToolError(f"{text}\n\n{note}" if note else text)
+            failure = ToolError(_join(text, _describe_unread(running), note))
             failure.data = {AGENT_KEY: task.name} if driver is not None else None
             raise failure from error
         finally:
@@ -276,42 +277,31 @@ class SubagentRunner:
                 await prepared.abandon()
             if driver is not None:
                 if store is None:
-                    self._keep_view(child_id, driver)
+                    siblings.keep(task.call_id, running)
                 await driver.aclose()
             elif store is not None:
                 await store.aclose()
-            child_stores.unregister_child(store)
+
+    def _make_child_start(
+        self, task: ChildTask, context: ToolContext[Any], view: View | None, *, is_done: bool
+    ) -> ChildStart:
+        start = self._make_start(task, make_child_id(context.session_id, task), self.depth + 1)
+        earlier = view.usage + view.child_usage if view is not None else Usage()
+        return msgspec.structs.replace(start, earlier_usage=earlier, is_done=is_done)
 
     async def _run(
-        self, child: ChildAgent, driver: Driver, context: ToolContext[Any]
+        self, child: ChildAgent, running: RunningChild, context: ToolContext[Any]
     ) -> ChildAnswer:
+        driver = running.driver
         driver.watch(EventRelay(context.relay_event))
         driver.stop_with(context.is_cancelled)
-        running: dict[str, Driver] = context.services.get(child_stores.RUNNING_CHILDREN, {})
-        running[driver.session_id] = driver
-        try:
-            turn = await child.finish_turn(driver, context.ask_host)
-        finally:
-            running.pop(driver.session_id, None)
+        turn = await child.finish_turn(driver, context.ask_host)
+        while turn.reason == "end_turn" and driver.queued_messages:  # sent while the turn ended
+            with contextlib.suppress(InputBlocked):  # a hook refused them: the answer stays
+                turn = await child.finish_turn(driver, context.ask_host)
         if turn.error is not None:
             raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
         return _make_answer(turn.text, turn.reason, turn.detail, driver.session_id)
-
-    async def _load_view(self, store: Store | None, child_id: str) -> tuple[View | None, str]:
-        """What the session of the child holds, None if it is new; and how its last turn ended."""
-        if store is None:
-            return self._views.get(child_id), ""
-        entries = await store.load()
-        ends = [entry.reason for entry in entries if isinstance(entry, TurnEnded)]
-        view = await load_state(store)
-        is_begun = len(view.transcript) or view.queued
-        return (view if is_begun else None), ends[-1] if ends else ""
-
-    def _keep_view(self, child_id: str, driver: Driver) -> None:
-        self._views[child_id] = driver.snapshot().view
-        self._views.move_to_end(child_id)
-        while len(self._views) > MAX_KEPT_VIEWS:
-            self._views.popitem(last=False)
 
 
 def make_child_id(parent_id: str, task: ChildTask) -> str:
@@ -332,16 +322,30 @@ def _start(
     context: ToolContext[Any],
     store: Store | None,
     view: View | None,
-    *,
+    children: ChildAgents,
     is_recovered: bool,
 ) -> Driver:
     """The driver of the child with the message, or with the turn that a crash left open."""
     message: dict[str, Any] = {"prompt": task.prompt, "metadata": {CALL_KEY: context.call_id}}
     given = {} if is_recovered else message
-    driver = child.start(view=view, store=store, deps=context.deps, **given)
+    driver = child.start(view=view, store=store, deps=context.deps, children=children, **given)
     if is_recovered:
         driver.retry()
     return driver
+
+
+async def _load_view(
+    store: Store | None, siblings: ChildAgents, call_id: str
+) -> tuple[View | None, str]:
+    """What the session of the child holds, None if it is new; and how its last turn ended."""
+    if store is None:
+        kept = siblings.get_kept(call_id)
+        return (None if kept is None else kept.view), ""
+    entries = await store.load()
+    ends = [entry.reason for entry in entries if isinstance(entry, TurnEnded)]
+    view = await load_state(store)
+    is_begun = len(view.transcript) or view.queued
+    return (view if is_begun else None), ends[-1] if ends else ""
 
 
 def _has_message(view: View, call_id: str) -> bool:
@@ -363,6 +367,15 @@ def _find_answer(view: View, reason: str) -> ChildAnswer | None:
         return None
     reply = last_reply(view.transcript)
     return _make_answer(reply.text, reason, "", "") if reply is not None else None
+
+
+def _describe_unread(running: RunningChild) -> str:
+    count = running.withdraw_unread()
+    return UNREAD.format(messages=plural(count, "message")) if count else ""
+
+
+def _join(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
 
 
 def _make_answer(text: str, reason: str, detail: str, session_id: str) -> ChildAnswer:

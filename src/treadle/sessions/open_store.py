@@ -12,6 +12,7 @@ Used by agents/session.py.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import re
@@ -110,10 +111,48 @@ async def fork_store(
     try:
         if not opened.store.is_empty:
             raise _make_taken_error(new_id)
-        for entry in (*entries, *recover_fork(fold_entries(entries), store.session_id)):
-            opened.store.append(entry)
+        begin_fork(opened.store, entries, store.session_id)
     finally:
         await complete(opened.store.aclose())
+
+
+def begin_fork(store: Store, entries: Sequence[Entry], session_id: str) -> None:
+    """Let an empty store begin as a fork of the session with these entries."""
+    for entry in (*entries, *recover_fork(fold_entries(entries), session_id)):
+        store.append(entry)
+
+
+async def read_session(location: StoreLocation | None, session_id: str) -> Sequence[Entry]:
+    """The entries of a session, which may be open elsewhere; none if it does not exist, or if only
+    the caller's own code knows where it is."""
+    if isinstance(location, str) and location.startswith(DATABASE_SCHEMES):
+        return await _read_postgres(location, session_id)
+    if callable(location) or hasattr(location, "append"):
+        return ()
+    path = find_place(location)  # type: ignore[arg-type]
+    if path.suffix in DATABASE_SUFFIXES:
+        from treadle.sessions.sqlite_store import read_entries as read_database
+
+        return await asyncio.to_thread(read_database, path, session_id) if path.exists() else ()
+    from treadle.sessions.log.journal import read_entries
+    from treadle.sessions.log.reader import FIRST_SEGMENT
+
+    session_dir = path / session_id
+    is_there = (session_dir / FIRST_SEGMENT).exists()
+    return await asyncio.to_thread(read_entries, session_dir) if is_there else ()
+
+
+async def _read_postgres(url: str, session_id: str) -> Sequence[Entry]:
+    from treadle.sessions.postgres_pool import PostgresPool
+    from treadle.sessions.postgres_store import load_entries, make_tables
+
+    pool = PostgresPool(url, size=1)
+    await pool.open()
+    try:
+        await make_tables(pool)
+        return await load_entries(pool, session_id)
+    finally:
+        await pool.aclose()
 
 
 def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[Entry]:

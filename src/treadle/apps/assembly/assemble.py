@@ -16,6 +16,7 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.agent_settings import Approver
+from treadle.agents.child_agents import ChildAgents
 from treadle.apps.assembly.coding_agent import coding_agent
 from treadle.apps.assembly.host_session import HostSession, SessionOptions
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
@@ -85,9 +86,9 @@ class AgentSession(msgspec.Struct, frozen=True):
     def structured_output(self) -> StructuredOutput | None:
         return self.parts.structured_output
 
-    def start(self, input: UserInput | None = None) -> Driver:
+    def start(self, input: UserInput | None = None, children: ChildAgents | None = None) -> Driver:
         """The driver of the session. Close it before this object."""
-        return self.agent.start(prompt=input, view=self.view, store=self.store)
+        return self.agent.start(prompt=input, view=self.view, store=self.store, children=children)
 
     async def aclose(self) -> None:
         """Close the model, the MCP servers and the workspace. The driver closes the store."""

@@ -17,7 +17,7 @@ from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.errors import SessionNotFound
 from treadle.core.loop.session_log import SessionLog
 from treadle.core.private_folder import make_private_folder
-from treadle.core.transcript.entries import NoticeShown
+from treadle.core.transcript.entries import Entry, NoticeShown
 from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.state import View
 from treadle.core.transcript.usage import Usage
@@ -123,6 +123,7 @@ def open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -
     )
     from treadle.sessions.log.journal import Journal, resume
     from treadle.sessions.log.reader import FIRST_SEGMENT
+    from treadle.sessions.open_store import begin_fork
 
     parent = get_session_dir(store)
     if parent_id != store.session_id:  # the parent is a subagent itself
@@ -134,8 +135,26 @@ def open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -
         return journal
     journal = Journal.create(child, folder=str(folder))
     journal.redactor = _as_journal(store).redactor
+    entries, origin_id = _read_origin_child(store, parent_id, call_id)
+    if entries:
+        begin_fork(journal, entries, origin_id)
     journal.append(NoticeShown(f"started by call {call_id} of session {parent_id}"))
     return journal
+
+
+def _read_origin_child(store: Store, parent_id: str, call_id: str) -> tuple[list[Entry], str]:
+    """The child of the call in the session that the parent was forked from, and its id."""
+    from treadle.sessions.children import CHILDREN_DIR, make_child_session_id
+    from treadle.sessions.log.journal import read_entries
+    from treadle.sessions.log.reader import FIRST_SEGMENT, find_session_dir
+
+    is_top = isinstance(store, SessionLog) and parent_id == store.session_id
+    for origin in store.state.origins if is_top else ():  # type: ignore[attr-defined]
+        child_id = make_child_session_id(origin, call_id)
+        child = find_session_dir(get_session_dir(store), origin) / CHILDREN_DIR / child_id
+        if (child / FIRST_SEGMENT).exists():
+            return read_entries(child), child_id
+    return [], ""
 
 
 def get_session_dir(store: Store) -> Path:

@@ -373,7 +373,9 @@ class HeadlessRun:
 
     def _decide(self, approval: PendingApproval) -> bool | Denial:
         decision = None
-        if self._resume_input is not None and approval.call.id in self._resumed_call_ids:
+        is_of_session = approval.session_id in ("", self._session_id)  # not a subagent's
+        is_resumed = is_of_session and approval.call.id in self._resumed_call_ids
+        if self._resume_input is not None and is_resumed:
             decision = self._resume_input.decision
         is_question = approval.kind == "question"
         if decision is not None and not (is_question and decision is True):

@@ -168,7 +168,8 @@ class Conversation:
         if question.answer is not None:
             self._resolve(question, Approval(arguments, always))
         elif question.approval is not None:
-            self.driver.approve(question.approval.call.id, arguments=arguments, always=always)
+            call, session_id = question.approval.call, question.approval.session_id
+            self.driver.approve(call.id, arguments=arguments, always=always, session_id=session_id)
             self._finish_decision(question)
 
     def approve_for_session(self, question: PendingQuestion) -> None:
@@ -193,7 +194,8 @@ class Conversation:
             self._resolve(question, Denial(reason or "The user said no."))
         elif question.approval is not None:
             denial = "The user denied this call" + (f": {reason}" if reason else ".")
-            self.driver.deny(question.approval.call.id, denial)
+            session_id = question.approval.session_id
+            self.driver.deny(question.approval.call.id, denial, session_id=session_id)
             self._finish_decision(question)
 
     def answer(self, question: PendingQuestion, answer: str | PlanAnswer | None) -> None:
@@ -328,8 +330,9 @@ class Conversation:
         while request.unresolved and not self.driver.is_interrupted:
             self._decision_made.clear()
             await self._decision_made.wait()
-        decided = {approval.call.id for approval in request.pending}
-        self.questions = [q for q in self.questions if _call_id(q) not in decided or q.is_child]
+        self.questions = [
+            one for one in self.questions if one.approval not in request.pending or one.is_child
+        ]
 
     def _finish_decision(self, question: PendingQuestion) -> None:
         self._remove_question(question)
@@ -371,7 +374,3 @@ def _end_lost_tasks(view: ViewState, driver: Driver) -> ViewState:
 def _queued_items(driver: Driver) -> list[UserItem]:
     items = [message.item for message in driver.queued_messages]
     return [item for item in items if isinstance(item, UserItem)]
-
-
-def _call_id(question: PendingQuestion) -> str:
-    return question.approval.call.id if question.approval is not None else ""

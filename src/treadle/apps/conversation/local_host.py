@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from treadle.agents.child_stores import RUNNING_CHILDREN
+from treadle.agents.child_agents import ChildAgents
 from treadle.apps import settings as settings_page
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
 from treadle.apps.assembly.command_files import CustomCommand
@@ -85,7 +86,7 @@ class LocalHost:
         self._removed_limits: set[str] = set()
         self._shown_warnings: set[str] = set()
         self._checkpoints: Checkpoints | None = None
-        self._running_children: dict[str, Driver] = {}
+        self._children = ChildAgents()
 
     def list_added_folders(self) -> tuple[Path, ...]:
         names = self._load_settings().add_dir
@@ -165,7 +166,8 @@ class LocalHost:
         self.notes = self._session.notes
         # In a thread: the items of a long session are measured, and a host has other sessions.
         is_resumed = self._session.view is not None
-        start = self._session.start
+        self._children = ChildAgents()
+        start = partial(self._session.start, children=self._children)
         self._driver = await asyncio.to_thread(start) if is_resumed else start()
         for server in self._session.servers:
             await server.open()  # in the background: it may be up before the first message
@@ -182,7 +184,7 @@ class LocalHost:
             self._callbacks.show_message(text)
 
     def _add_services(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
-        """The session with what `ask`, `present_plan` and child agents use of this host."""
+        """The session with what `ask` and `present_plan` use of this host."""
         from treadle.workspace.checkpoints import Checkpoints
 
         async def ask(question: UserQuestion) -> str | None:
@@ -201,11 +203,7 @@ class LocalHost:
             return answer
 
         self._checkpoints = Checkpoints(self.folder, self._library.checkpoint_dir(self.folder))
-        services = {
-            "ask": ask,
-            "present_plan": present_plan,
-            RUNNING_CHILDREN: self._running_children,
-        }
+        services = {"ask": ask, "present_plan": present_plan}
         agent = session.agent.replace(services={**session.agent.config.services, **services})
         return msgspec.structs.replace(session, agent=agent)
 
@@ -429,13 +427,13 @@ class LocalHost:
         return [(agent.name, agent.description) for agent in agents]
 
     def steer_child(self, session_id: str, text: str) -> bool:
-        driver = self._running_children.get(session_id)
+        driver = self._children.find_driver(session_id)
         if driver is not None:
             driver.steer(text)
         return driver is not None
 
     def stop_child(self, session_id: str) -> bool:
-        driver = self._running_children.get(session_id)
+        driver = self._children.find_driver(session_id)
         if driver is not None:
             driver.interrupt("stopped by the user")
         return driver is not None

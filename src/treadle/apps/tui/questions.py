@@ -111,7 +111,7 @@ async def _ask_calls(
                 for place in places:
                     conversation.approve(waiting[place])
             case "deny", places:
-                names = " ".join(approvals[place].call.id for place in places)
+                names = " ".join(_name(approvals[place]) for place in places)
                 reason = await view.ask_text(REASON_PROMPT, draft=f"deny {names}")
                 for place in places if reason is not None else ():
                     conversation.deny(waiting[place], (reason or "").strip())
@@ -210,13 +210,13 @@ async def _ask_approval(
             case "edit":
                 name, text = find_editable_argument(approval)
                 prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
-                edited = await view.ask_text(prompt, text, draft=f"edit {approval.call.id}")
+                edited = await view.ask_text(prompt, text, draft=f"edit {_name(approval)}")
                 if edited is None:
                     continue
                 arguments = {**(approval.call.arguments or {}), name: edited}
                 conversation.approve(question, arguments=arguments)
             case "deny":
-                reason = await view.ask_text(REASON_PROMPT, draft=f"deny {approval.call.id}")
+                reason = await view.ask_text(REASON_PROMPT, draft=f"deny {_name(approval)}")
                 if reason is None:
                     continue
                 conversation.deny(question, reason.strip())
@@ -225,3 +225,8 @@ async def _ask_approval(
             case _:
                 conversation.interrupt()
         return
+
+
+def _name(approval: PendingApproval) -> str:
+    """Names the call among those of all agents of the session."""
+    return f"{approval.session_id}/{approval.call.id}"

@@ -177,6 +177,7 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
     ask_host: Callable[[Any], Awaitable[None]] = deny_unasked
     deps: DepsT = cast(DepsT, None)
     planned_files: dict[str, bytes | None] = {}
+    children: Any = None  # the child agents of the session, for the tool that starts them
 
 
 class Tool(Protocol):

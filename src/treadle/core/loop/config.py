@@ -101,3 +101,4 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     tool_timeout: float | None = 600.0
     max_continuations: int = 3
     deps: Any = None  # what a run was given for its tools
+    children: Any = None  # the child agents of the session: agents/child_agents.py

@@ -143,6 +143,7 @@ class CallExecutor:
             call.is_cancelled,
             call.ask_host,
             config.deps,
+            children=config.children,
         )
 
     # --- what a tool asks of the loop while it runs ----------------------------------------

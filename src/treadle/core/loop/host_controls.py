@@ -151,8 +151,8 @@ class HostControls:
         always: bool = False,
         session_id: str = "",
     ) -> bool:
-        """Let a pending call run, as it is or edited; False if none has that id. `session_id` is
-        that of the child agent, if children use the same call ids."""
+        """Let a pending call run, as it is or edited; False if none is meant. `session_id` is that
+        of the approval; without it, a call of this agent is meant, or the only one of a child."""
         self._interruption.check_loop("approve")
         child = self._find_child_request(call_id, session_id)
         if child is not None:
@@ -172,7 +172,7 @@ class HostControls:
         return session_id in ("", self.session_id)
 
     def _find_child_request(self, call_id: str, session_id: str) -> ApprovalRequest | None:
-        if session_id == self.session_id or call_id in self._approvals.pending_ids:
+        if self._is_own(session_id) and call_id in self._approvals.pending_ids:
             return None
         return self._child_approvals.find(call_id, session_id)
 
