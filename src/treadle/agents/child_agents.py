@@ -107,6 +107,7 @@ class ChildAgents:
             entries = await read_session(location, origin_id)
             if entries:
                 begin_fork(store, entries, origin_id)
+                await store.flush()
                 break
         return store
 

@@ -129,7 +129,7 @@ async def read_session(location: StoreLocation | None, session_id: str) -> Seque
         return await _read_postgres(location, session_id)
     if callable(location) or hasattr(location, "append"):
         return ()
-    path = find_place(location)  # type: ignore[arg-type]
+    path = find_place(location)
     if path.suffix in DATABASE_SUFFIXES:
         from treadle.sessions.sqlite_store import read_entries as read_database
 

@@ -305,7 +305,9 @@ async def close_worktrees(worktrees: Lazy[Worktrees]) -> None:
 
 
 async def _open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
-    return open_child_store(folder, store, parent_id, call_id)
+    child = open_child_store(folder, store, parent_id, call_id)
+    await child.flush()  # a fork has copied the history
+    return child
 
 
 def _restore_cwd(builtin: BuiltinSource, driver: Driver) -> None:
