@@ -85,8 +85,8 @@ class ChildStart(msgspec.Struct, frozen=True):
     """A child that is about to work. `id` is unique and stays the same when it is continued.
 
     `model`, `source` and `policy` are the parent's, the source without what children do not get.
-    `earlier_usage` is
-    what it used before. `is_done`: it has finished, and only its end is missing.
+    `parent_id` is the parent's session, `earlier_usage` what the child used before. `is_done`: it
+    has finished, and only its end is missing.
     """
 
     task: ChildTask
@@ -95,6 +95,7 @@ class ChildStart(msgspec.Struct, frozen=True):
     model: Model
     source: ToolSource
     policy: Policy
+    parent_id: str = ""
     earlier_usage: Usage = Usage()
     is_done: bool = False
 
@@ -241,7 +242,10 @@ class SubagentRunner:
             start = self._make_start(task, child_id, self.depth + 1)
             earlier = view.usage + view.child_usage if view is not None else Usage()
             start = msgspec.structs.replace(
-                start, earlier_usage=earlier, is_done=answer is not None
+                start,
+                parent_id=context.session_id,
+                earlier_usage=earlier,
+                is_done=answer is not None,
             )
             prepared = NothingPrepared()
             if self._prepare is not None:

@@ -69,7 +69,12 @@ TRACE_LENGTH = 1_000
 
 class SessionState:
     def __init__(
-        self, view: View, emitter: Emitter, log: DurableLog, caller: Caller = "library"
+        self,
+        view: View,
+        emitter: Emitter,
+        log: DurableLog,
+        caller: Caller = "library",
+        parent_ids: tuple[str, ...] = (),
     ) -> None:
         move = pending(view.transcript)
         open_ids = {call.id for call in move.calls} if isinstance(move, RunTools) else frozenset()
@@ -95,6 +100,7 @@ class SessionState:
         self._emitter = emitter
         self._log = log
         self._caller = caller
+        self._parent_ids = parent_ids
 
     @property
     def id(self) -> str:
@@ -139,11 +145,12 @@ class SessionState:
             turn.rounds,
             turn.calls,
             turn.usage,
-            state.usage,
+            state.usage + state.child_usage,
             state.transcript,
             card,
             request_chars,
             max_output,
+            parent_ids=self._parent_ids,
         )
 
     def make_view(self, queued: tuple[UserItem | NoticeItem, ...]) -> View:
