@@ -115,7 +115,7 @@ from treadle.core.errors import (
     WorkspaceError,
 )
 from treadle.core.transcript.content import Arguments, Document, Image, Text, Thinking, ToolCall
-from treadle.core.transcript.entries import EffectClass, Entry, View, fold_entries
+from treadle.core.transcript.entries import EffectClass, Entry
 from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -125,6 +125,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
+from treadle.core.transcript.state import View, fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 

@@ -22,7 +22,8 @@ from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ConfigError
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, UserItem
-from treadle.core.transcript.entries import Intent, fold_entries
+from treadle.core.transcript.entries import Intent
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.policy import RulePolicy, build_policy_context
 from treadle.testing.stores import MemoryStore

@@ -7,12 +7,14 @@ import msgspec
 import pytest
 
 from treadle import Agent
+from treadle.agents.run import Run
 from treadle.agents.structured_output import StructuredOutput
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError, OutputMismatch, OutputMissing, StreamBroken
 from treadle.core.steps import AwaitingInput
 from treadle.core.transcript import ToolResultItem, UserItem
-from treadle.core.transcript.entries import ItemAdded, fold_entries
+from treadle.core.transcript.entries import ItemAdded
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.stores import MemoryStore
@@ -66,6 +68,7 @@ async def test_the_error_says_what_did_not_fit_what_was_said_last_and_what_it_co
     assert error.problem == "degrees: missing, expected an integer"
     assert error.answer == '{"city": "Oslo"}'
     assert len([item for item in error.transcript if isinstance(item, UserItem)]) == 2
+    assert error.usage is not None
     assert error.usage.requests == 2
 
 
@@ -118,10 +121,9 @@ async def test_a_run_that_ends_otherwise_has_an_error_with_its_reason():
     output = StructuredOutput(Weather, model)
     agent = Agent(model, [RecordingTool("probe")], max_turns=1, structured_output=output)
     driver = agent.start(prompt="Weather?")
-    answer = await output.run(driver, agent.finish_turn)
-    assert answer.text is None
-    error = output.make_missing_error(answer.turn, driver)
-    assert isinstance(error, OutputMissing)
+    with pytest.raises(OutputMissing) as caught:
+        await Run(driver, agent.finish_turn, output).finish()
+    error = caught.value
     assert error.reason == "max_turns"
     assert str(error).startswith("the run ended with max_turns before it gave its answer")
     assert error.transcript == driver.transcript
@@ -133,13 +135,9 @@ async def test_runs_of_one_agent_count_their_attempts_apart():
     wrong = Say(calls=[("final_answer", {"city": "Oslo"})])
     right = Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])
     model = Scripted(lambda request: right if len(request.transcript) > 2 else wrong)
-    output = StructuredOutput(Weather, model)
-    agent = Agent(model, structured_output=output)
-    drivers = [agent.start(prompt="Weather?") for _ in range(4)]
-    answers = await asyncio.gather(*[output.run(one, agent.finish_turn, 2) for one in drivers])
-    assert [answer.value for answer in answers] == [Weather("Oslo", 4)] * 4
-    for driver in drivers:
-        await driver.aclose()
+    agent = Agent(model, output_type=Weather)
+    answers = await asyncio.gather(*[agent.run("Weather?", output_retries=1) for _ in range(4)])
+    assert [answer.output for answer in answers] == [Weather("Oslo", 4)] * 4
 
 
 async def test_an_output_that_is_no_type_is_refused_before_the_model_is_asked():
@@ -253,10 +251,11 @@ async def test_an_answer_that_was_given_before_a_crash_is_not_asked_for_again():
     model = Scripted([Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])])
     await Agent(model).run("Weather?", output=Weather, session=store)
     given = next(n for n, entry in enumerate(store.durable) if _is_result(entry))
-    output = StructuredOutput(Weather, model)
-    agent = Agent(model, structured_output=output)
+    agent = Agent(model)
     driver = agent.start(view=fold_entries(store.durable[: given + 1]))
-    assert (await output.run(driver, agent.finish_turn)).value == Weather("Oslo", 4)
+    run = Run(driver, agent.finish_turn, StructuredOutput(Weather, model))
+    run.begin(None)
+    assert (await run.finish()).output == Weather("Oslo", 4)
     assert len(model.requests) == 1
 
 

@@ -195,7 +195,7 @@ def test_a_missing_key_is_told_near_the_line_that_ran_the_agent():
     assert list_frames(caught.value) == [Path(__file__).name, "agent_runs.py"]
     with pytest.raises(AccessDenied) as awaited:
         asyncio.run(agent.run("hi"))
-    assert list_frames(awaited.value)[-1] == "result.py"
+    assert list_frames(awaited.value)[-1] == "run.py"
 
 
 def test_other_errors_of_a_model_keep_the_frames_that_raised_them():

@@ -9,7 +9,7 @@ from treadle.core.events import TaskFinished, ToolDetached
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.steps import AfterToolResult
 from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.state import View
 from treadle.models import Say, Scripted
 from treadle.testing import RecordingObserver, RecordingTool, check_task_manager
 

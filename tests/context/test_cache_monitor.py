@@ -24,7 +24,8 @@ from treadle.core.contracts.tool import ToolSpec
 from treadle.core.events import Notified
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, to_user_item
-from treadle.core.transcript.entries import HeadRecorded, Intent, fold_entries
+from treadle.core.transcript.entries import HeadRecorded, Intent
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Anthropic, Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer

@@ -32,8 +32,8 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore

@@ -16,8 +16,8 @@ import traceback
 from pathlib import Path
 
 from tests.faults.storage_scenario import Run, check_end, new_run
-from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.items import Item
+from treadle.core.transcript.state import fold_entries
 from treadle.sessions.log.journal import read_entries
 from treadle.testing.faulty_files import FaultyFiles, FileFault
 

@@ -47,9 +47,10 @@ from treadle.core.transcript import (
     Transcript,
     Usage,
 )
-from treadle.core.transcript.entries import EffectClass, View, fold_entries
+from treadle.core.transcript.entries import EffectClass
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.state import View, fold_entries
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, Library, resume
 from treadle.sessions.history import fork, list_turns, load_view, rewind

@@ -26,9 +26,9 @@ from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.core.errors import StoreFull
 from treadle.core.steps import Finished
 from treadle.core.transcript.content import Arguments, Text
-from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
+from treadle.core.transcript.state import fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, resume

@@ -12,9 +12,9 @@ import pytest
 from treadle import Agent
 from treadle.core.errors import OutputMismatch
 from treadle.core.steps import Finished
-from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import UserItem
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Scripted
 from treadle.sessions import Journal, resume
 from treadle.sessions.log.journal import read_entries

@@ -17,9 +17,10 @@ import pytest
 from tests.patience import PATIENCE
 from treadle.core.errors import SessionBusy, StoreError, StoreFull
 from treadle.core.transcript.content import Text
-from treadle.core.transcript.entries import Entry, ItemAdded, ViewRewritten, fold_entries
+from treadle.core.transcript.entries import Entry, ItemAdded, ViewRewritten
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import SummaryItem, ToolResultItem, UserItem
+from treadle.core.transcript.state import fold_entries
 from treadle.sessions import Journal, resume
 from treadle.sessions.log.journal import read_entries
 from treadle.sessions.log.records import ForkPoint

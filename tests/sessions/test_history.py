@@ -125,7 +125,8 @@ async def test_a_fork_leaves_a_message_that_waits_to_its_parent(
     child, view = fork(library, journal.session_dir, folder=tmp_path)
     await child.aclose()
     assert view.queued == load_view(child.session_dir).queued == ()
-    assert texts(load_view(journal.session_dir).queued) == ["I wait"]
+    queued = load_view(journal.session_dir).queued
+    assert texts([one.item for one in queued]) == ["I wait"]
 
 
 # --- replay --------------------------------------------------------------------------------
@@ -286,5 +287,6 @@ async def test_a_round_with_a_long_reply_counts_once_after_a_resume(
     driver = agent.start(store=journal, prompt="go")
     assert isinstance(await driver.next(), AfterToolResult)
     await driver.aclose()
-    progress = load_view(journal.session_dir).turn_progress
+    progress = load_view(journal.session_dir).turn
+    assert progress is not None
     assert (progress.rounds, progress.calls) == (1, 3)

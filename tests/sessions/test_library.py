@@ -207,7 +207,8 @@ async def test_a_parked_turn_waits_and_the_next_process_goes_on_there(
     assert list_suspended(library, now=1000.0)[0].is_due
     assert library.describe_state(one.summary) == "suspended (rate_limit)"
     resumed = library.resume(journal.session_id)
-    assert resumed.view.open_turn == "turn-1"
+    assert resumed.view.turn is not None
+    assert resumed.view.turn.id == "turn-1"
     assert resumed.view.suspended is not None
     resumed.journal.append(said("on"))
     await resumed.journal.aclose()

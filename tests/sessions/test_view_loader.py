@@ -28,7 +28,6 @@ from treadle.core.transcript.entries import (
     UsageRecorded,
     ViewRewritten,
     WakeCondition,
-    fold_entries,
 )
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import (
@@ -38,6 +37,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
+from treadle.core.transcript.state import fold_entries
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal
 from treadle.sessions.log.journal import read_entries
@@ -152,5 +152,6 @@ async def test_the_metadata_of_a_long_message_is_part_of_its_open_turn(tmp_path:
         place = tmp_path / str(size)
         await written(place, [TurnBegan("turn-1"), ItemAdded(message)])
         view = ViewLoader(JournalReader(place)).load()
-        assert view.turn_progress.metadata == {"job": size}
+        assert view.turn is not None
+        assert view.turn.metadata == {"job": size}
         assert view.transcript[0] == message

@@ -29,7 +29,7 @@ from treadle.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from treadle.core.loop.session_state import LoopState, SessionState
+from treadle.core.loop.session_state import SessionState
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import (
     AssistantItem,
@@ -40,6 +40,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
+from treadle.core.transcript.state import View
 from treadle.models import Anthropic, Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
@@ -150,7 +151,7 @@ def test_all_model_calls_of_the_loop_flow_through_one_function():
 async def test_the_state_is_a_value_that_is_replaced_and_never_changed(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    states: list[tuple[LoopState, bytes]] = []
+    states: list[tuple[View, bytes]] = []
     append = SessionState.append
 
     def noting(self: SessionState, item: Item, *more: Any) -> None:

@@ -40,7 +40,7 @@ from treadle.core.transcript import (
     ToolResultItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.state import View
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.policy.hooks import hook

@@ -18,7 +18,8 @@ from treadle.core.errors import AccessDenied, Overloaded, QuotaExhausted, Stream
 from treadle.core.events import RequestStarted, WarningRaised
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, Text, to_user_item
-from treadle.core.transcript.entries import ItemAdded, UsageRecorded, ViewRewritten, fold_entries
+from treadle.core.transcript.entries import ItemAdded, UsageRecorded, ViewRewritten
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import CallLimit, CostBudget, RepetitionGuard, SharedBudget, TokenBudget
 from treadle.testing.clock import ManualClock
@@ -209,7 +210,7 @@ async def test_what_an_interrupted_reply_used_is_counted_once():
     assert finished.result.usage.cost == driver.usage.cost == 0.125
     assert books.settled == [LOST]
     assert [entry for entry in store.entries if isinstance(entry, UsageRecorded)] == [
-        UsageRecorded("scripted", LOST)
+        UsageRecorded("scripted", LOST, "turn")
     ]
 
 

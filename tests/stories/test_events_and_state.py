@@ -48,8 +48,9 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import TurnEnded, ViewRewritten, fold_entries
+from treadle.core.transcript.entries import TurnEnded, ViewRewritten
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import FailingObserver, RecordingObserver
@@ -309,7 +310,8 @@ async def test_a_queued_message_survives_a_crash():
     driver.steer("Do not forget me.")
     step.cancel()
     view = fold_entries(store.entries)
-    assert [item.text for item in view.queued] == ["Do not forget me."]
+    queued = [one.item for one in view.queued]
+    assert [item.text for item in queued] == ["Do not forget me."]
     await asyncio.wait([step])
     await driver.aclose()
 

@@ -47,8 +47,9 @@ from treadle.core.transcript import (
     UserItem,
 )
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.entries import InputDropped, Intent, View, fold_entries
+from treadle.core.transcript.entries import InputDropped, Intent
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import View, fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
@@ -425,10 +426,10 @@ async def test_what_was_refused_does_not_come_back_after_a_restart():
     store = MemoryStore()
     hook = Hooked("user_prompt_submit", lambda m: Block("no") if m.data["prompt"] == "b" else None)
     driver = Agent(Scripted(["ok"]), hooks=[hook]).start(store=store)
-    driver.submit("a")  # enters at once: it is not in the log while it waits
-    driver.steer("b")
+    driver.submit("a")
+    refused = driver.steer("b")
     assert isinstance(await driver.next(), Finished)
-    assert InputDropped() in store.entries
+    assert InputDropped(message_id=refused) in store.entries
     assert fold_entries(store.entries).queued == ()
 
 

@@ -14,7 +14,7 @@ from treadle.core.errors import StoreFull
 from treadle.core.events import Event, RunFailed, TurnFinished
 from treadle.core.steps import Finished
 from treadle.core.transcript import ToolResultItem
-from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore

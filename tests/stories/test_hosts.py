@@ -40,7 +40,7 @@ from treadle.core.events import (
 )
 from treadle.core.steps import AfterToolResult, DriverSnapshot, Finished
 from treadle.core.transcript import Text, UserItem, to_user_item
-from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Anthropic, Fallback, Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
@@ -214,10 +214,9 @@ async def test_messages_that_wait_keep_their_order_over_close_and_resume(withdra
     ids = [driver.submit("first"), driver.steer("second"), driver.submit("third")]
     if withdrawn is not None:
         assert driver.withdraw(ids[withdrawn])
-    live = [message.item for message in driver.queued_messages]
+    live = driver.queued_messages
     await driver.aclose()
-    resumed = fold_entries(store.durable).queued
-    assert list(resumed) == live
+    assert fold_entries(store.durable).queued == live
     assert len(live) == (3 if withdrawn is None else 2)
 
 
@@ -231,10 +230,10 @@ async def test_a_queued_message_can_be_moved_and_keeps_its_place_after_resume(mo
     ids = [driver.steer("a"), driver.steer("b"), driver.submit("c")]
     assert driver.move_message(ids[moved], by)
     assert not driver.move_message("msg_unknown", 1)
-    live = [message.item for message in driver.queued_messages]
-    assert "".join(item.text for item in live) == order
+    live = driver.queued_messages
+    assert "".join(message.item.text for message in live) == order
     await driver.aclose()
-    assert list(fold_entries(store.durable).queued) == live
+    assert fold_entries(store.durable).queued == live
 
 
 async def test_a_queued_message_can_be_withdrawn_by_its_id():

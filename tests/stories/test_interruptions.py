@@ -39,8 +39,9 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan, fold_entries
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
@@ -513,7 +514,7 @@ async def test_a_run_that_is_cancelled_while_the_approver_thinks_ends_with_a_ter
     assert isinstance(last, TurnFinished)
     assert last.result.reason == "aborted"
     assert find_violations(driver.transcript) == []
-    assert fold_entries(store.entries).open_turn is None
+    assert fold_entries(store.entries).turn is None
     assert isinstance(await driver.next(), AwaitingInput)
 
 

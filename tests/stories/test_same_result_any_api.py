@@ -19,8 +19,9 @@ from treadle.core.contracts.tool import ToolContext
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, AwaitingInput, Finished, PendingApproval
 from treadle.core.transcript import AssistantItem, Item, ToolCall, Transcript, to_user_item
-from treadle.core.transcript.entries import ItemAdded, fold_entries
+from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Say, Scripted
 from treadle.testing.stores import MemoryStore
 from treadle.tools.function import tool

@@ -10,8 +10,8 @@ from treadle import Agent, Usage
 from treadle.core.contracts.model import ModelCard, ModelRequest, ModelUsageUpdated
 from treadle.core.errors import LoopError, Overloaded
 from treadle.core.transcript import ToolResultItem
-from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import CostBudget
 from treadle.testing.clock import ManualClock

@@ -43,8 +43,9 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import TurnBegan, TurnEnded, fold_entries
+from treadle.core.transcript.entries import TurnBegan, TurnEnded
 from treadle.core.transcript.integrity import find_violations
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
@@ -137,7 +138,8 @@ async def test_a_turn_that_is_taken_up_after_a_crash_counts_what_it_has_done_alr
     for cut in range(2, end):
         view = fold_entries(store.entries[:cut])
         answered = sum(isinstance(item, ToolResultItem) for item in view.transcript)
-        assert (view.turn_progress.rounds, view.turn_progress.calls) == (answered // 2, answered)
+        assert view.turn is not None
+        assert (view.turn.rounds, view.turn.calls) == (answered // 2, answered)
         driver = Agent(Scripted([twice] * 9), [RecordingTool()], max_turns=3).start(view=view)
         while not isinstance(step := await driver.next(), Finished):
             pass

@@ -9,7 +9,8 @@ from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, Transcript
-from treadle.core.transcript.entries import Rewound, fold_entries
+from treadle.core.transcript.entries import Rewound
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Scripted
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import ChangingSource, RecordingTool

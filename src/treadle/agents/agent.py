@@ -30,7 +30,8 @@ from treadle.agents.agent_settings import (
     reject_unknown,
     resolve_model,
 )
-from treadle.agents.stream import NO_APPROVER, DecideApprovals
+from treadle.agents.run import DecideApprovals
+from treadle.agents.stream import NO_APPROVER
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -190,11 +191,6 @@ class Agent(AgentRuns[DepsT, OutputT]):
         if structured_output is None and output_type is not str:
             structured_output = _make_structured_output(output_type, used_model)
         self._structured_output = structured_output
-        if structured_output is not None:
-            options = structured_output.add_schema(options)
-            if structured_output.final_answer is not None:
-                sources.append(StaticSource([structured_output.final_answer], "structured_output"))
-                gates = [*gates, structured_output.final_answer]
         self.config = DriverConfig(
             name=name,
             model=used_model,
@@ -271,18 +267,6 @@ class Agent(AgentRuns[DepsT, OutputT]):
         if self._approve is not None or decide is None:
             decide = self._ask_approver
         return await self._drive(driver, decide)
-
-    def for_output(self, output: object | None) -> Agent[Any, Any]:
-        """This agent, or a copy that answers with another type. The copy uses this agent's model
-        and open tools, which it does not close."""
-        if output is None:
-            return self
-        return self.replace(
-            model=self.config.model,
-            tools=[self._own_tools],
-            output_type=output,
-            structured_output=None,
-        )
 
     async def aclose_owned_model(self) -> None:
         """Close a child's model unless it is its parent's; its tools are the parent's."""

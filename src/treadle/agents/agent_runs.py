@@ -7,25 +7,26 @@ which has the settings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 import msgspec
 
 from treadle.agents.agent_settings import Approver, is_checkable
-from treadle.agents.result import ACCOUNT_ERRORS, Result, RunAnswer, make_result
-from treadle.agents.stream import DecideApprovals, Stream
-from treadle.core.argument_checks import check, is_list, whole_number
+from treadle.agents.result import ACCOUNT_ERRORS, Result
+from treadle.agents.run import BACKGROUND_WAIT, OUTPUT_RETRIES, DecideApprovals, Run, RunSettings
+from treadle.agents.stream import Stream
+from treadle.core.argument_checks import check, is_list, number, whole_number
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import DriverSnapshot, UserInput
-from treadle.core.transcript.entries import View
 from treadle.core.transcript.items import Item, Metadata, check_items
-from treadle.core.transcript.repair import repair_view
+from treadle.core.transcript.recover import recovered
+from treadle.core.transcript.state import View
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT, OutputT
 
@@ -40,12 +41,15 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 History = Transcript | Sequence[Item]
 
-OUTPUT_RETRIES = 2
 _RETRIES_EXPECTED = whole_number(0)
+_SECONDS_EXPECTED = number("seconds, 0 or more", lambda value: value >= 0)
 
 
 SESSION_ARGUMENTS = ("session_id", "deps", "history", "store")
-RUN_ARGUMENTS = (*("prompt", "deps", "output", "output_retries", "history", "session", "metadata"),)
+RUN_ARGUMENTS = (
+    *("prompt", "deps", "output", "output_retries", "history", "session", "metadata"),
+    "background_wait",
+)
 
 
 class AgentRuns(Generic[DepsT, OutputT]):
@@ -96,6 +100,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         history: History | None = None,
         session: str | Store | None = None,
         metadata: Metadata | None = None,
+        background_wait: float = BACKGROUND_WAIT,
         **unknown: object,
     ) -> Result[Any]:
         """One prompt, one result. A provider's failure is raised as its error.
@@ -105,19 +110,22 @@ class AgentRuns(Generic[DepsT, OutputT]):
         run continues that session and is stored there. `output`, a type or a JSON schema, is what
         the answer is, instead of the agent's `output_type`. `deps` reaches the tools as
         `context.deps`. `metadata` goes into the requests and into `result.turn.metadata`; no model
-        reads it.
+        reads it. Calls that went to the background have `background_wait` seconds to end;
+        `result.background` says what became of them.
         """
         self._check_open()
-        check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries)
+        check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries, background_wait)
         if session is not None:
+            settings = RunSettings(metadata, output_retries, background_wait)
             async with self._use_session(session, deps, history) as opened:
-                return await opened.run(
-                    prompt, output=output, output_retries=output_retries, metadata=metadata
-                )
-        agent = self.for_output(output)
-        driver = agent.start(prompt, deps=deps, history=history, metadata=metadata)
+                return await opened.run_with(prompt, output, settings)
+        driver = self.start(deps=deps, history=history)
         try:
-            return await agent.finish_with_result(driver, output_retries)
+            run = self.make_run(
+                driver, output, RunSettings(metadata, output_retries, background_wait)
+            )
+            run.begin(prompt)
+            return await run.finish()
         finally:
             await driver.aclose()
 
@@ -194,6 +202,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         history: History | None = None,
         session: str | Store | None = None,
         metadata: Metadata | None = None,
+        background_wait: float = BACKGROUND_WAIT,
         **unknown: object,
     ) -> Stream[Any]:
         """`async with agent.stream(prompt) as events`: the events of a run.
@@ -204,24 +213,31 @@ class AgentRuns(Generic[DepsT, OutputT]):
         reader waits for the next event, unless `events.answer_later(...)` was called.
         """
         self._check_open()
-        check_run("agent.stream", RUN_ARGUMENTS, unknown, output_retries)
-        agent = self.for_output(output)
+        check_run("agent.stream", RUN_ARGUMENTS, unknown, output_retries, background_wait)
+        settings = RunSettings(metadata, output_retries, background_wait)
         opened = None if session is None else self._use_session(session, deps, history)
 
-        async def open_driver() -> Driver:
-            if opened is None:
-                return agent.start(prompt, deps=deps, history=history, metadata=metadata)
-            await opened.__aenter__()
+        async def open_run() -> Run:
+            if opened is not None:
+                await opened.__aenter__()
+                try:
+                    return opened.begin_run(prompt, output, settings)
+                except BaseException:
+                    await opened.aclose()  # the block of the stream is not entered
+                    raise
+            driver = self.start(deps=deps, history=history)
             try:
-                return await opened.begin_run(agent, prompt, metadata)
+                run = self.make_run(driver, output, settings)
+                run.begin(prompt)
             except BaseException:
-                await opened.aclose()  # the block of the stream is not entered
+                await driver.aclose()
                 raise
+            return run
 
-        async def close_driver(driver: Driver) -> None:
-            await (driver.aclose() if opened is None else opened.aclose())
+        async def close_run(run: Run) -> None:
+            await (run.driver.aclose() if opened is None else opened.aclose())
 
-        return agent.make_stream(open_driver, close_driver, output_retries)
+        return Stream(open_run, close_run, has_approver=self.has_approver)
 
     def session(
         self,
@@ -268,20 +284,23 @@ class AgentRuns(Generic[DepsT, OutputT]):
         self._check_open()
         self._check_deps(deps)
         if snapshot is not None:
-            view = repair_view(snapshot.view)
+            view = recovered(snapshot.view)
             session_id = session_id or (None if store is not None else snapshot.session_id)
         elif history is not None:
-            view = repair_view(View(transcript=make_history(history)))
+            view = recovered(View(transcript=make_history(history)))
         config = self.config
         if deps is not None:
             config = msgspec.structs.replace(config, deps=deps)
         driver = Driver(config, session_id=session_id, view=view, store=store)
         if history is not None or snapshot is not None:
             driver.log_transcript()
+        if self._structured_output is not None:
+            output = self._structured_output.copy(config.model)
+            driver.configure_turns(output.make_settings(config.options))
         if self._on_start is not None:
             self._on_start(driver)
         if prompt is not None:
-            driver.submit(prompt, metadata=metadata)
+            driver.offer(prompt, metadata)
         return driver
 
     # --- the end -------------------------------------------------------------------------
@@ -299,36 +318,20 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
     # --- for sessions and hosts ----------------------------------------------------------
 
-    async def finish_run(
-        self,
-        driver: Driver,
-        output_retries: int = OUTPUT_RETRIES,
-        decide: DecideApprovals | None = None,
-    ) -> RunAnswer:
-        """Drive a turn to its end, or several until the answer fits the output type."""
-        if self._structured_output is None:
-            return RunAnswer(await self.finish_turn(driver, decide))
-        return await self._structured_output.run(
-            driver, lambda one: self.finish_turn(one, decide), output_retries + 1
-        )
+    @property
+    def has_approver(self) -> bool:
+        return self._approve is not None
 
-    async def finish_with_result(self, driver: Driver, output_retries: int) -> Result[Any]:
-        answer = await self.finish_run(driver, output_retries)
-        return make_result(driver, answer, self._structured_output)
+    def make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run:
+        """A run on the driver that answers with `output`, or as the agent does."""
+        wanted = self._structured_output
+        if output is not None:
+            from treadle.agents.structured_output import StructuredOutput
 
-    def make_stream(
-        self,
-        open_driver: Callable[[], Awaitable[Driver]],
-        close_driver: Callable[[Driver], Awaitable[None]],
-        output_retries: int,
-    ) -> Stream[Any]:
-        async def drive(driver: Driver, wait: DecideApprovals) -> RunAnswer:
-            return await self.finish_run(driver, output_retries, wait)
-
-        has_approver = self._approve is not None
-        return Stream(
-            open_driver, drive, close_driver, self._structured_output, has_approver=has_approver
-        )
+            wanted = StructuredOutput(output, driver.model)
+        elif wanted is not None:
+            wanted = wanted.copy(driver.model)
+        return Run(driver, self.finish_turn, wanted, settings)
 
     # --- details -------------------------------------------------------------------------
 
@@ -376,10 +379,6 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
     # --- of the agent --------------------------------------------------------------------
 
-    def for_output(self, output: object | None) -> AgentRuns[Any, Any]:
-        """This agent, or a copy that answers with another type."""
-        raise NotImplementedError
-
     async def finish_turn(
         self, driver: Driver, decide: DecideApprovals | None = None
     ) -> TurnResult:
@@ -387,10 +386,17 @@ class AgentRuns(Generic[DepsT, OutputT]):
         raise NotImplementedError
 
 
-def check_run(function: str, known: Iterable[str], unknown: Iterable[str], retries: object) -> None:
-    """TypeError for an argument that does not exist, ConfigError for a wrong `output_retries`."""
+def check_run(
+    function: str,
+    known: Iterable[str],
+    unknown: Iterable[str],
+    retries: object,
+    background_wait: object = 0.0,
+) -> None:
+    """TypeError for an argument that does not exist, ConfigError for a wrong value."""
     reject_unknown_argument(function, known, unknown)
     check("output_retries", retries, _RETRIES_EXPECTED)
+    check("background_wait", background_wait, _SECONDS_EXPECTED)
 
 
 def reject_unknown_argument(function: str, known: Iterable[str], unknown: Iterable[str]) -> None:

@@ -82,3 +82,4 @@ class RunOptions(TypedDict, total=False):
     history: History | None
     session: str | Store | None
     metadata: Metadata | None
+    background_wait: float

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, cast
+import contextlib
+from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
 
-from treadle.core.errors import AccessDenied, QuotaExhausted, UnknownModel
+from treadle.core.contracts.task_manager import TaskInfo
+from treadle.core.errors import AccessDenied, QuotaExhausted, TreadleError, UnknownModel
 from treadle.core.events import TerminalReason, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.core.type_variables import OutputT
-
-if TYPE_CHECKING:
-    from treadle.agents.structured_output import StructuredOutput
 
 # The message says all about these: they are raised without the frames of the loop, so that it
 # stands near the caller's own line.
@@ -26,7 +25,8 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
 
     `output` is the answer: an instance of the output type, or the text if there is none.
     `reason` is `end_turn`, or why the run stopped before; `detail` says it in words. `usage` and
-    `cost` include child agents.
+    `cost` include child agents. `background` are the calls that went to the background, with what
+    became of them: one that is `running` ends with its session, or with the run if there is none.
     """
 
     text: str
@@ -36,6 +36,7 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
     turn: TurnResult
     session_id: str
     output: OutputT = cast(OutputT, None)
+    background: tuple[TaskInfo, ...] = ()
 
     if not TYPE_CHECKING:
 
@@ -55,26 +56,12 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
         return self.usage.cost
 
 
-class RunAnswer(msgspec.Struct, frozen=True):
-    """The last turn of a run; with a JSON `text` and its `value` if an output type was wanted and
-    that turn ended with an answer."""
-
-    turn: TurnResult
-    text: str | None = None
-    value: Any = None
-
-
-def make_result(driver: Driver, answer: RunAnswer, output: StructuredOutput | None) -> Result[Any]:
-    """The result of a run. Raises the error of a failed turn, and OutputMissing if the run stopped
-    before it gave an answer of the output type."""
-    turn = answer.turn
-    if isinstance(turn.error, ACCOUNT_ERRORS):
-        raise turn.error.with_traceback(None)
-    if turn.error is not None:
-        raise turn.error
-    text, value, used = turn.text, turn.text, turn.total_usage
-    if output is not None:
-        if answer.text is None:
-            raise output.make_missing_error(turn, driver)
-        text, value, used = answer.text, answer.value, driver.total_usage
-    return Result(text, turn.reason, driver.transcript, used, turn, driver.session_id, value)
+def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseException:
+    """The error, which leaves a run, with it: `transcript`, `usage`, `cost` and `session_id`."""
+    carried = {"transcript": driver.transcript, "usage": usage, "session_id": driver.session_id}
+    if not isinstance(error, TreadleError):
+        carried["cost"] = usage.cost
+    for name, value in carried.items():
+        with contextlib.suppress(AttributeError):  # a class without room for it
+            setattr(error, name, value)
+    return error

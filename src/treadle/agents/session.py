@@ -9,41 +9,34 @@ It owns the store, its lock and the driver, and closes them in the right order. 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from treadle.agents.agent_runs import OUTPUT_RETRIES, AgentRuns, History, check_run
+from treadle.agents.agent_runs import AgentRuns, History, check_run
 from treadle.agents.agent_settings import STORE_EXPECTED
 from treadle.agents.child_stores import register_session, unregister_session
 from treadle.agents.result import Result
+from treadle.agents.run import OUTPUT_RETRIES, Run, RunSettings
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import check
 from treadle.core.contracts.store import Store
-from treadle.core.contracts.wrapped import WrappedStore
-from treadle.core.errors import ConfigError, DriverBusy, LoopError, StoreError
+from treadle.core.errors import ConfigError, DriverBusy, LoopError
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.session_state import check_one_writer
-from treadle.core.steps import Doubt, PendingApproval, QueuedMessage, Step, UserInput
+from treadle.core.loop.session_log import check_one_writer
+from treadle.core.shielded import complete
+from treadle.core.steps import Doubt, PendingApproval, Step, UserInput
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.entries import (
-    Entry,
-    Rewound,
-    TurnBegan,
-    UsageRecorded,
-    View,
-    fold_entries,
-)
 from treadle.core.transcript.items import Metadata
-from treadle.core.transcript.repair import repair_entries
+from treadle.core.transcript.state import QueuedMessage
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.core.type_variables import DepsT, OutputT
 from treadle.sessions.open_store import (
+    OpenedStore,
     StoreLocation,
     check_session_id,
+    close_store,
+    fork_store,
     make_session_id,
     open_store,
 )
@@ -54,8 +47,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 RUN_ARGUMENTS = ("prompt", "output", "output_retries", "metadata")
-
-WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
 
 
 class Session(Generic[DepsT, OutputT]):
@@ -76,26 +67,28 @@ class Session(Generic[DepsT, OutputT]):
         self._location = location
         self._deps = deps
         self._history = history
-        self._store: Store | None = None
         self._driver: Driver | None = None
-        self._driver_agent: AgentRuns[Any, Any] = agent
-        self._is_closed = self._is_running = False
+        self._run: Run | None = None  # the one that is not over
+        self._is_entered = self._is_closed = False
 
     async def __aenter__(self) -> Self:
-        if self._store is not None or self._is_closed:
+        if self._is_entered:
             raise LoopError("this session was entered before: call agent.session() again")
-        own_store = self._location if hasattr(self._location, "append") else None
-        if own_store is not None:
-            check_one_writer(cast(Store, own_store))
+        self._is_entered = True
+        is_own = hasattr(self._location, "append")
+        if is_own:
+            check_one_writer(cast(Store, self._location))
         opened = await open_store(self._location, self.id)
-        self._store, self.warnings = opened.store, opened.warnings
+        self.warnings = opened.warnings
         register_session(self.id, self._location, self)
         try:
-            await self._begin(opened.view)
+            self._driver = self._start_driver(opened)
+            await self._driver.restore_approvals()
         except BaseException:
-            if own_store is not None:
-                self._store = None  # the caller closes it
-            await self.aclose()
+            unregister_session(self.id, self)
+            if not is_own:  # the caller closes his own store
+                driver, self._driver = self._driver, None
+                await complete(close_store(opened.store) if driver is None else driver.aclose())
             raise
         return self
 
@@ -103,17 +96,15 @@ class Session(Generic[DepsT, OutputT]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop what runs, write all of it, and release the session for others."""
+        """Interrupt what runs and wait for it, write all of it, and release the session for
+        others: nothing of it happens afterwards."""
         self._is_closed = True
         driver, self._driver = self._driver, None
-        store, self._store = self._store, None
-        try:
-            if driver is not None:
-                await driver.aclose()
-        finally:
-            unregister_session(self.id, self)
-            if store is not None:
-                await store.aclose()
+        if driver is not None:
+            try:
+                await complete(driver.aclose())
+            finally:
+                unregister_session(self.id, self)
 
     # --- work ----------------------------------------------------------------------------
 
@@ -156,12 +147,16 @@ class Session(Generic[DepsT, OutputT]):
         """Answer a prompt. Without one, continue what an interruption or a crash left; a LoopError
         if there is nothing to continue, see `can_continue`."""
         check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
-        agent = self._agent.for_output(output)
-        driver = await self.begin_run(agent, prompt, metadata)
+        return await self.run_with(prompt, output, RunSettings(metadata, output_retries))
+
+    async def run_with(
+        self, prompt: UserInput | None, output: object | None, settings: RunSettings
+    ) -> Result[Any]:
+        run = self.begin_run(prompt, output, settings)
         try:
-            return await agent.finish_with_result(driver, output_retries)
+            return await run.finish()
         finally:
-            self._is_running = False
+            self.end_run(run)
 
     @overload
     def stream(
@@ -201,33 +196,35 @@ class Session(Generic[DepsT, OutputT]):
     ) -> Stream[Any]:
         """`async with session.stream(prompt) as events`: the events of a run."""
         check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
-        agent = self._agent.for_output(output)
+        settings = RunSettings(metadata, output_retries)
 
-        async def open_driver() -> Driver:
-            return await self.begin_run(agent, prompt, metadata)
+        async def open_run() -> Run:
+            return self.begin_run(prompt, output, settings)
 
-        async def release(driver: Driver) -> None:
-            self._is_running = False  # the session keeps the driver
+        async def close_run(run: Run) -> None:
+            self.end_run(run)  # the session keeps the driver
 
-        return agent.make_stream(open_driver, release, output_retries)
+        return Stream(open_run, close_run, has_approver=self._agent.has_approver)
 
-    async def begin_run(
-        self, agent: AgentRuns[Any, Any], prompt: UserInput | None, metadata: Metadata | None
-    ) -> Driver:
-        """The driver for a run of the session's agent, or of its copy for another output, with the
-        prompt. DriverBusy if another run is not over."""
-        if self._is_running:
+    def begin_run(
+        self, prompt: UserInput | None, output: object | None, settings: RunSettings
+    ) -> Run:
+        """A run with the prompt; call `end_run` after it. DriverBusy if another is not over."""
+        driver = self._open_driver
+        if self._run is not None:
             raise DriverBusy(
                 f"session {self.id} is running: await that run first, or send the message to it "
                 "with session.steer(...)"
             )
-        driver = await self._get_driver(agent)
-        if prompt is None:
-            driver.retry()  # what an error, a limit or an interruption left
-        else:
-            driver.submit(prompt, metadata=metadata)
-        self._is_running = True
-        return driver
+        run = self._agent.make_run(driver, output, settings)
+        run.begin(prompt)
+        self._run = run
+        return run
+
+    def end_run(self, run: Run) -> None:
+        run.end()
+        if self._run is run:
+            self._run = None
 
     async def next(self) -> Step:
         """One step of the loop; see `Driver.next`."""
@@ -271,39 +268,31 @@ class Session(Generic[DepsT, OutputT]):
     # --- history -------------------------------------------------------------------------
 
     async def rewind(self, turns: int = 1) -> None:
-        """Take back the last turns, with their messages. The log keeps them; files stay."""
-        store = self._open_store
-        begun = _list_turns(await self._load_entries())
-        if turns not in range(1, len(begun) + 1):
-            count = plural(len(begun), "turn")
-            raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns!r}")
-        await self._close_driver()
-        store.append(Rewound(begun[-turns]))
-        await store.flush()
-        await self._reload()
+        """Take back the last turns, with their messages. The log keeps them; files stay.
+        DriverBusy while a run is not over."""
+        driver = self._open_driver
+        if self._run is not None:
+            raise DriverBusy(f"session {self.id} is running: await or interrupt that run first")
+        await driver.rewind(self._find_turn(turns))
 
     async def fork(self, session_id: str | None = None, *, turns_back: int = 0) -> str:
         """A new session with the history of this one, without its last `turns_back` turns; returns
-        its id. This session does not change; what was spent is counted here only."""
+        its id. This session does not change, also in the middle of a turn: what is open, and the
+        messages that wait, stay here. What was spent is counted here only."""
         new_id = make_session_id() if session_id is None else check_session_id(session_id)
-        entries = await self._load_entries()
-        begun = _list_turns(entries)
-        if turns_back:
-            if turns_back not in range(1, len(begun) + 1):
-                raise ConfigError(f"session {self.id} has {plural(len(begun), 'turn')}")
-            entries = entries[: _find_turn(entries, begun[-turns_back])]
-        if self._location is not None and hasattr(self._location, "append"):
-            raise ConfigError("this store holds one session: give a folder or a function to fork")
-        opened = await open_store(self._location, new_id)
-        try:
-            if len(opened.view.transcript):
-                raise StoreError(f"there is a session {new_id} already; choose another id")
-            for entry in entries:
-                if not isinstance(entry, UsageRecorded):
-                    opened.store.append(entry)
-        finally:
-            await opened.store.aclose()
+        driver = self._open_driver
+        turn_id = self._find_turn(turns_back) if turns_back else None
+        await driver.log.flush()
+        await fork_store(driver.log, self._location, new_id, turn_id)
         return new_id
+
+    def _find_turn(self, turns: int) -> str:
+        """The id of the turn that is so many turns back."""
+        starts = self._open_driver.state.turn_starts
+        if turns not in range(1, len(starts) + 1):
+            count = plural(len(starts), "turn")
+            raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns!r}")
+        return starts[-turns].turn_id
 
     @property
     def transcript(self) -> Transcript:
@@ -358,12 +347,6 @@ class Session(Generic[DepsT, OutputT]):
             raise LoopError(self._describe_closed())
         return self._driver
 
-    @property
-    def _open_store(self) -> Store:
-        if self._store is None:
-            raise LoopError(self._describe_closed())
-        return self._store
-
     def _make_not_waiting_error(self, call_id: str) -> LoopError:
         known = ", ".join(approval.call.id for approval in self.approvals) or "none"
         return LoopError(
@@ -375,107 +358,14 @@ class Session(Generic[DepsT, OutputT]):
             return f"session {self.id} is closed: open it again with agent.session({self.id!r})"
         return "enter the session first: async with agent.session(...) as session"
 
-    async def _begin(self, view: View) -> Driver:
-        self._driver = driver = self._start_driver(view)
-        await driver.restore_approvals()
-        return driver
-
-    def _start_driver(self, view: View) -> Driver:
+    def _start_driver(self, opened: OpenedStore) -> Driver:
         history, self._history = self._history, None
-        store = KeptStore(self._open_store)
-        agent = self._driver_agent
+        store, state, deps = opened.store, opened.view, self._deps
         if history is None:
-            return agent.start(view=view, store=store, deps=self._deps)
-        if len(view.transcript):
+            return self._agent.start(view=state, store=store, deps=deps)
+        if len(state.transcript):
             raise ConfigError(
                 f"history: session {self.id} has a history of its own; leave `history` out, or "
                 "choose another id"
             )
-        return agent.start(history=history, store=store, deps=self._deps)
-
-    async def _get_driver(self, agent: AgentRuns[Any, Any]) -> Driver:
-        """The driver, made anew if this run answers with another type than the one before."""
-        driver = self._open_driver
-        if agent is self._driver_agent:
-            return driver
-        view = driver.snapshot().view
-        await self._close_driver()
-        self._driver_agent = agent
-        return await self._begin(view)
-
-    async def _close_driver(self) -> None:
-        driver, self._driver = self._open_driver, None
-        await driver.aclose()
-
-    async def _load_entries(self) -> Sequence[Entry]:
-        store = self._open_store
-        await store.flush()
-        return await store.load()
-
-    async def _reload(self) -> None:
-        store = self._open_store
-        view = fold_entries(await store.load())
-        repair = repair_entries(view)
-        for entry in repair:
-            store.append(entry)
-        await self._begin(fold_entries(repair, view))
-
-
-class KeptStore(WrappedStore):
-    """The store of a session for one of its drivers, which does not close it.
-
-    What is appended becomes durable a moment later, also between two flushes of the loop.
-    """
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Task[None] | None = None
-
-    def append(self, entry: Entry) -> None:
-        super().append(entry)
-        if self._timer is None:
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
-                return  # no event loop to write in the background: a flush will
-            self._timer = loop.call_later(WRITE_DELAY, self._start_writing)
-
-    async def flush(self) -> None:
-        self._stop_timer()
-        await super().flush()
-
-    async def aclose(self) -> None:
-        self._stop_timer()
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-        await super().flush()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _start_writing(self) -> None:
-        self._timer = None
-        self._writing = asyncio.get_running_loop().create_task(self._write())
-
-    async def _write(self) -> None:
-        with contextlib.suppress(StoreError):  # the next flush of the loop raises it
-            await super().flush()
-
-
-def _list_turns(entries: Sequence[Entry]) -> list[str]:
-    """The ids of the turns that are in the view, oldest first."""
-    turns: list[str] = []
-    for entry in entries:
-        if isinstance(entry, TurnBegan):
-            turns.append(entry.turn_id)
-        elif isinstance(entry, Rewound) and entry.turn_id in turns:
-            del turns[turns.index(entry.turn_id) :]
-    return turns
-
-
-def _find_turn(entries: Sequence[Entry], turn_id: str) -> int:
-    positions = (i for i, e in enumerate(entries) if isinstance(e, TurnBegan))
-    return next(i for i in reversed([*positions]) if getattr(entries[i], "turn_id", "") == turn_id)
+        return self._agent.start(history=history, store=store, deps=deps)

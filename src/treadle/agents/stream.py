@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, cast
 
-from treadle.agents.result import Result, RunAnswer, make_result
+from treadle.agents.result import Result
+from treadle.agents.run import Run, RunAnswer
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
@@ -41,8 +42,6 @@ from treadle.core.type_variables import OutputT
 if TYPE_CHECKING:
     from typing import Self
 
-    from treadle.agents.structured_output import StructuredOutput
-
 NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
 _NOT_ANSWERED = (
     "the call of %s is denied: the reader of the events did not answer ApprovalRequired; give the "
@@ -54,11 +53,6 @@ _NOTED = frozenset(
     {RequestStarted, ToolCallBegan, ApprovalResolved, ChildEvent, TurnFinished, RunFailed}
 )
 
-DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
-DriveRun = Callable[[Driver, DecideApprovals], Awaitable[RunAnswer]]
-OpenDriver = Callable[[], Awaitable[Driver]]
-CloseDriver = Callable[[Driver], Awaitable[None]]
-
 
 class Stream(BaseObserver, Generic[OutputT]):
     """One run and the queue of its events. `driver` is there once the block is entered."""
@@ -67,17 +61,14 @@ class Stream(BaseObserver, Generic[OutputT]):
 
     def __init__(
         self,
-        open_driver: OpenDriver,
-        drive: DriveRun,
-        close_driver: CloseDriver,
-        structured_output: StructuredOutput | None = None,
+        open_run: Callable[[], Awaitable[Run]],
+        close_run: Callable[[Run], Awaitable[None]],
         *,
         has_approver: bool = False,
     ) -> None:
-        self._open_driver = open_driver
-        self._drive = drive
-        self._close_driver = close_driver
-        self._structured_output = structured_output
+        self._open_run = open_run
+        self._close_run = close_run
+        self._run: Run | None = None
         self._answer_parts: list[str] = []
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
@@ -93,9 +84,10 @@ class Stream(BaseObserver, Generic[OutputT]):
         if self._is_entered:
             raise LoopError("this stream was entered before: call agent.stream() for another run")
         self._is_entered = True
-        self.driver = await self._open_driver()
+        self._run = run = await self._open_run()
+        self.driver = run.driver
         self.driver.watch(self)
-        self._run_task = asyncio.create_task(self._run())
+        self._run_task = asyncio.create_task(self._drive(run))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -106,7 +98,9 @@ class Stream(BaseObserver, Generic[OutputT]):
                 await _wait_ended(work)
             failure = None if work is None or work.cancelled() else work.exception()
         finally:
-            await self._close_driver(self.driver)
+            self.driver.unwatch(self)
+            if self._run is not None:
+                await self._close_run(self._run)
         if failure is not None and kind is None:
             raise failure
 
@@ -134,17 +128,17 @@ class Stream(BaseObserver, Generic[OutputT]):
     @property
     def result(self) -> Result[OutputT]:
         """How the run ended; available after the last event. Raises what a failed run raised."""
-        if self._run_task is None or not self._run_task.done():
+        if self._run is None or self._run_task is None or not self._run_task.done():
             raise LoopError("the run is not over: read all events first")
-        return make_result(self.driver, self._run_task.result(), self._structured_output)
+        return self._run.make_result(self._run_task.result())
 
     @property
     def partial_output(self) -> OutputT | None:
         """The answer as far as it has arrived, while it is streamed; None before it begins."""
         text = "".join(self._answer_parts)
-        if self._structured_output is None:
-            return cast("OutputT | None", text or None)
-        return cast("OutputT | None", self._structured_output.read_partial(text))
+        output = self._run.output if self._run is not None else None
+        partial = output.read_partial(text) if output is not None else text or None
+        return cast("OutputT | None", partial)
 
     async def wait(self) -> None:
         """Wait until the run is over, whether or not its events are read."""
@@ -212,17 +206,18 @@ class Stream(BaseObserver, Generic[OutputT]):
             self._approval_resolved.set()
         else:
             # With an output type, another turn may follow until the answer fits.
-            self._is_finished = self._structured_output is None or kind is RunFailed
+            is_last = self._run is None or self._run.output is None
+            self._is_finished = is_last or kind is RunFailed
 
     def _wake(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None and not reader.done():
             reader.set_result(None)
 
-    async def _run(self) -> RunAnswer:
+    async def _drive(self, run: Run) -> RunAnswer:
         self._has_started = True
         try:
-            return await self._drive(self.driver, self._wait_for_decisions)
+            return await run.drive(self._wait_for_decisions)
         except Exception as error:
             self._emit_failure(error)
             raise

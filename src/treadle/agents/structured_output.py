@@ -2,25 +2,24 @@
 
 A model that supports schemas gets the schema with each request; any other gets one more tool,
 whose call is the answer. JSON text that fits is accepted in both modes. An answer that does not fit
-is sent back with the reason, a bounded number of times. Used by agent.py and apps/assembly; uses
+is sent back with the reason, a bounded number of times. Used by run.py and apps/assembly; uses
 models/output_schema.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from treadle.agents.result import RunAnswer
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import OutputMismatch, OutputMissing
+from treadle.core.errors import OutputMismatch
 from treadle.core.events import TurnResult, preview
 from treadle.core.json_types.schema import Mismatch
-from treadle.core.loop.driver import Driver
+from treadle.core.loop.config import TurnSettings
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
@@ -56,13 +55,12 @@ class FinalAnswerTool(BaseTool, BaseGate):
     """A tool whose call is the answer, and the gate that ends the turn after it.
 
     The answer is read off the transcript, so that a resumed session still has it. The gate also
-    ends the turn after as many calls that do not fit as the run has attempts. Runs of several
-    sessions may use it at the same time.
+    ends the turn after as many calls that do not fit as the run has attempts.
     """
 
     def __init__(self, output: OutputType) -> None:
         self._output = output
-        self.attempts: dict[str, Attempts] = {}  # of the runs, by session
+        self.attempts: Attempts | None = None  # of the run
         # Not eager: a reply that breaks off is not an answer.
         self._spec = ToolSpec(TOOL_NAME, DESCRIPTION, output.schema, effect="pure", eager=False)
 
@@ -89,10 +87,9 @@ class FinalAnswerTool(BaseTool, BaseGate):
         results = _list_last_results(estimate.transcript)
         if any(_get_answer(item) is not None for item in results):
             return Stop("end_turn", "The answer was given.")
-        attempts = self.attempts.get(estimate.session_id)
-        if attempts is not None:
-            attempts.count_calls(results)
-            if attempts.are_used_up:
+        if self.attempts is not None:
+            self.attempts.count_calls(results)
+            if self.attempts.are_used_up:
                 return Stop("end_turn", "No answer fits.")
         return Admit()
 
@@ -121,84 +118,60 @@ def _get_answer(item: ToolResultItem) -> str | None:
 
 
 class StructuredOutput:
-    """Makes one agent answer with `output_type`, a type or a JSON schema.
-
-    Pass it to the agent (`structured_output`), which adds the schema or the tool to its own
-    requests and not to those of child agents; then `run` drives its turns. ConfigError if
-    `output_type` is neither.
-    """
+    """What the answer of one run has to be: `output_type`, a type or a JSON schema. ConfigError if
+    it is neither."""
 
     def __init__(self, output_type: object, model: Model) -> None:
         self._output = get_output_type(output_type)
         self._model = model
         self._has_schema = "schema" in model.card.abilities
         self.final_answer = None if self._has_schema else FinalAnswerTool(self._output)
+        self._attempts = Attempts(MAX_ATTEMPTS)
 
-    def add_schema(self, options: ModelOptions) -> ModelOptions:
-        if not self._has_schema:
-            return options
-        return msgspec.structs.replace(options, output_schema=self._output.strict_schema)
+    def copy(self, model: Model) -> StructuredOutput:
+        """The same for another run, with this model."""
+        return StructuredOutput(self._output, model)
 
-    async def run(
-        self,
-        driver: Driver,
-        finish_turn: Callable[[Driver], Awaitable[TurnResult]],
-        max_attempts: int = MAX_ATTEMPTS,
-    ) -> RunAnswer:
-        """Drive turns until an answer fits. OutputMismatch after the last attempt; a turn that
-        does not end with `end_turn` is returned without an answer, see `make_missing_error`."""
-        attempts = Attempts(max_attempts)
+    def make_settings(self, options: ModelOptions) -> TurnSettings:
+        """What the turns of the run change: the schema, or one more tool and its gate."""
         if self.final_answer is not None:
-            self.final_answer.attempts[driver.session_id] = attempts
-        try:
-            return await self._run(driver, finish_turn, attempts)
-        finally:
-            if self.final_answer is not None:
-                self.final_answer.attempts.pop(driver.session_id, None)
+            return TurnSettings(tools=(self.final_answer,), gates=(self.final_answer,))
+        schema = self._output.strict_schema
+        return TurnSettings(msgspec.structs.replace(options, output_schema=schema))
+
+    def begin(self, max_attempts: int) -> None:
+        self._attempts = Attempts(max_attempts)
+        if self.final_answer is not None:
+            self.final_answer.attempts = self._attempts
 
     def read_partial(self, text: str) -> Any:
         """The value of an answer that is still being written; None before it begins."""
         return self._output.read_partial(text)
 
-    def make_missing_error(self, turn: TurnResult, driver: Driver) -> OutputMissing:
-        """The error for a run that ended before it gave an output."""
-        used = driver.total_usage
-        return OutputMissing(turn.reason, driver.transcript, used, detail=turn.detail)
+    def find_answer(self, turn: TurnResult, transcript: Sequence[Item]) -> str:
+        """The answer of a finished turn as text."""
+        return find_final_answer(transcript) or _count_answer(turn, self._attempts)
 
-    async def _run(
-        self,
-        driver: Driver,
-        finish_turn: Callable[[Driver], Awaitable[TurnResult]],
-        attempts: Attempts,
-    ) -> RunAnswer:
-        while True:
-            turn = await finish_turn(driver)
-            if turn.reason != "end_turn":
-                return RunAnswer(turn)
-            text = find_final_answer(driver.transcript) or _count_answer(turn, attempts)
-            try:
-                return RunAnswer(turn, text, self._output.parse(text))
-            except Mismatch as mismatch:
-                problem = str(mismatch)
-            if attempts.are_used_up:
-                raise self._make_mismatch(driver, attempts.limit, text, problem)
-            driver.submit(self._ask_again(problem))
+    def parse(self, text: str) -> Any:
+        """The value of an answer; a Mismatch says what does not fit."""
+        return self._output.parse(text)
 
-    def _ask_again(self, problem: str) -> str:
+    def ask_again(self, problem: str, answer: str) -> str:
+        """The next message after an answer that does not fit. OutputMismatch after the last one."""
+        if self._attempts.are_used_up:
+            raise self._make_mismatch(answer, problem)
         if self.final_answer is None:
             return f"The answer does not fit: {problem}. Answer again with one JSON value only."
         return f"The answer does not fit: {problem}. {ASK_FOR_CALL}"
 
-    def _make_mismatch(self, driver: Driver, limit: int, text: str, problem: str) -> OutputMismatch:
-        name, attempts = self._model.name, plural(limit, "attempt")
+    def _make_mismatch(self, answer: str, problem: str) -> OutputMismatch:
+        name, attempts = self._model.name, plural(self._attempts.limit, "attempt")
         return OutputMismatch(
             f"{name} gave no answer that fits in {attempts}: {problem}. "
-            f"It said last: {preview(text)}",
+            f"It said last: {preview(answer)}",
             provider=name,
             problem=problem,
-            answer=text,
-            transcript=driver.transcript,
-            usage=driver.total_usage,
+            answer=answer,
         )
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.agents import child_stores
 from treadle.agents.agent_definition import AgentDefinition
-from treadle.agents.stream import DecideApprovals
+from treadle.agents.run import DecideApprovals
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Policy
@@ -32,11 +32,12 @@ from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.text import plural
-from treadle.core.transcript.entries import TurnEnded, View, fold_entries
+from treadle.core.transcript.entries import TurnEnded
 from treadle.core.transcript.items import Metadata, NoticeItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
-from treadle.core.transcript.repair import repair_entries
+from treadle.core.transcript.state import View
 from treadle.core.transcript.usage import Usage
+from treadle.sessions.open_store import load_state
 
 MAX_ANSWER_CHARS = 20_000
 MAX_DEPTH = 2
@@ -306,11 +307,7 @@ class SubagentRunner:
             return self._views.get(child_id), ""
         entries = await store.load()
         ends = [entry.reason for entry in entries if isinstance(entry, TurnEnded)]
-        view = fold_entries(entries)
-        repair = repair_entries(view)
-        for entry in repair:
-            store.append(entry)
-        view = fold_entries(repair, view)
+        view = await load_state(store)
         is_begun = len(view.transcript) or view.queued
         return (view if is_begun else None), ends[-1] if ends else ""
 
@@ -353,7 +350,7 @@ def _start(
 
 def _has_message(view: View, call_id: str) -> bool:
     """Whether the message of this call has reached the child."""
-    items = (*(view.history or view.transcript), *view.queued)
+    items = (*(view.history or view.transcript), *(one.item for one in view.queued))
     return any(
         isinstance(item, UserItem) and (item.metadata or {}).get(CALL_KEY) == call_id
         for item in items
@@ -363,7 +360,7 @@ def _has_message(view: View, call_id: str) -> bool:
 def _find_answer(view: View, reason: str) -> ChildAnswer | None:
     """The last answer, if the child has finished its last turn. One that was interrupted, while
     the process ended, has not."""
-    if view.queued or view.open_turn or isinstance(pending(view.transcript), (AskModel, RunTools)):
+    if view.queued or view.turn or isinstance(pending(view.transcript), (AskModel, RunTools)):
         return None
     last = view.transcript[-1:]
     if last and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted":

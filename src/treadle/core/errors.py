@@ -51,7 +51,20 @@ WorkspaceErrorKind = Literal["other", "not_found", "is_folder", "not_folder", "b
 
 
 class TreadleError(Exception):
-    """The root of all exceptions that the project raises on purpose."""
+    """The root of all exceptions that the project raises on purpose.
+
+    One that leaves a run carries it: `transcript`, `usage` and `cost` are those of the run so far,
+    `session_id` is that of its session. They are None and "" elsewhere.
+    """
+
+    transcript: Transcript | None = None
+    usage: Usage | None = None
+    session_id: str = ""
+
+    @property
+    def cost(self) -> float | None:
+        """In USD; None when a price is not known."""
+        return self.usage.cost if self.usage is not None else None
 
 
 class ModelError(TreadleError):
@@ -150,39 +163,22 @@ class EmptyReply(ModelError):
 class OutputMismatch(ModelError):
     """The answer does not fit the requested type, also after the model was shown the error.
 
-    `problem` says what did not fit, `answer` is what the model said last; `transcript` and `usage`
-    are those of the run.
+    `problem` says what did not fit, `answer` is what the model said last.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        provider: str = "",
-        problem: str,
-        answer: str,
-        transcript: Transcript,
-        usage: Usage,
-    ) -> None:
+    def __init__(self, message: str, *, provider: str = "", problem: str, answer: str) -> None:
         super().__init__(message, provider=provider)
         self.problem = problem
         self.answer = answer
-        self.transcript = transcript
-        self.usage = usage
 
 
 class OutputMissing(TreadleError):
-    """The run ended before it gave an answer of the output type. `reason` is that of the turn;
-    `transcript` and `usage` are those of the run."""
+    """The run ended before it gave an answer of the output type. `reason` is that of the turn."""
 
-    def __init__(
-        self, reason: TerminalReason, transcript: Transcript, usage: Usage, *, detail: str = ""
-    ) -> None:
+    def __init__(self, reason: TerminalReason, *, detail: str = "") -> None:
         more = f" ({detail})" if detail else ""
         super().__init__(f"the run ended with {reason} before it gave its answer{more}")
         self.reason = reason
-        self.transcript = transcript
-        self.usage = usage
 
 
 class LoopError(TreadleError):

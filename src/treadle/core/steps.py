@@ -21,11 +21,14 @@ from treadle.core.contracts.tool import NO_ACCESS, Access, Preview
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.events import TurnResult
 from treadle.core.transcript.content import Arguments, ToolCall, UserContent
-from treadle.core.transcript.entries import DecidedBy, View
-from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
+from treadle.core.transcript.entries import DecidedBy, Entry
+from treadle.core.transcript.entry_json import to_json
+from treadle.core.transcript.items import NoticeItem, ToolResultItem, UserItem
+from treadle.core.transcript.snapshot import list_entries
+from treadle.core.transcript.state import View, fold_entries
 from treadle.core.transcript.transcript import Transcript
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 DECIDER = one_of("user", "headless", "hook")
 
 UserInput = str | UserItem | UserContent | Sequence[str | UserContent]
@@ -141,13 +144,6 @@ class Finished(msgspec.Struct, frozen=True):
 Step = AwaitingInput | ApprovalRequest | AfterToolResult | Finished
 
 
-class QueuedMessage(msgspec.Struct, frozen=True):
-    """A message that waits for its place in the transcript."""
-
-    id: str
-    item: UserItem
-
-
 class Doubt(msgspec.Struct, frozen=True):
     """A call that a process had begun when it ended: whether it had its effect is not known.
 
@@ -176,29 +172,33 @@ class DriverSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def pending_input(self) -> tuple[UserItem | NoticeItem, ...]:
-        return self.view.queued
+        return tuple([one.item for one in self.view.queued])
 
     def to_json(self) -> bytes:
-        return msgspec.json.encode(self, enc_hook=_encode_transcript)
+        entries = list_entries(self.view)
+        return to_json(_SnapshotEntries(self.session_id, self.version, entries))
 
     @classmethod
     def from_json(cls, data: bytes | str) -> DriverSnapshot:
-        """Raises StoreError if the data is not a snapshot, or of a newer version."""
+        """Raises StoreError if the data is not a snapshot, or of another version."""
         try:
-            snapshot = msgspec.json.decode(data, type=cls, dec_hook=_decode_transcript)
+            version = msgspec.json.decode(data, type=_SnapshotVersion).version
+            if version != SNAPSHOT_VERSION:
+                known = SNAPSHOT_VERSION
+                raise SessionTooNew(
+                    f"the snapshot has version {version}; this program reads {known}"
+                )
+            stored = msgspec.json.decode(data, type=_SnapshotEntries)
         except msgspec.DecodeError as error:
             raise StoreError(f"this is not a snapshot of a driver: {error}") from error
-        if snapshot.version > SNAPSHOT_VERSION:
-            found, known = snapshot.version, SNAPSHOT_VERSION
-            raise SessionTooNew(f"the snapshot has version {found}; this program reads {known}")
-        return snapshot
+        return cls(stored.session_id, fold_entries(stored.entries))
 
 
-def _encode_transcript(value: object) -> list[Item]:
-    if isinstance(value, Transcript):
-        return list(value)
-    raise NotImplementedError(f"a snapshot cannot hold {type(value).__name__}")
+class _SnapshotVersion(msgspec.Struct):
+    version: int
 
 
-def _decode_transcript(kind: type, value: object) -> Transcript:
-    return Transcript(msgspec.convert(value, list[Item]))
+class _SnapshotEntries(msgspec.Struct):
+    session_id: str
+    version: int
+    entries: list[Entry]

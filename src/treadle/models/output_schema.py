@@ -173,6 +173,8 @@ def read_partial_output(output_type: object, text: str) -> Any:
 
 def get_output_type(output_type: object) -> OutputType:
     """An OutputType, made once for each type."""
+    if isinstance(output_type, OutputType):
+        return output_type
     try:
         return _make_output_type(output_type)
     except TypeError:  # a dict, or a type that cannot be hashed

@@ -7,23 +7,18 @@ checkpoints belong to which turn.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from treadle.core.errors import StoreError
 from treadle.core.text import plural
-from treadle.core.transcript.entries import (
-    Checkpoint,
-    InputDropped,
-    ItemAdded,
-    Rewound,
-    TurnBegan,
-    View,
-    fold_entries,
-)
+from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import UserItem
+from treadle.core.transcript.recover import recover_fork
+from treadle.core.transcript.state import View, fold_entries
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import Journal, read_records
@@ -82,7 +77,7 @@ def find_turn(session_dir: Path, name: str) -> TurnInfo:
 
 
 async def rewind(journal: Journal, turn_id: str) -> View:
-    """Go back to before this turn, durably; returns the view to continue from.
+    """Go back to before this turn, durably; returns the state to continue from.
 
     The log keeps the later entries. Close the running driver first.
     """
@@ -91,11 +86,11 @@ async def rewind(journal: Journal, turn_id: str) -> View:
         raise StoreError(f"session {journal.session_id} has no turn {turn_id!r}")
     journal.append(Rewound(turn_id))
     await journal.flush()
-    view, repair = ViewLoader(JournalReader(journal.session_dir)).load_repaired()
-    for entry in repair:
+    state, recovery = ViewLoader(JournalReader(journal.session_dir)).load_recovered()
+    for entry in recovery:
         journal.append(entry)
     await journal.flush()
-    return view
+    return state
 
 
 def fork(
@@ -103,23 +98,33 @@ def fork(
 ) -> tuple[Journal, View]:
     """A new session with the history of this one, up to before a turn or to the end.
 
-    Nothing is copied, and the parent does not change. `folder` is where the fork will work.
+    `folder` is where the fork will work. See `fork_journal`.
     """
     if find_parent(session_dir) is not None:
         raise StoreError(
             f"session {session_dir.name} belongs to a child agent and is removed with its parent: "
             f"fork that one, {find_root(session_dir).name}"
         )
-    last_seq = None if before_turn is None else find_turn(session_dir, before_turn).seq - 1
+    turn_id = None if before_turn is None else find_turn(session_dir, before_turn).turn_id
+    return fork_journal(session_dir, lambda point: library.create(folder, parent=point), turn_id)
+
+
+def fork_journal(
+    session_dir: Path, create: Callable[[ForkPoint], Journal], before_turn: str | None = None
+) -> tuple[Journal, View]:
+    """A new journal that begins with the entries of another one, up to before the turn with this
+    id: nothing is copied, and the other one does not change. What that one has open ends here."""
+    last_seq = None
+    if before_turn is not None:
+        seqs = [turn.seq for turn in list_turns(session_dir) if turn.turn_id == before_turn]
+        last_seq = seqs[-1] - 1
     reader = JournalReader(session_dir, last_seq=last_seq)
-    view, repair = ViewLoader(reader).load_repaired()
-    # A message that waits belongs to the parent, which answers it.
-    dropped = [InputDropped() for _ in view.queued]
-    fork_point = ForkPoint(session_dir.name, reader.seq if last_seq is None else last_seq)
-    journal = library.create(folder, parent=fork_point)
-    for entry in (*repair, *dropped):
+    state = ViewLoader(reader).load()
+    journal = create(ForkPoint(session_dir.name, reader.seq if last_seq is None else last_seq))
+    entries = recover_fork(state, session_dir.name)
+    for entry in entries:
         journal.append(entry)
-    return journal, fold_entries(dropped, view)
+    return journal, fold_entries(entries, state)
 
 
 def load_view(session_dir: Path, *, last_seq: int | None = None) -> View:

@@ -12,20 +12,27 @@ Used by agents/session.py.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from treadle.core.contracts.store import Store
-from treadle.core.errors import ConfigError
-from treadle.core.transcript.entries import View, fold_entries
-from treadle.core.transcript.repair import repair_entries
+from treadle.core.contracts.wrapped import find_innermost
+from treadle.core.errors import ConfigError, StoreError
+from treadle.core.shielded import complete, open_in_thread
+from treadle.core.transcript.entries import Entry, TurnBegan
+from treadle.core.transcript.recover import recover, recover_fork
+from treadle.core.transcript.state import View, apply, fold_entries
+
+if TYPE_CHECKING:
+    from treadle.sessions.log.journal import Journal
+    from treadle.sessions.log.records import ForkPoint
 
 StoreLocation = str | os.PathLike[str] | Store | Callable[[str], Store | Awaitable[Store]]
 
@@ -62,8 +69,10 @@ async def open_store(location: StoreLocation | None, session_id: str) -> OpenedS
     if location is None or isinstance(location, (str, os.PathLike)):
         path = find_place(location)
         if path.suffix in DATABASE_SUFFIXES:
-            return await _load(await asyncio.to_thread(_open_database, path, session_id))
-        return await asyncio.to_thread(_open_journal, path / session_id)
+            return await _load(
+                await open_in_thread(lambda: _open_database(path, session_id), close_store)
+            )
+        return await open_in_thread(lambda: _open_journal(path / session_id), _close_opened)
     if callable(location):
         made: object = location(session_id)
         store = await made if inspect.isawaitable(made) else made
@@ -74,14 +83,82 @@ async def open_store(location: StoreLocation | None, session_id: str) -> OpenedS
 
 async def _load(store: Store) -> OpenedStore:
     try:
-        view = fold_entries(await store.load())
-        repair = repair_entries(view)
-        for entry in repair:
-            store.append(entry)
-        return OpenedStore(store, fold_entries(repair, view))
+        state = await load_state(store)
+        return OpenedStore(store, state, getattr(store, "warnings", ()))
     except BaseException:
-        await store.aclose()
+        await complete(store.aclose())
         raise
+
+
+async def fork_store(
+    store: Store, location: StoreLocation | None, new_id: str, before_turn: str | None = None
+) -> None:
+    """Make the session `new_id` at the location, with the history of the open store, up to before a
+    turn or to the end. StoreError if there is a session with that id."""
+    if location is not None and hasattr(location, "append"):
+        raise ConfigError("this store holds one session: give a folder or a function to fork")
+    session_dir: Path | None = getattr(find_innermost(store), "session_dir", None)
+    if session_dir is not None and not callable(location):
+        place = find_place(location) / new_id
+        forked = await open_in_thread(
+            lambda: _fork_journal(session_dir, place, before_turn), close_store
+        )
+        await forked.aclose()
+        return
+    entries = cut_before_turn(await store.load(), before_turn)
+    opened = await open_store(location, new_id)
+    try:
+        if not opened.store.is_empty:
+            raise _make_taken_error(new_id)
+        for entry in (*entries, *recover_fork(fold_entries(entries), store.session_id)):
+            opened.store.append(entry)
+    finally:
+        await complete(opened.store.aclose())
+
+
+def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[Entry]:
+    """The entries before the turn with this id; all of them without one."""
+    if turn_id is None:
+        return entries
+    places = [n for n, one in enumerate(entries) if isinstance(one, TurnBegan)]
+    return entries[: max(n for n in places if entries[n].turn_id == turn_id)]  # type: ignore[union-attr]
+
+
+def _fork_journal(session_dir: Path, new_dir: Path, before_turn: str | None) -> Journal:
+    from treadle.sessions.history import fork_journal
+    from treadle.sessions.log.journal import Journal
+    from treadle.sessions.log.reader import FIRST_SEGMENT
+
+    if (new_dir / FIRST_SEGMENT).exists():
+        raise _make_taken_error(new_dir.name)
+
+    def create(point: ForkPoint) -> Journal:
+        return Journal.create(new_dir, folder=str(Path.cwd()), parent=point)
+
+    return fork_journal(session_dir, create, before_turn)[0]
+
+
+def _make_taken_error(session_id: str) -> StoreError:
+    return StoreError(f"there is a session {session_id} already; choose another id")
+
+
+async def load_state(store: Store) -> View:
+    """The state with which the session of a store is continued; the store gets the entries that
+    lead to it."""
+    state = fold_entries(await store.load())
+    is_damaged = bool(getattr(store, "is_damaged", False))
+    for entry in recover(state, lacks_items=is_damaged, lacks_intents=is_damaged):
+        store.append(entry)
+        state = apply(state, entry)
+    return state
+
+
+async def close_store(store: Store) -> None:
+    await store.aclose()
+
+
+async def _close_opened(opened: OpenedStore) -> None:
+    await opened.store.aclose()
 
 
 def _check_store(store: object, session_id: str) -> Store:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import msgspec
 import psycopg
 
-from treadle.core.errors import SessionBusy, SessionTooNew
+from treadle.core.errors import SessionBusy
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_json import decode_entry
+from treadle.core.transcript.entry_json import decode_entries
 from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 from treadle.sessions.session_fence import SessionFence
@@ -69,8 +68,8 @@ class PostgresStore(QueuedStore):
             raise fence.make_error(session_id)
         return cls(pool, session_id, fence, int(rows[0][0] or 0))
 
-    async def load(self) -> Sequence[Entry]:
-        return await load_entries(self._pool, self._session_id)
+    async def _read_bodies(self) -> Sequence[bytes]:
+        return await _read_bodies(self._pool, self._session_id)
 
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
         seqs, times, bodies = (list(column) for column in zip(*batch, strict=True))
@@ -139,11 +138,9 @@ async def make_tables(pool: PostgresPool, schema: str = SCHEMA) -> None:
 
 
 async def load_entries(pool: PostgresPool, session_id: str) -> list[Entry]:
+    return decode_entries(await _read_bodies(pool, session_id)).entries
+
+
+async def _read_bodies(pool: PostgresPool, session_id: str) -> list[bytes]:
     query = "SELECT entry FROM treadle_entries WHERE session = %s ORDER BY seq"
-    rows = await pool.execute(query, (session_id,))
-    try:
-        return [decode_entry(bytes(body)) for (body,) in rows]
-    except msgspec.DecodeError as error:
-        raise SessionTooNew(
-            f"session {session_id} has an entry that this version does not know: {error}"
-        ) from error
+    return [bytes(body) for (body,) in await pool.execute(query, (session_id,))]

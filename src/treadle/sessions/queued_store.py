@@ -1,4 +1,4 @@
-"""The part of a Store that all databases share: entries wait in memory for the next flush.
+"""The part of a Store that all databases share: entries wait in memory for a flush, or a moment.
 
 Each flush writes one batch, whose entries are numbered: a batch that comes twice, after a cancelled
 flush or a lost connection, is harmless. The base of sqlite_store.py and postgres_store.py.
@@ -7,16 +7,19 @@ flush or a lost connection, is harmless. The base of sqlite_store.py and postgre
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import StoreError
+from treadle.core.shielded import complete
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_json import encode_entry
+from treadle.core.transcript.entry_json import decode_entries, encode_entry
 from treadle.sessions.log.entry_redaction import EntryRedactor
 
+WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
 QueuedEntry = tuple[int, float, bytes]  # number, time, body
 
 
@@ -30,6 +33,9 @@ class QueuedStore(ABC):
         self._queue: list[QueuedEntry] = []
         self._is_closed = False
         self._writes: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self.warnings: tuple[str, ...] = ()  # about what was loaded, for the user
+        self.is_damaged = False  # entries could not be read
         self.write_error: StoreError | None = None
         self.redactor = EntryRedactor()  # of what is appended from now on
 
@@ -53,8 +59,19 @@ class QueuedStore(ABC):
             raise StoreError(f"{name} cannot be written to the session: {error}") from error
         self._seq += 1
         self._queue.append((self._seq, time.time(), body))
+        if self._timer is None:
+            with contextlib.suppress(RuntimeError):  # without an event loop, a flush writes it
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(WRITE_DELAY, self._write_later)
+
+    async def load(self) -> Sequence[Entry]:
+        """The entries; `warnings` and `is_damaged` say what is wrong with them."""
+        found = decode_entries(await self._read_bodies())
+        self.warnings, self.is_damaged = found.warnings, bool(found.problems)
+        return found.entries
 
     async def flush(self) -> None:
+        self._stop_timer()
         batch = tuple(self._queue)
         if not batch:
             return
@@ -76,6 +93,10 @@ class QueuedStore(ABC):
         if self._is_closed:
             return
         self._is_closed = True
+        await complete(self._close())
+
+    async def _close(self) -> None:
+        self._stop_timer()
         try:
             await self.flush()
         except StoreError as error:
@@ -84,6 +105,21 @@ class QueuedStore(ABC):
             if self._writes:  # of flushes that were cancelled
                 await asyncio.wait(self._writes)
             await self._release()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _write_later(self) -> None:
+        self._timer = None
+        task = asyncio.get_running_loop().create_task(self.flush())
+        self._writes.add(task)
+        task.add_done_callback(self._end_write)
+
+    @abstractmethod
+    async def _read_bodies(self) -> Sequence[bytes]:
+        """The bodies of all entries, in order; StoreError if it fails."""
 
     @abstractmethod
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:

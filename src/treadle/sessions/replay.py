@@ -38,8 +38,9 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.errors import ModelError, ToolError
 from treadle.core.transcript.content import Arguments, Text
-from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, View, fold_entries
+from treadle.core.transcript.entries import Entry, ItemAdded, Rewound
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.state import View, fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.sessions.diff import Difference, find_first_difference
 
@@ -67,7 +68,8 @@ class Recording:
         self.replies: list[AssistantItem] = []
         self.results: dict[str, ToolResultItem] = {}
         self.tool_names: set[str] = set()
-        view = start
+        # On a list of its own: the run that is compared begins with that of `start`.
+        view = msgspec.structs.replace(start, transcript=Transcript(start.transcript))
         rest: list[Entry] = []
         for entry in entries:
             item = entry.item if isinstance(entry, ItemAdded) else None

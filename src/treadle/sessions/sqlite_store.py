@@ -17,12 +17,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_json import decode_entry
+from treadle.core.transcript.entry_json import decode_entries
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 from treadle.sessions.session_fence import SessionFence
 
@@ -89,12 +87,11 @@ class SqliteStore(QueuedStore):
         except sqlite3.Error as error:
             raise to_store_error(error, self._path) from error
 
-    async def load(self) -> Sequence[Entry]:
+    async def _read_bodies(self) -> Sequence[bytes]:
         try:
-            bodies = await asyncio.to_thread(self._read)
+            return await asyncio.to_thread(self._read)
         except sqlite3.Error as error:
             raise to_store_error(error, self._path) from error
-        return _decode_entries(bodies, self._path, self.session_id)
 
     async def _release(self) -> None:
         with self._thread_lock:
@@ -160,16 +157,7 @@ def read_entries(path: Path, session_id: str) -> list[Entry]:
         bodies = [row[0] for row in database.execute(query, (session_id,))]
     finally:
         database.close()
-    return _decode_entries(bodies, path, session_id)
-
-
-def _decode_entries(bodies: Sequence[bytes], path: Path, session_id: str) -> list[Entry]:
-    try:
-        return [decode_entry(body) for body in bodies]
-    except msgspec.DecodeError as error:
-        raise SessionTooNew(
-            f"session {session_id} in {path} has an entry that this version does not know: {error}"
-        ) from error
+    return decode_entries(bodies).entries
 
 
 def open_database(path: Path) -> sqlite3.Connection:

@@ -24,7 +24,7 @@ from treadle.core.events import ChildEvent, UsageUpdated
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript import AssistantItem, ToolResultItem, Transcript, UserItem
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.state import View
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.workspace.worktrees.worktrees import Worktrees

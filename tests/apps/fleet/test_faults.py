@@ -31,9 +31,10 @@ from treadle.apps.fleet.folders.workspaces import RunWorkspaces
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
-from treadle.core.transcript.entries import NoticeShown, fold_entries
+from treadle.core.transcript.entries import NoticeShown
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import ToolResultItem
+from treadle.core.transcript.state import fold_entries
 from treadle.models.scripted import Say, Scripted
 
 pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")

@@ -23,9 +23,9 @@ from tests.postgres import PostgresServer
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.run_record import END_STATES
 from treadle.apps.fleet.task import FleetTask
-from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import ToolResultItem
+from treadle.core.transcript.state import fold_entries
 
 pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
 

@@ -22,8 +22,8 @@ from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker import Worker
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError, QuotaExhausted, StoreError
-from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.items import ToolResultItem
+from treadle.core.transcript.state import fold_entries
 from treadle.models.scripted import Scripted
 
 

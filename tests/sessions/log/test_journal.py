@@ -22,9 +22,9 @@ from treadle.core.transcript.entries import (
     ItemAdded,
     NoticeShown,
     TurnBegan,
-    fold_entries,
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem, to_user_item
+from treadle.core.transcript.state import fold_entries
 from treadle.sessions import Journal, resume
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import WRITE_DELAY, read_entries
@@ -165,9 +165,11 @@ def test_closing_leaves_nothing_behind(tmp_path: Path, no_leaks) -> None:
 async def test_a_journal_serves_as_a_store_for_a_turn_that_began(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "s")
     journal.append(TurnBegan("turn-1"))
+    journal.append(said("one"))
     await journal.aclose()
     resumed = resume(tmp_path / "s")
-    assert resumed.view.open_turn == "turn-1"
+    assert resumed.view.turn is not None
+    assert resumed.view.turn.id == "turn-1"
     await resumed.journal.aclose()
 
 

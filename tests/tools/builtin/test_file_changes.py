@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle import Agent
 from treadle.core.contracts.policy import AllowAll
-from treadle.core.transcript.entries import Intent, fold_entries
+from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import ToolResultItem
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Say, Scripted
 from treadle.testing.stores import MemoryStore
 from treadle.tools.builtin import builtin_tools

@@ -33,7 +33,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.state import View
 from treadle.sessions.timings import TimingRecorder
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.state import View
 
 
 class HostWorkspace(Workspace, Protocol):

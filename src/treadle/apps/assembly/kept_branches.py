@@ -17,9 +17,9 @@ from treadle.apps.assembly.lazy import Lazy
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript import AssistantItem, NoticeItem, Transcript
-from treadle.core.transcript.entries import View
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.state import View
 
 if TYPE_CHECKING:
     from treadle.workspace.worktrees.worktrees import Worktrees

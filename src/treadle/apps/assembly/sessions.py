@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 
 from treadle.context.cache_monitor import HeadLog
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.errors import SessionNotFound
+from treadle.core.loop.session_log import SessionLog
 from treadle.core.private_folder import make_private_folder
-from treadle.core.transcript.entries import NoticeShown, View
+from treadle.core.transcript.entries import NoticeShown
 from treadle.core.transcript.pending import last_reply
+from treadle.core.transcript.state import View
 from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ def open_session(
     if resume is None:
         journal = library.create(folder, session_id=new_id)
         journal.redactor = EntryRedactor(secrets)
-        return journal, None, ()
+        return SessionLog(journal), None, ()
     if not resume:
         last = library.find_latest(folder)
         if last is None:
@@ -49,7 +52,7 @@ def open_session(
         resume = last.name
     resumed = library.resume(resume, folder=folder)
     resumed.journal.redactor = EntryRedactor(secrets)
-    return resumed.journal, resumed.view, resumed.warnings
+    return SessionLog(resumed.journal, resumed.view), resumed.view, resumed.warnings
 
 
 def load_earlier_usage(store: Store | None, view: View | None) -> Usage:
@@ -62,8 +65,8 @@ def load_earlier_usage(store: Store | None, view: View | None) -> Usage:
 
     session_dir = get_session_dir(store)
     own = view.usage
-    if _as_journal(store).header.parent is not None:  # the view of a fork includes its parent
-        own = summarize_session(session_dir).usage
+    if _as_journal(store).header.parent is not None and not view.origins:
+        own = summarize_session(session_dir).usage  # a fork of an earlier version has its parent's
     children = ChildSessions(Library().root).walk(session_dir)
     return sum((child.summary.usage for child in children), own)
 
@@ -142,8 +145,9 @@ def get_session_dir(store: Store) -> Path:
 def _as_journal(store: Store) -> Journal:
     from treadle.sessions.log.journal import Journal
 
-    assert isinstance(store, Journal), "open_session returns journals"
-    return store
+    journal = find_innermost(store)
+    assert isinstance(journal, Journal), "open_session returns journals"
+    return journal
 
 
 def _make_file_name(call_id: str) -> str:

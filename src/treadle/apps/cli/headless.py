@@ -57,7 +57,8 @@ from treadle.core.transcript import (
     UserItem,
     pending,
 )
-from treadle.core.transcript.entries import View, WakeCondition
+from treadle.core.transcript.entries import WakeCondition
+from treadle.core.transcript.state import View
 from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:

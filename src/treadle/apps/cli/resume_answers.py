@@ -18,7 +18,8 @@ from treadle.core.errors import LoopError
 from treadle.core.loop.truncation import truncate
 from treadle.core.text import plural
 from treadle.core.transcript import RunTools, ToolCall, pending
-from treadle.core.transcript.entries import EarlyResult, View, fold_entries
+from treadle.core.transcript.entries import EarlyResult
+from treadle.core.transcript.state import View, fold_entries
 from treadle.tools.builtin.conversation.ask import AskTool, make_answer_output, parse_question
 
 MAX_ANSWER_CHARS = 100_000

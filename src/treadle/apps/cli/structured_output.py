@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from treadle.agents.run import Run
 from treadle.apps.assembly import AgentSession
 from treadle.apps.services.console import UsageError
 from treadle.core.events import TurnResult
@@ -35,7 +36,9 @@ def read_schema(file: str) -> dict[str, object]:
 async def run_structured_turn(session: AgentSession, driver: Driver) -> tuple[TurnResult, object]:
     """The turn that gave the answer, with the answer as its text, and the value in it."""
     assert session.structured_output is not None, "the session has an output schema"
-    answer = await session.structured_output.run(driver, session.agent.finish_turn)
+    run = Run(driver, session.agent.finish_turn, session.structured_output)
+    run.configure()
+    answer = await run.answer()
     if answer.text is None:
         return answer.turn, None
     items = (*answer.turn.items, AssistantItem((Text(answer.text),)))

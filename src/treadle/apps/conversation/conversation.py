@@ -359,9 +359,9 @@ def _end_lost_tasks(view: ViewState, driver: Driver) -> ViewState:
     """The view of a resumed session, with the end of the tasks of earlier processes."""
     if not view.tasks:
         return view
-    for item in driver.snapshot().view.queued:
-        if isinstance(item, NoticeItem):  # the report of a task that ended with its process
-            view = apply_item(view, item)
+    for message in driver.state.queued:
+        if isinstance(message.item, NoticeItem):  # the report of a task that ended with its process
+            view = apply_item(view, message.item)
     for task in view.tasks:
         if driver.tasks.read(task.task_id) is None:
             view = end_task(view, task.task_id, "lost")
@@ -369,7 +369,8 @@ def _end_lost_tasks(view: ViewState, driver: Driver) -> ViewState:
 
 
 def _queued_items(driver: Driver) -> list[UserItem]:
-    return [message.item for message in driver.queued_messages]
+    items = [message.item for message in driver.queued_messages]
+    return [item for item in items if isinstance(item, UserItem)]
 
 
 def _call_id(question: PendingQuestion) -> str:

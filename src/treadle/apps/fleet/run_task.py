@@ -211,17 +211,17 @@ class _Attempt:
 
     async def _begin(self, losses: tuple[str, ...]) -> None:
         session, run = self._session, self._run
-        view = session.driver.snapshot().view
+        view = session.driver.state
         if not view.transcript and not view.queued:
             session.submit(run.task.prompt)
             return
         if run.version and run.version != self._parts.version:
             text = f"treadle {self._parts.version} continues this run; {run.version} began it"
             self._control.append(NoticeShown(text))
-        if losses and view.open_turn is not None:
+        if losses and view.turn is not None:
             session.steer("The run continues on another machine. " + " ".join(losses))
         # A retry of a run that had ended; not if the retry was begun before.
-        if run.result is not None and view.open_turn is None and view.turns <= run.result.turns:
+        if run.result is not None and view.turn is None and view.turns <= run.result.turns:
             self._continue_ended(run.result)
 
     def _continue_ended(self, earlier: FleetResult) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event, ToolFinished
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.entries import View
 from treadle.core.transcript.items import CallOutcome
 from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.state import View
 
 MAX_LABEL_CHARS = 60
 

@@ -166,6 +166,13 @@ class WrappedStore:
         await self._store.aclose()
 
 
+def find_innermost(store: Store) -> Store:
+    """The store that wrappers are around."""
+    while isinstance(store, WrappedStore):
+        store = store.wrapped
+    return store
+
+
 class WrappedWorkspace:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

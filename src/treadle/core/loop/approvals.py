@@ -72,11 +72,11 @@ class Approvals:
     def _resolve(self, decision: ApprovalDecision) -> bool:
         call_id = decision.call_id
         if self._restored.pop(call_id, None) is not None:
-            self._session.record_decision(decision)
+            self._session.write(decision)
             return True
         if self._pending.pop(call_id, None) is None:
             return False
-        self._session.record_decision(decision)
+        self._session.write(decision)
         self._emitter.emit(ApprovalResolved, call_id, decision.decision, decision.reason)
         return True
 

@@ -20,6 +20,7 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import TASK
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
+from treadle.core.transcript.state import View
 
 RUNNING_TEXT = "Running as task {id}. A notice will give its result when it ends."
 CANCELLED_TEXT = "It was cancelled."
@@ -160,6 +161,16 @@ class TaskReports:
             for task_id in lost:
                 task = f"{task_id} {summaries.get(task_id, '')}".strip()
                 self._notify(task_id, "lost", LOST_NOTICE.format(task=task))
+
+    async def cancel_since(self, manager: TaskManager, turn_id: str, state: View) -> None:
+        """Cancel the tasks that were started in this turn or later."""
+        start = next(one for one in state.turn_starts if one.turn_id == turn_id)
+        history = state.transcript if state.history is None else state.history
+        kept = start.transcript if start.history is None else start.history
+        late = {item.call_id for item in history[len(kept) :] if isinstance(item, ToolResultItem)}
+        for task in manager.list():
+            if task.call_id in late and task.state == "running":
+                await manager.cancel(task.id)
 
     async def close(self, manager: TaskManager) -> None:
         """Close the manager. It may be code of others: if it fails, that is told, and the rest is

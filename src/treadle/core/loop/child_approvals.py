@@ -23,7 +23,6 @@ class OpenRound(msgspec.Struct, frozen=True):
     """A round that continues while the host decides on a call of a child agent."""
 
     work: asyncio.Task[tuple[ToolResultItem, ...]]
-    call_count: int
 
     async def stop(self) -> None:
         """Wait until the round has ended; one that was cancelled before gets its time to end."""

@@ -20,6 +20,7 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import AllowAll, Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import MakeTaskManager
+from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
 from treadle.core.loop.recovery import DEFAULT_RETRY, Retry
@@ -60,6 +61,19 @@ class RealClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class TurnSettings(msgspec.Struct, frozen=True):
+    """What some turns of a driver change of its configuration: `options` replace those of the
+    driver; tools, gates and observers are added to its own."""
+
+    options: ModelOptions | None = None
+    tools: tuple[Tool, ...] = ()
+    gates: tuple[Gate, ...] = ()
+    observers: tuple[Observer, ...] = ()
+
+
+NO_CHANGES = TurnSettings()
 
 
 class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):

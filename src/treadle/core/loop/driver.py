@@ -16,15 +16,15 @@ import asyncio
 import msgspec
 
 from treadle.core.contracts.hook import AddContext
-from treadle.core.contracts.model import CacheRequest, Model
+from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
-from treadle.core.errors import ModelError
+from treadle.core.errors import LoopError, ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
 from treadle.core.loop.background import BackgroundTasks, TaskReports
 from treadle.core.loop.call_repair import CallRepairer
 from treadle.core.loop.child_approvals import OpenRound
-from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.config import DriverConfig, TurnSettings
 from treadle.core.loop.gates import GateRunner
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls
@@ -44,11 +44,13 @@ from treadle.core.loop.side_question import SideQuestions
 from treadle.core.loop.tool_round import ToolRound
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, Step
 from treadle.core.transcript import AssistantItem, NoticeItem, ToolCall, ToolResultItem
-from treadle.core.transcript.entries import View
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
+from treadle.core.transcript.recover import INTERRUPTED
+from treadle.core.transcript.state import View
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
+CLOSE_SECONDS = 30.0  # closing waits no longer for a step that does not stop
 
 
 class Driver(HostControls):
@@ -62,7 +64,7 @@ class Driver(HostControls):
         view: View | None = None,
         store: Store | None = None,
     ) -> None:
-        super().__init__(config, session_id, view or View(), store)
+        super().__init__(config, session_id, view, store)
         emitter, session, inbox = self._emitter, self._session, self._inbox
         self._config = config
         self._toolbox = toolbox = Toolbox(config.source, emitter)
@@ -144,7 +146,7 @@ class Driver(HostControls):
                 return request
             if self._open_round is not None:
                 return await self._continue_round(self._open_round)
-            if self._session.state.turn is None and (idle := await self._begin_turn()) is not None:
+            if not self._session.is_turn_running and (idle := await self._begin_turn()) is not None:
                 return idle
             match pending(self._session.state.transcript):
                 case RunTools(calls=calls):
@@ -163,6 +165,7 @@ class Driver(HostControls):
         if not is_unfinished and not self._inbox.has_message:
             return AwaitingInput(self.submit)
         self._may_resume = False
+        self._use_settings(self._next_settings)
         self._approvals.clear()  # what is not decided now is asked again
         self._session.begin_turn()
         if isinstance(move, RunTools):
@@ -200,7 +203,7 @@ class Driver(HostControls):
                 self._session.record_transition(reply.reason)
                 return None
             self._gates.settle(reply.usage)
-            self._session.add_reply_usage(reply)
+            self._session.add_usage(reply.model, reply.usage, "turn")
             self._next_cache = None
             most = self._config.max_continuations
             end = handle_reply(reply, self._session, most, self._gates.call_stop)
@@ -229,9 +232,9 @@ class Driver(HostControls):
             return request
         if any(ready.tool is not None and ready.tool.spec.asks_host for ready in prepared):
             work = asyncio.get_running_loop().create_task(self._tool_round.run(prepared))
-            self._open_round = OpenRound(work, len(calls))
+            self._open_round = OpenRound(work)
             return await self._continue_round(self._open_round)
-        return await self._close_round(await self._tool_round.run(prepared), len(calls))
+        return await self._close_round(await self._tool_round.run(prepared))
 
     async def _continue_round(self, opened: OpenRound) -> Step:
         """Wait for the end of the round, or for a child agent that needs an approval."""
@@ -239,10 +242,10 @@ class Driver(HostControls):
         if request is not None:
             return request
         self._open_round = None
-        return await self._close_round(opened.work.result(), opened.call_count)
+        return await self._close_round(opened.work.result())
 
-    async def _close_round(self, results: tuple[ToolResultItem, ...], call_count: int) -> Step:
-        self._session.close_round(call_count)
+    async def _close_round(self, results: tuple[ToolResultItem, ...]) -> Step:
+        self._session.close_round()
         await self._mutators.run("after_tool_result")
         return AfterToolResult(results, self.submit)
 
@@ -277,11 +280,12 @@ class Driver(HostControls):
         session = self._session
         self._approvals.clear()
         await self._cancel_round()
+        self._tool_round.forget_asked()
         partial = self._model_caller.take_partial_reply()
         self._gates.settle()
         reason = self._interruption.reason or "cancelled"
         end = TurnEnd("aborted", metadata={"interrupted": True, "interrupt_reason": reason})
-        if session.state.turn is None:  # interrupted before the turn began: input stays queued
+        if not session.is_turn_running:  # interrupted before the turn began: input stays queued
             if self._last_result is None:
                 self._last_result = TurnResult("", end.reason, metadata=end.metadata)
                 session.emit_turn_end(self._last_result)
@@ -293,7 +297,7 @@ class Driver(HostControls):
                 session.append(early or self._tool_round.answer_interrupted(call))
         elif partial is not None:
             session.append(partial)
-        session.append(NoticeItem(INTERRUPTED_NOTICE, kind="interrupted", next_move="rest"))
+        session.append(NoticeItem(INTERRUPTED_NOTICE, kind=INTERRUPTED, next_move="rest"))
         return await self._finish_turn(end)
 
     async def _start_once(self) -> None:
@@ -302,7 +306,7 @@ class Driver(HostControls):
             self._has_started = True
             self._emitter.emit(RunStarted, self._config.name)
             if self._may_resume:
-                items = (*self._session.history, *self._inbox.queued)
+                items = (*self._session.history, *(one.item for one in self._inbox.waiting))
                 self._task_reports.report_lost(self.tasks, items)
         if not self._has_run_start_hooks:
             source = "resume" if len(self._session.history) else "startup"
@@ -312,10 +316,29 @@ class Driver(HostControls):
                 if isinstance(answer, AddContext):
                     self._inbox.put(NoticeItem(answer.text, kind="hook"))
 
+    def _use_settings(self, settings: TurnSettings) -> None:
+        session = self._session
+        for observer in session.settings.observers:
+            self._emitter.remove(observer)
+        for observer in settings.observers:
+            self._emitter.add(observer)
+        session.settings = settings
+        self._toolbox.add_tools(settings.tools)
+
     # --- what the host asks of it --------------------------------------------------------
 
     def set_next_turn_cache(self, cache: CacheRequest) -> None:
         self._next_cache = cache  # for the next model call only
+
+    @property
+    def model(self) -> Model:
+        """The model of the next request."""
+        return self._model_caller.next_model
+
+    @property
+    def options(self) -> ModelOptions:
+        """The options of requests, without what a turn changes."""
+        return self._config.options
 
     def use_model(self, model: Model) -> None:
         """Use another model from the next request on, also in the middle of a turn; a retry is a
@@ -357,14 +380,32 @@ class Driver(HostControls):
             await self._start_once()
             self._toolbox.refresh()
             _, approvals = await self._tool_round.prepare(move.calls)
-            self._approvals.restore(approvals)
+            self._approvals.restore(approvals)  # `next` does not ask policy and hooks again
         finally:
             self._leave()
 
+    async def rewind(self, turn_id: str) -> None:
+        """Take back this turn and all later ones; the log keeps them. Their background tasks are
+        cancelled. LoopError if the turn is not in the view, DriverBusy in the middle of a step."""
+        self._check_open()
+        if all(start.turn_id != turn_id for start in self._session.state.turn_starts):
+            raise LoopError(f"session {self.session_id} has no turn {turn_id!r}")
+        self._check_free("rewind")
+        await self._cancel_round()
+        await self._task_reports.cancel_since(self.tasks, turn_id, self._session.state)
+        self._approvals.clear()
+        self._may_resume = self._has_failed = False
+        self._session.rewind(turn_id)
+        await self._log.flush()
+
     async def aclose(self) -> None:
-        """Cancel background tasks, run the session_end hooks, and wait until all is written."""
+        """Interrupt what runs and wait for it, cancel background tasks, run the session_end hooks,
+        write all of it and release the session: nothing of it happens afterwards."""
         self._is_closed = True
         try:
+            if not await self._interruption.stop_step("closed", CLOSE_SECONDS):
+                names = ", ".join(self._list_running()) or "a step"
+                self._emitter.emit(WarningRaised, f"the session is closed, but {names} still runs")
             await self._cancel_round()
             await self._side_questions.aclose()
             await self._task_reports.close(self.tasks)
@@ -374,5 +415,8 @@ class Driver(HostControls):
                 await self._hooks.run("session_end", {})
         finally:
             if self._log.is_writable:
-                self._inbox.log_waiting()
                 await self._log.aclose()
+
+    def _list_running(self) -> list[str]:
+        move = pending(self._session.state.transcript)
+        return [call.name for call in move.calls] if isinstance(move, RunTools) else []

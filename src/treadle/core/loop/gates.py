@@ -47,14 +47,15 @@ class GateRunner:
     def admit(self, system: str) -> Stop | None:
         """None if the next request may be sent, else why not."""
         self.max_output = self.call_stop = None
-        is_closing = self._session.turn.closing_stop is not None
+        is_closing = self._session.closing_stop is not None
         if not self._config.gates or (is_closing and self._gates.has_reservations):
             return None  # the closing reply is reserved already
         card = self._model_caller.model.card
         fixed = estimate_text_chars(system) + self._toolbox.spec_chars
-        chars = self._session.state.chars + fixed
+        chars = self._session.chars + fixed
         max_output = _find_max_output(self._config.options, card)
         estimate = self._session.estimate_request(card, chars, max_output)
+        self._gates.set_gates((*self._config.gates, *self._session.settings.gates))
         stop, admitted = self._gates.admit(estimate)
         self.max_output, self.call_stop = admitted.max_output, admitted.call_stop
         for text in admitted.notices:
@@ -65,7 +66,7 @@ class GateRunner:
         """Report the usage of the call to the gates, with that of attempts without a reply."""
         lost = self._model_caller.take_lost_usage()
         if lost is not NO_USAGE:
-            self._session.add_lost_usage(self._model_caller.last_model_name, lost)
+            self._session.add_usage(self._model_caller.last_model_name, lost, "turn")
             used = used + lost
         self._gates.settle(used)
 
@@ -88,6 +89,9 @@ class Gates:
         self._gates = gates
         self._emitter = emitter
         self._admitted: list[tuple[Gate, RequestEstimate]] = []
+
+    def set_gates(self, gates: Sequence[Gate]) -> None:
+        self._gates = gates
 
     @property
     def has_reservations(self) -> bool:

@@ -18,17 +18,17 @@ from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
 from treadle.core.events import MessageDropped, MessageQueued, TurnResult
 from treadle.core.loop.approvals import Approvals
 from treadle.core.loop.child_approvals import ChildApprovals, OpenRound
-from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.config import NO_CHANGES, DriverConfig, TurnSettings
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inbox
 from treadle.core.loop.interruption import Interruption
-from treadle.core.loop.session_state import DurableLog, SessionState, Transition
+from treadle.core.loop.session_log import SessionLog
+from treadle.core.loop.session_state import SessionState, Transition
 from treadle.core.steps import (
     ApprovalRequest,
     Doubt,
     DriverSnapshot,
     PendingApproval,
-    QueuedMessage,
     UserInput,
 )
 from treadle.core.transcript import (
@@ -44,40 +44,55 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.core.transcript.content import fix_surrogates, parse_arguments
-from treadle.core.transcript.entries import Intent, ItemAdded, View, list_entries
+from treadle.core.transcript.entries import EarlyResult, Intent
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
+from treadle.core.transcript.recover import INTERRUPTED
+from treadle.core.transcript.snapshot import list_entries
+from treadle.core.transcript.state import QueuedMessage, View
 
 
 class HostControls:
     """The state of one session, and what a host may ask of it between and during the steps."""
 
     def __init__(
-        self, config: DriverConfig, session_id: str | None, view: View, store: Store | None
+        self, config: DriverConfig, session_id: str | None, view: View | None, store: Store | None
     ) -> None:
         self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
         self._interruption = Interruption()
         self._emitter = emitter = Emitter(config.observers, self.session_id, config.name)
-        self._log = DurableLog(store)
-        self._session = SessionState(view, emitter, self._log, config.caller, config.parent_ids)
-        self._inbox = Inbox(view.queued, self._log.write)
+        self._log = store if isinstance(store, SessionLog) else SessionLog(store, view)
+        self._session = SessionState(self._log, emitter, config.caller, config.parent_ids)
+        self._inbox = Inbox(self._session)
         self._approvals = Approvals(self._session, emitter)
         self._child_approvals = ChildApprovals()
-        self._old_intents = frozenset(self._session.state.intents)
         self._open_round: OpenRound | None = None
         self._last_result: TurnResult | None = None
         self._has_failed = False  # the loop itself, in the middle of a turn
         self._is_closed = False
+        self._next_settings = NO_CHANGES
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     def log_transcript(self) -> None:
         """Log what the driver began with: it is new to its store, which must be empty."""
-        self._log.check_new()
-        for entry in list_entries(self._session.make_view(self._inbox.queued)):
-            if isinstance(entry, ItemAdded):
-                self._log.write_item(entry.item)
-            else:
-                self._log.write(entry)
+        self._log.begin_with(list_entries(self._session.state))
+
+    def offer(self, user_input: UserInput, metadata: Metadata | None = None) -> None:
+        """Let the next turn begin with this message: it is in that turn, or nowhere. An empty one
+        is ignored."""
+        self._check_open()
+        item = to_user_item(user_input, metadata)
+        if not is_empty(item):
+            self._inbox.offer(item)
+
+    def configure_turns(self, settings: TurnSettings) -> None:
+        """Use these settings for the next turns, until others are given. A turn that runs ends
+        with its own."""
+        self._next_settings = settings
+
+    def withdraw_offers(self) -> None:
+        """Forget what was offered and is in no turn."""
+        self._inbox.withdraw_offers()
 
     def submit(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
         """Queue a message; it enters at the next legal point. Returns the id of the message, "" for
@@ -86,8 +101,7 @@ class HostControls:
         `metadata` goes into the requests and the result of the turn that answers the message.
         """
         self._interruption.check_loop("submit")
-        item = to_user_item(user_input, metadata)
-        return self._queue(item, is_busy=self._session.state.turn is not None)
+        return self._queue(to_user_item(user_input, metadata))
 
     def steer(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
         """Queue a message for the agent at work; it is marked as steering. Returns its id."""
@@ -95,12 +109,12 @@ class HostControls:
         item = to_user_item(user_input, metadata)
         return self._queue(msgspec.structs.replace(item, steered=True))
 
-    def _queue(self, item: UserItem, *, is_busy: bool = True) -> str:
+    def _queue(self, item: UserItem) -> str:
         self._check_open()
         if is_empty(item):
             return ""
-        message_id = self._inbox.put(item, is_busy=is_busy)
-        if self._session.state.turn is not None:
+        message_id = self._inbox.put(item)
+        if self._session.is_turn_running:
             self._emitter.emit(MessageQueued, message_id, item)
         return message_id
 
@@ -108,24 +122,26 @@ class HostControls:
         """Take back a queued message, by its id or as one of `snapshot().pending_input`; False if
         it has entered the transcript already."""
         self._interruption.check_loop("withdraw")
-        message_id = self._inbox.withdraw(message)
-        if message_id:
-            self._emitter.emit(MessageDropped, message_id, "withdrawn")
-        return bool(message_id)
+        waiting = self._inbox.find(message)
+        if waiting is None:
+            return False
+        self._inbox.drop(waiting)
+        self._emitter.emit(MessageDropped, waiting.id, "withdrawn")
+        return True
 
     def move_message(self, message: str | UserItem, by: int) -> bool:
         """Give a queued message an earlier (`by` < 0) or a later place among the queued ones; False
         if it has entered the transcript already."""
         self._interruption.check_loop("move_message")
-        return self._inbox.move(message, by)
+        waiting = self._inbox.find(message)
+        if waiting is not None:
+            self._inbox.move(waiting, by)
+        return waiting is not None
 
     @property
     def queued_messages(self) -> tuple[QueuedMessage, ...]:
         """The messages that wait, in their order."""
-        waiting = self._inbox.waiting
-        return tuple(
-            [QueuedMessage(one.id, one.item) for one in waiting if isinstance(one.item, UserItem)]
-        )
+        return tuple([one for one in self._inbox.waiting if isinstance(one.item, UserItem)])
 
     def approve(
         self,
@@ -169,7 +185,7 @@ class HostControls:
             [
                 make_doubt(call, state.intents[call.id])
                 for call in calls
-                if call.id in self._old_intents
+                if call.id in self._session.old_intents
                 and call.id in state.intents
                 and call.id not in state.early_results
             ]
@@ -188,7 +204,7 @@ class HostControls:
         item = ToolResultItem(
             call_id, doubts[call_id].name, (text,), is_error=is_error, outcome="recovered"
         )
-        self._session.record_early_result(item)
+        self._session.write(EarlyResult(item))
 
     async def resolve(
         self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]
@@ -219,7 +235,7 @@ class HostControls:
         `aborted`. Between two steps, next() reports the end."""
         self._interruption.check_loop("interrupt")
         check("reason", reason, TEXT)
-        if self._session.state.turn is not None or self._interruption.is_running:
+        if self._session.is_turn_running or self._interruption.is_running:
             self._interruption.request(reason)
         if self._open_round is not None:
             self._child_approvals.withdraw(self._session.open_call_ids)
@@ -233,11 +249,10 @@ class HostControls:
         """Let next() continue what the last turn left unfinished: after an error, at a limit, or
         when it was interrupted. False if it left nothing. Without this call, next() waits for a
         message."""
-        if self._session.state.turn is not None:
+        if self._session.is_turn_running:
             return False
         if self._was_interrupted():
-            notice = NoticeItem(CONTINUED_TEXT, kind=CONTINUED, next_move="ask")
-            self._inbox.put(notice, is_busy=False)
+            self._inbox.offer(NoticeItem(CONTINUED_TEXT, kind=CONTINUED, next_move="ask"))
             return True
         self._may_resume = self._is_unanswered()
         return self._may_resume
@@ -246,12 +261,12 @@ class HostControls:
     def can_continue(self) -> bool:
         """Whether something is left to do without a new message: a turn that runs or is unfinished,
         as `retry` says, or a message that waits."""
-        is_busy = self._session.state.turn is not None or self._inbox.has_message
+        is_busy = self._session.is_turn_running or self._inbox.has_message
         return is_busy or self._was_interrupted() or self._is_unanswered()
 
     def _was_interrupted(self) -> bool:
         last = self._session.state.transcript[-1:]
-        return bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted"
+        return bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == INTERRUPTED
 
     def _is_unanswered(self) -> bool:
         return isinstance(pending(self._session.state.transcript), (AskModel, RunTools))
@@ -259,16 +274,14 @@ class HostControls:
     def continue_with_reports(self) -> bool:
         """Let next() begin a turn in which the model reads the reports of background tasks that
         have ended since the last one. False if there is none."""
-        if self._session.state.turn is not None or not self._inbox.has_report:
+        if self._session.is_turn_running or not self._inbox.has_report:
             return False
-        notice = NoticeItem(REPORTS_TEXT, kind=CONTINUED, next_move="ask")
-        self._inbox.put(notice, is_busy=False)
+        self._inbox.offer(NoticeItem(REPORTS_TEXT, kind=CONTINUED, next_move="ask"))
         return True
 
     def uncompact(self) -> bool:
         """Bring the whole history back into the view; False if nothing was out of it."""
-        if self._interruption.is_running:
-            raise DriverBusy("the view cannot change in the middle of a step; await it first")
+        self._check_free("uncompact")
         return self._session.uncompact()
 
     def watch(self, observer: Observer) -> None:
@@ -279,7 +292,18 @@ class HostControls:
 
     def snapshot(self) -> DriverSnapshot:
         """What the driver holds now; see `DriverSnapshot` for how to store and resume it."""
-        return DriverSnapshot(self.session_id, self._session.make_view(self._inbox.queued))
+        state = msgspec.structs.replace(self._session.state, queued=self._inbox.waiting)
+        return DriverSnapshot(self.session_id, state)
+
+    @property
+    def log(self) -> SessionLog:
+        """The log of the session, which is a Store, and its state."""
+        return self._log
+
+    @property
+    def state(self) -> View:
+        """All that the log says about the session."""
+        return self._session.state
 
     @property
     def transcript(self) -> Transcript:
@@ -329,12 +353,18 @@ class HostControls:
         stays open, so that next() can try again."""
         if self._last_result is not None:
             return  # the turn has ended before
-        self._has_failed = self._session.state.turn is not None
+        self._has_failed = self._session.is_turn_running
         self._session.emit_turn_end(self._session.make_failed_result(error))
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise LoopError("this driver is closed: start another, with the view of its session")
+
+    def _check_free(self, method: str) -> None:
+        if self._interruption.is_running:
+            raise DriverBusy(
+                f"{method}() in the middle of a step: await it, or interrupt it, first"
+            )
 
     def _enter(self) -> None:
         self._check_open()

@@ -8,18 +8,15 @@ none.
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable
-
-import msgspec
 
 from treadle.core.contracts.hook import AddContext, Block
 from treadle.core.events import InputAccepted, MessageDropped, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.session_state import SessionState
-from treadle.core.transcript.entries import Entry, InputDropped, InputMoved, InputQueued
+from treadle.core.transcript.entries import InputDropped, InputMoved, InputQueued
 from treadle.core.transcript.items import NoticeItem, UserItem
+from treadle.core.transcript.state import QueuedMessage
 
 TASK = "task"  # the kind of a notice: the report of a background task
 CONTINUED = "continued"  # the kind of a notice: the user continues an interrupted turn
@@ -27,101 +24,74 @@ CONTINUED_TEXT = "The user continues the turn. Go on where it stopped."
 REPORTS_TEXT = "Background tasks have ended; the notices above are their reports. Continue."
 
 
-class WaitingItem(msgspec.Struct, frozen=True):
-    """An item of the queue; `id` is valid in this process."""
-
-    item: UserItem | NoticeItem
-    is_logged: bool
-    id: str
-
-
 class Inbox:
-    def __init__(
-        self, queued: Iterable[UserItem | NoticeItem], write_entry: Callable[[Entry], None]
-    ) -> None:
-        self._queue = deque(WaitingItem(item, True, _make_message_id()) for item in queued)
-        self._write_entry = write_entry
+    """The messages that wait: those of the log, and those that a run or a retry offers, which are
+    in the transcript once their turn begins, or nowhere."""
 
-    def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> str:
-        """Add an item; returns its id. It is logged while it waits; an idle agent accepts it at
-        once."""
-        must_log = is_busy or any(waiting.is_logged for waiting in self._queue)
-        if must_log:
-            self.log_waiting()  # those before it come first in the log, too
-            self._write_entry(InputQueued(item))
-        waiting = WaitingItem(item, must_log, _make_message_id())
-        self._queue.append(waiting)
-        return waiting.id
+    def __init__(self, session: SessionState) -> None:
+        self._session = session
+        self._offers: list[QueuedMessage] = []
 
-    def log_waiting(self) -> None:
-        """Log what waits and is not in the log yet."""
-        for waiting in self._queue:
-            if not waiting.is_logged:
-                self._write_entry(InputQueued(waiting.item))
-        self._queue = deque(WaitingItem(one.item, True, one.id) for one in self._queue)
+    def put(self, item: UserItem | NoticeItem) -> str:
+        """Queue an item; returns its id."""
+        message_id = make_message_id()
+        self._session.write(InputQueued(item, message_id))
+        return message_id
 
-    def accept_first(self) -> None:
-        """The first item has entered the transcript."""
-        self._queue.popleft()
+    def offer(self, item: UserItem | NoticeItem) -> str:
+        """Let the next turn begin with the item; returns its id. Nothing is logged before."""
+        message_id = make_message_id()
+        self._offers.append(QueuedMessage(message_id, item))
+        return message_id
 
-    def drop_first(self) -> None:
-        """The first item was refused."""
-        if self._queue.popleft().is_logged:
-            self._write_entry(InputDropped())
+    def withdraw_offers(self) -> None:
+        self._offers.clear()
 
-    def withdraw(self, message: str | UserItem) -> str:
-        """Remove a message that waits, given by its id or as the item; returns its id, "" if it is
-        not there (any more)."""
-        for index, waiting in enumerate(self._queue):
-            if message == waiting.id or message is waiting.item:
-                if waiting.is_logged:
-                    self._write_entry(InputDropped(index))
-                del self._queue[index]
-                return waiting.id
-        return ""
+    def accept(self, message: QueuedMessage) -> None:
+        """The message enters the transcript."""
+        if message in self._offers:
+            self._offers.remove(message)
+        self._session.append(message.item, message.id)
 
-    def move(self, message: str | UserItem, by: int) -> bool:
-        """Move a message that waits by some places among the messages; False if it is not there."""
-        places = [place for place, one in enumerate(self._queue) if isinstance(one.item, UserItem)]
+    def drop(self, message: QueuedMessage) -> None:
+        """The message does not enter the transcript."""
+        if message in self._offers:
+            self._offers.remove(message)
+        else:
+            self._session.write(InputDropped(message_id=message.id))
+
+    def find(self, message: str | UserItem) -> QueuedMessage | None:
+        """A message that waits, by its id or as the item."""
+        return next((one for one in self.waiting if message == one.id or message is one.item), None)
+
+    def move(self, message: QueuedMessage, by: int) -> None:
+        """Move a queued message by some places among the messages."""
+        queued = self._session.state.queued
+        places = [place for place, one in enumerate(queued) if isinstance(one.item, UserItem)]
         for position, index in enumerate(places):
-            waiting = self._queue[index]
-            if message == waiting.id or message is waiting.item:
+            if queued[index] is message:
                 to = places[max(0, min(position + by, len(places) - 1))]
                 if to != index:
-                    self.log_waiting()  # the log has to know what is moved
-                    self._write_entry(InputMoved(index, to))
-                    waiting = self._queue[index]
-                    del self._queue[index]
-                    self._queue.insert(to, waiting)
-                return True
-        return False
+                    self._session.write(InputMoved(index, to, message.id))
 
     @property
-    def first(self) -> WaitingItem | None:
-        return self._queue[0] if self._queue else None
+    def waiting(self) -> tuple[QueuedMessage, ...]:
+        return (*self._session.state.queued, *self._offers)
 
     @property
     def has_message(self) -> bool:
         """Whether the user wants a turn; notices of tasks and hooks do not begin one."""
-        items = (waiting.item for waiting in self._queue)
+        items = (waiting.item for waiting in self.waiting)
         return any(isinstance(item, UserItem) or item.kind == CONTINUED for item in items)
 
     @property
     def has_report(self) -> bool:
         """Whether the report of a background task waits."""
-        items = (waiting.item for waiting in self._queue)
+        items = (waiting.item for waiting in self.waiting)
         return any(isinstance(item, NoticeItem) and item.kind == TASK for item in items)
 
-    @property
-    def waiting(self) -> tuple[WaitingItem, ...]:
-        return tuple(self._queue)
 
-    @property
-    def queued(self) -> tuple[UserItem | NoticeItem, ...]:
-        return tuple([waiting.item for waiting in self._queue])
-
-
-def _make_message_id() -> str:
+def make_message_id() -> str:
     return f"msg_{os.urandom(6).hex()}"
 
 
@@ -135,22 +105,22 @@ class InputAcceptor:
     async def accept_queued(self) -> str:
         """Append every waiting item in order; why a hook refused the last that it refused."""
         last_refusal = ""
-        while (waiting := self._inbox.first) is not None:
+        while messages := self._inbox.waiting:
+            waiting = messages[0]
             item = waiting.item
             refusal: str | None = None
             added: list[str] = []
             if isinstance(item, UserItem) and self._hooks.has("user_prompt_submit"):
                 refusal, added = await self._run_prompt_hooks(item)
-                if self._inbox.first is not waiting:
+                if waiting not in self._inbox.waiting:
                     continue  # withdrawn meanwhile
             if refusal is not None:
-                self._inbox.drop_first()
+                self._inbox.drop(waiting)
                 last_refusal = refusal
                 self._emitter.emit(WarningRaised, f"a hook refused the message: {refusal}")
                 self._emitter.emit(MessageDropped, waiting.id, "refused")
                 continue
-            self._session.append(item)
-            self._inbox.accept_first()
+            self._inbox.accept(waiting)
             if isinstance(item, UserItem):
                 self._emitter.emit(InputAccepted, item, waiting.id)
             for text in added:

@@ -102,6 +102,7 @@ class Interruption:
         self._outer_cancellations = 0  # that were there when `next()` began
         self._own_cancellations = 0
         self._is_acknowledged = False
+        self._left: asyncio.Future[None] | None = None  # done when the step has ended
 
     @property
     def is_running(self) -> bool:
@@ -146,8 +147,22 @@ class Interruption:
             for _ in range(self._own_cancellations):
                 self._task.uncancel()
         self._task = None
+        if self._left is not None:
+            mark_done(self._left)
         if is_handled:
             self.reason = None
+
+    async def stop_step(self, reason: str, seconds: float) -> bool:
+        """Interrupt the step that runs and wait until it has ended; False if it did not in time, or
+        waits for this call itself."""
+        if self._task is None:
+            return True
+        if self._task is asyncio.current_task():
+            return False
+        self._left = asyncio.get_running_loop().create_future()
+        self.request(reason)
+        await asyncio.wait([self._left], timeout=seconds)
+        return self._left.done()
 
     def request(self, reason: str) -> None:
         self.reason = reason

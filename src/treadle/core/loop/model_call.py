@@ -107,6 +107,10 @@ class ModelCaller:
         self._attempts = 0
         self._failures: Counter[type[ModelError]] = Counter()
 
+    @property
+    def next_model(self) -> Model:
+        return self._chosen_model or self.model
+
     def choose_model(self, model: Model) -> None:
         """Use this model from the next request on; a retry is one."""
         if not isinstance(getattr(model, "card", None), ModelCard):
@@ -397,13 +401,13 @@ def build_request(
     max_output: int | None = None,
 ) -> ModelRequest:
     """The request for the next reply, from the view as it is. `max_output` is what gates allow."""
-    state, turn, options = session.state, session.turn, config.options
+    state, turn, options = session.state, session.turn, session.settings.options or config.options
     if max_output is not None:
         options = msgspec.structs.replace(options, max_tokens=max_output)
-    if turn.closing_stop:
+    if session.closing_stop:
         # The tools stay in the request, so that its cached prefix stays valid.
         options = msgspec.structs.replace(
-            options, max_tokens=turn.closing_stop.closing_tokens, tool_choice="none"
+            options, max_tokens=session.closing_stop.closing_tokens, tool_choice="none"
         )
     key = f"{session.id}/{turn.id}/{len(session.history)}"
     return ModelRequest(
@@ -415,7 +419,7 @@ def build_request(
         state.quarantine,
         session.id,
         turn.id,
-        f"{key}/smaller" if turn.was_compacted else key,
+        f"{key}/smaller" if session.was_compacted else key,
         config.caller,
         turn.metadata,
     )

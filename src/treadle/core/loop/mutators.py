@@ -104,7 +104,7 @@ class MutatorRunner:
         def settle(used: Usage) -> None:
             used = add_cost(used, card)
             gates.settle(used)
-            self._session.add_lost_usage(card.name, used)
+            self._session.add_usage(card.name, used, "summary")
 
         return settle
 

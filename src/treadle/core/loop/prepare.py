@@ -44,13 +44,13 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.previews import RoundPreviews
-from treadle.core.loop.session_state import LoopState
 from treadle.core.steps import PendingApproval
 from treadle.core.text import suggest
 from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultItem
 from treadle.core.transcript.size_estimate import estimate_text_chars
+from treadle.core.transcript.state import View
 
 MAX_LISTED_TOOLS = 40
 FAILING_UNREADABLE = (
@@ -66,10 +66,16 @@ class Toolbox:
         self._source = source
         self._emitter = emitter
         self._source_tools: Sequence[Tool] | None = None
+        self._added: tuple[Tool, ...] = ()
         self._by_name: dict[str, Tool] = {}
         self.all_specs: tuple[ToolSpec, ...] = ()
         self.specs: tuple[ToolSpec, ...] = ()  # those that the model is told about
         self.spec_chars = 0
+
+    def add_tools(self, tools: tuple[Tool, ...]) -> None:
+        """Add these to those of the source, for the turns that come; no event tells of them."""
+        if tools != self._added:
+            self._added, self._source_tools = tools, None
 
     def refresh(self) -> None:
         """Read the source again; emit an event if tools came or went."""
@@ -79,6 +85,9 @@ class Toolbox:
         before, is_first = self._by_name, self._source_tools is None
         self._source_tools = tools
         self._by_name = {tool.spec.name: tool for tool in tools}
+        for tool in self._added:
+            if self._by_name.setdefault(tool.spec.name, tool) is not tool:
+                raise ConfigError(f"two tools are named {tool.spec.name!r}; rename your own")
         self.all_specs = tuple([tool.spec for tool in self._by_name.values()])
         self.specs = tuple([spec for spec in self.all_specs if not spec.unlisted])
         for spec in self.all_specs:
@@ -157,9 +166,15 @@ class CallPreparer:
         self._toolbox = toolbox
         self._hooks = hooks
         self._on_notice = on_notice
+        # By call id: what the policy and the hooks said. None: a hook has permitted the call.
+        self._asked: dict[str, tuple[Arguments, PendingApproval | None]] = {}
+
+    def forget_asked(self) -> None:
+        """The round is over."""
+        self._asked.clear()
 
     async def prepare(
-        self, calls: Sequence[ToolCall], state: LoopState
+        self, calls: Sequence[ToolCall], state: View
     ) -> tuple[list[PreparedCall], list[PendingApproval]]:
         """Every call, and the approvals that are still needed. May be repeated."""
         prepared: list[PreparedCall] = []
@@ -277,6 +292,13 @@ class CallPreparer:
         """Decide, or add the call to the approvals that are needed, unless it would fail."""
         if decision is not None and decision.decision == "deny":
             return prepared.denied(decision.reason)
+        arguments, asked = self._asked.get(prepared.call.id, (None, None))
+        if arguments == prepared.arguments and arguments is not None:
+            if asked is None or decision is None:
+                approvals += [asked] if asked is not None else []
+            elif decision.always:
+                await self._save_rules(prepared, decision, asked.rules)
+            return prepared
         verdict = await self.decide(prepared)
         if isinstance(verdict, Deny):
             return prepared.denied(verdict.reason)
@@ -293,8 +315,12 @@ class CallPreparer:
         answers = await self._hooks.run("permission_request", hook_data(prepared))
         if answers and isinstance(answers[-1], Block):
             return prepared.denied(answers[-1].reason)
-        if not (answers and isinstance(answers[-1], Permit)):
-            approvals.append(_pending_approval(prepared, verdict, shown, self._emitter.session_id))
+        if answers and isinstance(answers[-1], Permit):
+            self._asked[prepared.call.id] = prepared.arguments, None
+            return prepared
+        asked = _pending_approval(prepared, verdict, shown, self._emitter.session_id)
+        self._asked[prepared.call.id] = prepared.arguments, asked
+        approvals.append(asked)
         return prepared
 
     async def _refuse_failing(self, prepared: PreparedCall, error: ToolError) -> PreparedCall:

@@ -39,6 +39,8 @@ CLOSING_NOTICE = (
     "The budget is used up: {detail}. Without tools, sum up what is done and what is left."
 )
 CALLS_NOT_RUN_NOTICE = "The tool calls of your last reply were not run: {detail}."
+# Kinds of notices; those of a turn are counted.
+CONTINUE, NUDGE, STOP_HOOK = "continue", "nudge", "stop_hook"
 MAX_PAUSES = 20
 MAX_STOP_HOOK_BLOCKS = 100
 
@@ -58,18 +60,18 @@ def handle_reply(
     max_continuations: int,
     call_stop: Stop | None = None,
 ) -> TurnEnd | None:
-    turn = session.turn
+    closing_stop = session.closing_stop
     if call_stop is not None and reply.calls and reply.stop != "refusal":
         return _stop_at_calls(reply, session, call_stop)
-    if turn.closing_stop is not None or reply.stop == "refusal":
+    if closing_stop is not None or reply.stop == "refusal":
         reply = _without_calls(reply)
     is_reply_empty = is_empty(reply)
     if not is_reply_empty:
         session.append(reply)
     if reply.stop == "refusal":
         return TurnEnd("refused")
-    if turn.closing_stop is not None:
-        return TurnEnd(turn.closing_stop.reason, metadata={"detail": turn.closing_stop.detail})
+    if closing_stop is not None:
+        return TurnEnd(closing_stop.reason, metadata={"detail": closing_stop.detail})
     if reply.stop == "context" and not reply.calls:
         raise ContextTooLong(f"{reply.model} reached the end of its window", provider=reply.model)
     if reply.stop == "max_tokens" and not reply.calls:
@@ -77,9 +79,9 @@ def handle_reply(
     if is_reply_empty or (not reply.calls and reply.stop != "pause" and _is_silent(reply)):
         return _retry_empty_reply(reply, session)
     if reply.stop == "pause" and not reply.calls:
-        if turn.pauses >= MAX_PAUSES:
+        if _count_pauses(session) > MAX_PAUSES:
             return TurnEnd("end_turn", metadata={"paused": True})
-        session.record_transition("pause", msgspec.structs.replace(turn, pauses=turn.pauses + 1))
+        session.record_transition("pause")
     return None
 
 
@@ -94,9 +96,8 @@ def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
     session.append(
         NoticeItem(CLOSING_NOTICE.format(detail=stop.detail), kind="budget", next_move="ask")
     )
-    session.record_transition(
-        "closing_summary", msgspec.structs.replace(session.turn, closing_stop=stop)
-    )
+    session.closing_stop = stop
+    session.record_transition("closing_summary")
     return None
 
 
@@ -106,16 +107,16 @@ async def handle_model_error(
     run_mutators: Callable[[MutationPoint], Awaitable[bool]],
 ) -> TurnEnd | None:
     """A request that is too long is compacted, once a round; any other error ends the turn."""
-    may_shrink = may_compact(error) and not session.turn.was_compacted
+    may_shrink = may_compact(error) and not session.was_compacted
     try:
         if not may_shrink or not await run_mutators("context_too_long"):
             return TurnEnd("error", error)
     except ModelError as compaction_error:
         return TurnEnd("error", compaction_error)
     if isinstance(pending(session.state.transcript), Rest):
-        session.append(NoticeItem(CONTINUE_NOTICE, kind="continue", next_move="ask"))
-    turn = msgspec.structs.replace(session.turn, was_compacted=True)
-    session.record_transition("reactive_compaction", turn)
+        session.append(NoticeItem(CONTINUE_NOTICE, kind=CONTINUE, next_move="ask"))
+    session.was_compacted = True
+    session.record_transition("reactive_compaction")
     return None
 
 
@@ -126,23 +127,20 @@ async def run_stop_hooks(
     point: HookPoint = "subagent_stop" if agent_type else "stop"
     if not hooks.has(point):
         return TurnEnd("end_turn")
-    turn = session.turn
     data: dict[str, object] = {
         "last_message": reply.text if reply else "",
-        "rounds": turn.rounds,
+        "rounds": session.turn.rounds,
     }
     if agent_type:
         data["agent_type"] = agent_type
     for answer in await hooks.run(point, data):
         if not isinstance(answer, Block):
             continue
-        if turn.stop_hook_blocks >= MAX_STOP_HOOK_BLOCKS:
+        if _count_notices(session, STOP_HOOK) >= MAX_STOP_HOOK_BLOCKS:
             return TurnEnd("end_turn", metadata={"stop_hook": answer.reason})
-        notice = NoticeItem(answer.reason, kind="stop_hook", next_move="ask", data=answer.data)
+        notice = NoticeItem(answer.reason, kind=STOP_HOOK, next_move="ask", data=answer.data)
         session.append(notice)
-        session.record_transition(
-            "stop_hook", msgspec.structs.replace(turn, stop_hook_blocks=turn.stop_hook_blocks + 1)
-        )
+        session.record_transition("stop_hook")
         return None
     return TurnEnd("end_turn")
 
@@ -178,29 +176,34 @@ def _without_calls(reply: AssistantItem) -> AssistantItem:
 def _request_continuation(
     is_reply_empty: bool, session: SessionState, max_continuations: int
 ) -> TurnEnd | None:
-    turn = session.turn
-    if turn.continuations >= max_continuations:
+    if _count_notices(session, CONTINUE) >= max_continuations:
         return TurnEnd(
             "end_turn",
             metadata={"truncated": True, "detail": TRUNCATED_DETAIL},
             warning=TRUNCATED_DETAIL,
         )
     text = TRUNCATED_CALL_NOTICE if is_reply_empty else CONTINUE_NOTICE
-    session.append(NoticeItem(text, kind="continue", next_move="ask"))
-    session.record_transition(
-        "max_tokens_recovery",
-        msgspec.structs.replace(turn, continuations=turn.continuations + 1),
-    )
+    session.append(NoticeItem(text, kind=CONTINUE, next_move="ask"))
+    session.record_transition("max_tokens_recovery")
     return None
 
 
 def _retry_empty_reply(reply: AssistantItem, session: SessionState) -> TurnEnd | None:
-    turn = session.turn
-    if turn.had_empty_reply:
+    if _count_notices(session, NUDGE):
         who = reply.model or "the model"
         return TurnEnd(
             "error", EmptyReply(f"{who} gave an empty reply twice", provider=reply.model)
         )
-    session.append(NoticeItem(EMPTY_REPLY_NOTICE, kind="nudge", next_move="ask"))
-    session.record_transition("empty_reply", msgspec.structs.replace(turn, had_empty_reply=True))
+    session.append(NoticeItem(EMPTY_REPLY_NOTICE, kind=NUDGE, next_move="ask"))
+    session.record_transition("empty_reply")
     return None
+
+
+def _count_notices(session: SessionState, kind: str) -> int:
+    """How many notices of a kind the turn has."""
+    return sum(isinstance(one, NoticeItem) and one.kind == kind for one in session.turn_items)
+
+
+def _count_pauses(session: SessionState) -> int:
+    replies = [item for item in session.turn_items if isinstance(item, AssistantItem)]
+    return sum(reply.stop == "pause" and not reply.calls for reply in replies)

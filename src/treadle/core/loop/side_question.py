@@ -104,7 +104,7 @@ class SideQuestions:
                 return reply
 
     async def _build_request(self, question: str) -> ModelRequest:
-        if self._session.state.turn is None:
+        if not self._session.is_turn_running:
             self._toolbox.refresh()
         text = QUESTION_TEMPLATE.format(question=question)
         system, state = await self._instructions.read(), self._session.state
@@ -129,7 +129,7 @@ class SideQuestions:
         last = request.transcript[-1]
         assert isinstance(last, UserItem), "the question is the last item"
         texts = estimate_text_chars(request.system) + estimate_text_chars(last.text)
-        chars = self._session.state.chars + texts + self._toolbox.spec_chars
+        chars = self._session.chars + texts + self._toolbox.spec_chars
         most = options.max_tokens or card.default_output or card.max_output
         stop, admitted = gates.admit(self._session.estimate_request(card, chars, most))
         if stop is not None:
@@ -152,7 +152,7 @@ class SideQuestions:
         finally:
             used = used + caller.take_lost_usage()
             gates.settle(used)
-            self._session.add_side_usage(caller.last_model_name, used)
+            self._session.add_usage(caller.last_model_name, used, "side_question")
 
 
 def _make_stopped_reply(model: str, used: Usage) -> AssistantItem:

@@ -34,6 +34,7 @@ from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.truncation import truncate
 from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 
@@ -95,6 +96,9 @@ class ToolRound:
             results.append(result)
             self._session.append(result)
 
+        def save_early(result: ToolResultItem) -> None:
+            self._session.write(EarlyResult(result))
+
         reusable = self.eager.find_reusable([ready.call for ready in prepared])
         if len(prepared) == 1:
             add_result(await self._answer(prepared[0], reusable))
@@ -108,10 +112,10 @@ class ToolRound:
                 )
                 for ready in prepared
             ]
-            save_early = self._session.record_early_result
             await run_calls(calls, self._config.max_parallel, add_result, save_early)
         await self.eager.cancel_started()
         self._executor.forget_started()
+        self.forget_asked()
         return tuple(results)
 
     def answer_interrupted(self, call: ToolCall) -> ToolResultItem:
@@ -122,10 +126,14 @@ class ToolRound:
         if self._runner.is_abandoned(call.id):
             return make_interrupted_result(call, ABANDONED_CALL, "unknown")
         # An intent of an earlier process: that one may have run the call.
-        is_old = call.id in self._session.state.intents
+        is_old = call.id in self._session.old_intents
         if not is_old and not self._executor.has_started(call.id):
             return make_interrupted_result(call, CANCELLED_CALL)
         return make_interrupted_result(call, INTERRUPTED_CALL)
+
+    def forget_asked(self) -> None:
+        """The round is over: what policy and hooks said about its calls is not needed."""
+        self._preparer.forget_asked()
 
     async def aclose(self) -> None:
         """Stop what was started here; bounded in time."""

@@ -11,12 +11,16 @@ table of the kinds. Used by sessions/ and by stores of others.
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
 
 import msgspec
 
+from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry
 
+ENTRY_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 _encoder = msgspec.json.Encoder()
 _entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 
@@ -38,6 +42,58 @@ def decode_entry(data: bytes) -> Entry:
 
         # Half of a surrogate pair: Python's decoder accepts it, msgspec's does not.
         return msgspec.convert(json.loads(data), Entry)  # type: ignore[no-any-return]
+
+
+class DecodedEntries(msgspec.Struct, frozen=True):
+    """What a store has read. `unknown_kinds` are those of a newer version, with their counts, which
+    are passed over; `problems` are entries that cannot be read, which are lost."""
+
+    entries: list[Entry]
+    unknown_kinds: dict[str, int] = {}
+    problems: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One line each, for the user."""
+        lost = [f"the session log is damaged: {problem}" for problem in self.problems]
+        return (*lost, *warn_of_unknown_kinds(self.unknown_kinds))
+
+
+class _KindOnly(msgspec.Struct):
+    kind: str
+
+
+def decode_entries(bodies: Iterable[bytes]) -> DecodedEntries:
+    """The entries of a log, in order."""
+    entries: list[Entry] = []
+    unknown: Counter[str] = Counter()
+    problems: list[str] = []
+    for number, body in enumerate(bodies, start=1):
+        try:
+            entries.append(decode_entry(body))
+        except msgspec.DecodeError as error:
+            kind = find_unknown_kind(body)
+            if kind:
+                unknown[kind] += 1
+            else:
+                problems.append(f"entry {number} cannot be decoded: {error}")
+    return DecodedEntries(entries, dict(unknown), tuple(problems))
+
+
+def find_unknown_kind(body: bytes) -> str:
+    """The kind of an entry that only a newer version knows; "" if this version knows it."""
+    try:
+        kind = msgspec.json.decode(body, type=_KindOnly).kind
+    except msgspec.DecodeError:
+        return ""
+    return "" if kind in ENTRY_KINDS else kind
+
+
+def warn_of_unknown_kinds(kinds: Mapping[str, int]) -> list[str]:
+    return [
+        f"ignored {plural(count, 'entry', 'entries')} of the unknown kind {kind!r}"
+        for kind, count in kinds.items()
+    ]
 
 
 def to_json(value: Any) -> bytes:

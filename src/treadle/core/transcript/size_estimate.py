@@ -22,6 +22,7 @@ from treadle.core.transcript.content import (
     ToolCall,
 )
 from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
+from treadle.core.transcript.transcript import Transcript
 
 CHARS_PER_MEDIA_TOKEN = 4  # converts tokens to characters: text is counted in characters
 PIXELS_PER_TOKEN = 750
@@ -39,6 +40,18 @@ MAX_OBJECT_STREAM_BYTES = 1 << 18
 MAX_INFLATED_BYTES = 16 << 20
 
 _PAGE_OBJECT = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
+
+
+def estimate_chars(transcript: Transcript) -> int:
+    """The size of a transcript; only what was appended since the last time is looked at."""
+    length = len(transcript)
+    known, total = transcript.cache.get(estimate_chars, (0, 0))
+    if known > length:  # a longer transcript on the same list
+        return sum(map(estimate_item_chars, transcript))
+    if known < length:
+        total += sum(map(estimate_item_chars, transcript[known:]))
+        transcript.cache[estimate_chars] = (length, total)
+    return total  # type: ignore[no-any-return]
 
 
 def estimate_item_chars(item: Item) -> int:

@@ -7,7 +7,7 @@ request does not walk the whole history again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, overload
 
@@ -44,6 +44,8 @@ class Transcript(Sequence[Item]):
         longer = Transcript.__new__(Transcript)
         shared = self._shared
         if len(shared.items) != self._length:
+            if shared.items[self._length] is item:
+                return self._share(self._length + 1)
             # Another transcript has appended to this list already: copy the common part.
             shared = _SharedItems(shared.items[: self._length])
         shared.items.append(item)
@@ -60,10 +62,20 @@ class Transcript(Sequence[Item]):
 
     def prefix(self, length: int) -> Transcript:
         """The first `length` items, on the same shared list."""
-        shorter = Transcript.__new__(Transcript)
-        shorter._shared = self._shared
-        shorter._length = min(length, self._length)
-        return shorter
+        return self._share(min(length, self._length))
+
+    def _share(self, length: int) -> Transcript:
+        other = Transcript.__new__(Transcript)
+        other._shared = self._shared
+        other._length = length
+        return other
+
+    def replace_in_place(self, find: Callable[[Item], Item]) -> None:
+        """Replace placeholders, in every transcript on the same list. Only while a log is loaded:
+        nothing has been derived from the list then."""
+        items = self._shared.items
+        for position in range(self._length):
+            items[position] = find(items[position])
 
     def is_extension_of(self, other: Transcript) -> bool:
         """Whether this transcript is the other one, or grew from it; takes constant time."""

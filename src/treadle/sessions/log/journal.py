@@ -25,10 +25,11 @@ import msgspec
 from treadle._version import __version__
 from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import SessionTooNew, StoreError
+from treadle.core.shielded import complete
 from treadle.core.text import plural
-from treadle.core.transcript.entries import Entry, TurnEnded, View
-from treadle.core.transcript.entry_json import decode_entry, to_json
-from treadle.core.transcript.pending import Rest, pending
+from treadle.core.transcript.entries import Entry
+from treadle.core.transcript.entry_json import decode_entry, to_json, warn_of_unknown_kinds
+from treadle.core.transcript.state import View
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.files import Files, LocalFiles, write_all
@@ -203,16 +204,7 @@ class Journal:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        cancelled: asyncio.CancelledError | None = None
-        closing = asyncio.get_running_loop().create_task(self._close())
-        while not closing.done():
-            try:
-                await asyncio.wait([closing])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        closing.result()
-        if cancelled is not None:
-            raise cancelled
+        await complete(self._close())
 
     async def _close(self) -> None:
         try:
@@ -353,7 +345,7 @@ def _resume_locked(
     reader: JournalReader, lock: int, take_over: bool, files: Files, clock: Callable[[], float]
 ) -> ResumedSession:
     loader = ViewLoader(reader)
-    view, repair = loader.load_repaired()
+    view, recovery = loader.load_recovered()
     session_dir = reader.session_dir
     journal = Journal(
         session_dir,
@@ -367,12 +359,8 @@ def _resume_locked(
         clock=clock,
         has_writer_record=take_over,
     )
-    for entry in repair:
+    for entry in recovery:
         journal.append(entry)
-    if view.open_turn is not None and isinstance(pending(view.transcript), Rest):
-        # The process ended between the last reply and the end of the turn.
-        journal.append(TurnEnded(view.open_turn, "end_turn", "the process ended before it"))
-        view = msgspec.structs.replace(view, open_turn=None)
     return ResumedSession(journal, view, tuple(reader.damage), _list_warnings(reader, loader))
 
 
@@ -380,9 +368,7 @@ def _list_warnings(reader: JournalReader, loader: ViewLoader) -> tuple[str, ...]
     """One line each, for the user."""
     warnings = [f"the session log is damaged: {damage}" for damage in reader.damage]
     warnings += [f"a blob is missing or damaged: {name}" for name in loader.lost_blobs]
-    for kind, count in loader.unknown_kinds.items():
-        entries = plural(count, "entry", "entries")
-        warnings.append(f"ignored {entries} of the unknown kind {kind!r}")
+    warnings += warn_of_unknown_kinds(loader.unknown_kinds)
     if loader.truncated_count:
         items = plural(loader.truncated_count, "old item")
         warnings.append(f"truncated {items} in the view; the log keeps them whole")

@@ -15,12 +15,12 @@ import json
 import re
 import zlib
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from treadle.core.transcript.content import Text
-from treadle.core.transcript.entries import EarlyResult, Entry, ItemAdded
+from treadle.core.transcript.entries import EarlyResult, Entry, InputQueued, ItemAdded
 from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 
@@ -76,7 +76,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     blob_bytes: int = 0
 
 
-ENTRY_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 _header_decoder = msgspec.json.Decoder(JournalHeader)
 ContentItem = AssistantItem | UserItem | ToolResultItem  # the items whose content may be a blob
 
@@ -165,10 +164,8 @@ def with_content(entry: Entry | WriterOpened, content: tuple[Any, ...]) -> Entry
     item = _content_item(entry)
     assert item is not None, "only an item has content"
     changed = msgspec.structs.replace(item, content=content)
-    if isinstance(entry, EarlyResult):
-        assert isinstance(changed, ToolResultItem)
-        return EarlyResult(changed)
-    return ItemAdded(changed)
+    name = "result" if isinstance(entry, EarlyResult) else "item"
+    return msgspec.structs.replace(entry, **{name: changed})  # type: ignore[return-value]
 
 
 def decode_content(entry: Entry, data: bytes) -> tuple[Any, ...]:
@@ -193,7 +190,7 @@ def format_blob_reference(name: str, size: int) -> str:
 
 def _content_item(entry: Entry | WriterOpened) -> ContentItem | None:
     item: Item | None = None
-    if type(entry) is ItemAdded:
+    if type(entry) is ItemAdded or type(entry) is InputQueued:
         item = entry.item
     elif type(entry) is EarlyResult:
         item = entry.result

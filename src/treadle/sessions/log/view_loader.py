@@ -17,23 +17,17 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.entries import (
-    Entry,
-    InputQueued,
-    ItemAdded,
-    View,
-    ViewRewritten,
-    fold_entries,
-)
-from treadle.core.transcript.entry_json import decode_entry
+from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded, ViewRewritten
+from treadle.core.transcript.entry_json import decode_entry, find_unknown_kind
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
-from treadle.core.transcript.repair import repair_entries
+from treadle.core.transcript.recover import recover
+from treadle.core.transcript.state import View, fold_entries
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.files import LocalFiles
 from treadle.sessions.log.reader import JournalReader
 from treadle.sessions.log.records import (
-    ENTRY_KINDS,
     Record,
     decode_content,
     with_content,
@@ -49,7 +43,9 @@ _RESULT_PATTERN = re.compile(
 )
 _REPLY_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
 _CALL_PATTERN = re.compile(rb'\{"type":"tool_call","id":"([^"\\]*)"')  # not inside a JSON string
+_USAGE_FIELD = b'"usage":{'
 _METADATA_FIELD = b'"metadata":{'
+_MESSAGE_ID_PATTERN = re.compile(rb'"message_id":"(\w+)"\}\s*$')
 _MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
 
 
@@ -75,7 +71,7 @@ class ViewLoader:
         self._max_bytes = max_bytes
         self._recent: deque[_DeferredItem] = deque()
         self._recent_bytes = 0
-        self._has_queued_messages = False
+        self._has_nameless_messages = False  # queued by an earlier version
         self._remaining_bytes = max_bytes
         self._items: dict[int, Item] = {}  # the real items of placeholders, by number
         self._reread_seqs: set[int] = set()  # lines to read again
@@ -96,31 +92,32 @@ class ViewLoader:
             if was_on:
                 gc.enable()
 
-    def load_repaired(self) -> tuple[View, list[Entry]]:
-        """The view with every law kept, and the entries of the repair, for the log."""
-        view, reader = self.load(), self._reader
-        if not reader.damage and not self.lost_blobs:
-            return view, []
-        entries = repair_entries(
-            view,
-            lacks_items=reader.damaged_after > self._last_repair_seq,
-            lacks_intents=reader.damaged_after >= self.last_reply_seq,
+    def load_recovered(self) -> tuple[View, list[Entry]]:
+        """The state with which the session is continued, and the entries that lead to it, for the
+        log."""
+        state, reader = self.load(), self._reader
+        is_damaged = bool(reader.damage or self.lost_blobs)
+        entries = recover(
+            state,
+            lacks_items=is_damaged and reader.damaged_after > self._last_repair_seq,
+            lacks_intents=is_damaged and reader.damaged_after >= self.last_reply_seq,
         )
-        return fold_entries(entries, view), entries
+        return fold_entries(entries, state), entries
 
     def _load(self) -> View:
         folded = fold_entries(self._read_entries(self._reader.records()))
         self._recent.clear()
-        self._resolve_placeholders(folded.transcript)
-        if folded.history is not None:
-            self._resolve_placeholders(folded.history)
+        transcripts = [folded.transcript, folded.history]
+        for start in reversed(folded.turn_starts):
+            transcripts += [start.transcript, start.history]
+        found = [one for one in transcripts if one is not None]
+        for transcript in found:
+            self._resolve_placeholders(transcript)
         if self._reread_seqs:
             self._reread_items()
-        return msgspec.structs.replace(
-            folded,
-            transcript=self._replace_placeholders(folded.transcript),
-            history=None if folded.history is None else self._replace_placeholders(folded.history),
-        )
+        for transcript in found:
+            transcript.replace_in_place(self._get_resolved)
+        return folded
 
     def _resolve_placeholders(self, transcript: Transcript) -> None:
         """Find the item of each placeholder, the newest first; whole while there is room."""
@@ -131,10 +128,10 @@ class ViewLoader:
                 item, fits = transcript[position], self._remaining_bytes >= 0
                 self._items[deferred.seq] = self._resolve_item(item, deferred, fits)
 
-    def _replace_placeholders(self, transcript: Transcript) -> Transcript:
-        """The view and its history must hold the same object for one item."""
-        pairs = ((item, _deferred_item(item)) for item in transcript)
-        return Transcript(item if late is None else self._items[late.seq] for item, late in pairs)
+    def _get_resolved(self, item: Item) -> Item:
+        """The same object for one item, in all transcripts."""
+        deferred = _deferred_item(item)
+        return item if deferred is None else self._items.get(deferred.seq, item)
 
     # --- while the log is read ---------------------------------------------------------------
 
@@ -147,7 +144,7 @@ class ViewLoader:
             else:
                 entry = self._decode_entry(line, session_dir)
             if entry is not None:
-                self._has_queued_messages |= type(entry) is InputQueued
+                self._has_nameless_messages |= type(entry) is InputQueued and not entry.message_id
                 if type(entry) is ViewRewritten and entry.is_repair:
                     self._last_repair_seq = line.seq
                 yield entry
@@ -158,14 +155,14 @@ class ViewLoader:
         if (result := _RESULT_PATTERN.match(line.raw)) is not None:
             item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
         elif _REPLY_PATTERN.match(line.raw) is not None:
-            item = AssistantItem(self._find_calls(line, session_dir))
+            item = AssistantItem(self._find_calls(line, session_dir), usage=_find_usage(line.raw))
         elif (
-            self._has_queued_messages
+            self._has_nameless_messages
             or _MESSAGE_PATTERN.match(line.raw) is None
             or _METADATA_FIELD in line.raw
         ):
-            # The fold compares a queued message by its value, and needs the id of a result and the
-            # metadata of a message: a placeholder has none of them.
+            # The fold compares a message without an id by its value, and needs the id of a result
+            # and the metadata of a message: a placeholder has none of them.
             return self._decode_entry(line, session_dir)
         else:
             item = UserItem(())
@@ -175,7 +172,8 @@ class ViewLoader:
         self._recent_bytes += len(line.raw)
         while self._recent_bytes > self._max_bytes:
             self._release_bytes(self._recent.popleft())
-        return ItemAdded(item)
+        message_id = _MESSAGE_ID_PATTERN.search(line.raw[-80:])
+        return ItemAdded(item, message_id.group(1).decode() if message_id else "")
 
     def _find_calls(self, line: Record, session_dir: Path) -> tuple[ToolCall, ...]:
         """The calls of a reply by their ids: the fold counts a round when all have results."""
@@ -190,10 +188,10 @@ class ViewLoader:
         try:
             return self._load_content(decode_entry(line.raw), line.blob, session_dir)
         except msgspec.DecodeError as error:
-            if line.kind in ENTRY_KINDS:
-                self._report_undecodable(session_dir, line.seq, len(line.raw), error)
-            else:
+            if find_unknown_kind(line.raw):
                 self.unknown_kinds[line.kind] = self.unknown_kinds.get(line.kind, 0) + 1
+            else:
+                self._report_undecodable(session_dir, line.seq, len(line.raw), error)
             return None
 
     def _report_undecodable(
@@ -265,6 +263,15 @@ class ViewLoader:
         if not content:  # it is in a blob
             content = [Text("[Left out; the session log has it.]")]
         return msgspec.structs.replace(item, content=tuple(content))
+
+
+def _find_usage(raw: bytes) -> Usage:
+    """The usage of a reply; not inside a JSON string, where quotes are escaped."""
+    start = raw.rfind(_USAGE_FIELD)
+    if start < 0:
+        return NO_USAGE
+    value = raw[start + len(_USAGE_FIELD) - 1 : raw.index(b"}", start) + 1]
+    return msgspec.json.decode(value, type=Usage)
 
 
 def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:

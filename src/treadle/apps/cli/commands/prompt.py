@@ -22,6 +22,7 @@ from treadle.apps.services.help_option import wants_help
 from treadle.apps.settings import Settings, load_settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.text import plural
 from treadle.sessions.log.journal import Journal
 
@@ -83,8 +84,9 @@ async def _make_report(settings: Settings, folder: Path, *, is_headless: bool) -
         )
     finally:
         await session.store.aclose()
-        if isinstance(session.store, Journal):
-            shutil.rmtree(session.store.session_dir, ignore_errors=True)  # the session is empty
+        journal = find_innermost(session.store)
+        if isinstance(journal, Journal):
+            shutil.rmtree(journal.session_dir, ignore_errors=True)  # the session is empty
         await session.aclose()
 
 

@@ -1,0 +1,161 @@
+"""One run of an agent on a driver: from a prompt to its result.
+
+A run is one operation: its message is in a turn, or nowhere. It may take several turns, until the
+answer fits the output type; what they used is its usage. `run` and `stream` of agents and sessions
+are a few lines over it. Uses structured_output.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.agents.result import ACCOUNT_ERRORS, Result, attach_run
+from treadle.core.contracts.task_manager import TaskInfo
+from treadle.core.errors import OutputMissing
+from treadle.core.events import TurnResult
+from treadle.core.json_types.schema import Mismatch
+from treadle.core.loop.config import NO_CHANGES
+from treadle.core.loop.driver import Driver
+from treadle.core.steps import ApprovalRequest, UserInput
+from treadle.core.transcript.items import Metadata
+from treadle.core.transcript.usage import NO_USAGE
+
+if TYPE_CHECKING:
+    from treadle.agents.structured_output import StructuredOutput
+
+DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
+FinishTurn = Callable[[Driver, DecideApprovals | None], Awaitable[TurnResult]]
+
+OUTPUT_RETRIES = 2
+BACKGROUND_WAIT = 30.0  # seconds that a run without a session waits for calls in the background
+
+
+class RunSettings(msgspec.Struct, frozen=True):
+    """What a caller may say about a run besides its prompt."""
+
+    metadata: Metadata | None = None
+    output_retries: int = OUTPUT_RETRIES
+    # Seconds to wait for calls in the background; None: they go on, the session is still open.
+    background_wait: float | None = None
+
+
+class RunAnswer(msgspec.Struct, frozen=True):
+    """The last turn of a run; `text` and `value` are its answer, if it ended with one."""
+
+    turn: TurnResult
+    text: str | None = None
+    value: Any = None
+
+
+class Run:
+    """`finish_turn` drives one turn to its end; `output` is what the answer has to be."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        finish_turn: FinishTurn,
+        output: StructuredOutput | None,
+        options: RunSettings = RunSettings(),  # noqa: B008 - it is frozen
+    ) -> None:
+        self.driver = driver
+        self.output = output
+        self._finish_turn = finish_turn
+        self._options = options
+        self._usage = NO_USAGE  # of its turns
+        self._has_ended = False
+        self._background: tuple[TaskInfo, ...] = ()
+
+    def begin(self, prompt: UserInput | None) -> None:
+        """Give the prompt; without one, continue what an error, a limit or a crash left."""
+        self.configure()
+        if prompt is None:
+            self.driver.retry()
+        else:
+            self.driver.offer(prompt, self._options.metadata)
+
+    def configure(self) -> None:
+        """Let the turns answer with the output type."""
+        driver, output = self.driver, self.output
+        driver.configure_turns(
+            NO_CHANGES if output is None else output.make_settings(driver.options)
+        )
+
+    async def finish(self) -> Result[Any]:
+        """The result. Raises the error of a turn that failed, and OutputMissing if the run stopped
+        before it gave an answer of the output type."""
+        return self.make_result(await self.drive())
+
+    async def drive(self, decide: DecideApprovals | None = None) -> RunAnswer:
+        """The answer, after the calls in the background. What is raised carries the run."""
+        try:
+            answer = await self.answer(decide)
+            await self._wait_for_background()
+        except BaseException as error:
+            raise attach_run(error, self.driver, self._usage)  # noqa: B904 - it is the same error
+        return answer
+
+    async def answer(self, decide: DecideApprovals | None = None) -> RunAnswer:
+        """Drive a turn to its end, or several until the answer fits the output type. OutputMismatch
+        after the last attempt; a turn that does not end with `end_turn` gives no answer."""
+        output = self.output
+        if output is None:
+            turn = await self._run_turn(decide)
+            return RunAnswer(turn, turn.text, turn.text)
+        output.begin(self._options.output_retries + 1)
+        while True:
+            turn = await self._run_turn(decide)
+            if turn.reason != "end_turn":
+                return RunAnswer(turn)
+            text = output.find_answer(turn, self.driver.transcript)
+            try:
+                return RunAnswer(turn, text, output.parse(text))
+            except Mismatch as mismatch:
+                question = output.ask_again(str(mismatch), text)
+            self.driver.offer(question, self._options.metadata)
+
+    def end(self) -> None:
+        """Take back what is in no turn. May be repeated."""
+        if not self._has_ended:
+            self._has_ended = True
+            self.driver.withdraw_offers()
+            self.driver.configure_turns(NO_CHANGES)
+
+    async def _run_turn(self, decide: DecideApprovals | None) -> TurnResult:
+        turn = await self._finish_turn(self.driver, decide)
+        self._usage = self._usage + turn.total_usage
+        return turn
+
+    def make_result(self, answer: RunAnswer) -> Result[Any]:
+        driver, turn, error = self.driver, answer.turn, answer.turn.error
+        if error is None and answer.text is None:
+            error = OutputMissing(turn.reason, detail=turn.detail)
+        if isinstance(error, ACCOUNT_ERRORS):
+            error = error.with_traceback(None)
+        if error is not None or answer.text is None:
+            assert error is not None, "made above"
+            raise attach_run(error, driver, self._usage)
+        return Result(
+            answer.text,
+            turn.reason,
+            driver.transcript,
+            self._usage,
+            turn,
+            driver.session_id,
+            answer.value,
+            self._background,
+        )
+
+    async def _wait_for_background(self) -> None:
+        """Wait for calls in the background, as long as the caller wants."""
+        tasks, seconds = self.driver.tasks, self._options.background_wait
+        if any(task.state == "running" for task in tasks.list()) and seconds:
+            waiting = asyncio.get_running_loop().create_task(tasks.wait())
+            try:
+                await asyncio.wait([waiting], timeout=seconds)
+            finally:
+                waiting.cancel()
+        self._background = tasks.list()

@@ -1,0 +1,101 @@
+"""The log of a session and its state: an entry is appended to the store and applied to the state.
+
+It is a store itself: hosts that add entries of their own (a checkpoint, a suspension) do so
+in the same place as the loop. What the entries do to the state is core/transcript/state.py. Used by
+session_state.py and by the hosts that open sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.core.contracts.store import Store
+from treadle.core.contracts.wrapped import WrappedStore, find_innermost
+from treadle.core.errors import LoopError, SessionBusy, StoreError
+from treadle.core.transcript.entries import Entry, ItemAdded
+from treadle.core.transcript.items import UserItem
+from treadle.core.transcript.state import View, apply
+
+_writers: dict[int, SessionLog] = {}  # by the id of a store: the driver that runs on it
+
+
+def check_one_writer(store: Store, writer: SessionLog | None = None) -> None:
+    """Raise SessionBusy if another driver of this process runs on the store."""
+    if _writers.get(id(find_innermost(store)), writer) is not writer:
+        raise SessionBusy(
+            f"another run of this process writes to session {store.session_id}, and a session has "
+            "one writer: await that run first, or use a store of its own"
+        )
+
+
+class SessionLog(WrappedStore):
+    """`state` is that of the log. Without a store, only the state is kept."""
+
+    def __init__(self, store: Store | None, state: View | None = None) -> None:
+        if store is not None:
+            check_one_writer(store)
+            super().__init__(store)
+        self.state = state or View()
+        self._has_store = store is not None
+        self._key = 0 if store is None else id(find_innermost(store))
+        self._needs_flush = False
+        self._is_closed = False
+
+    def claim(self) -> None:
+        """Be the one writer of the store, until `release`."""
+        if self._has_store:
+            check_one_writer(self, self)
+            _writers[self._key] = self
+
+    def release(self) -> None:
+        if _writers.get(self._key) is self:
+            del _writers[self._key]
+
+    @property
+    def is_writable(self) -> bool:
+        return not self._has_store or _writers.get(self._key, self) is self
+
+    def begin_with(self, entries: Sequence[Entry]) -> None:
+        """Log what a new session begins with. LoopError if the store has entries already: they
+        would be there twice."""
+        # A store that was written for an earlier version does not say it.
+        if self._has_store and not getattr(self.wrapped, "is_empty", True):
+            raise LoopError(
+                f"session {self.session_id} has entries already: give an empty store for a "
+                "transcript or a snapshot, or continue the session with the view of its log"
+            )
+        self.state = View()
+        for entry in entries:
+            self.append(entry)
+
+    def append(self, entry: Entry) -> None:
+        """Log the entry and apply it."""
+        if self._is_closed:
+            raise StoreError("the session is closed; nothing more is written")
+        if self._has_store:
+            self.wrapped.append(entry)
+            if type(entry) is ItemAdded and type(entry.item) is UserItem:
+                self._needs_flush = True
+        self.state = apply(self.state, entry)
+
+    async def flush(self) -> None:
+        if self._has_store:
+            await self.wrapped.flush()
+            self._needs_flush = False
+
+    async def flush_intent(self) -> None:
+        """Make an intent durable: the effect may begin once this returns."""
+        await self.flush()
+        self._needs_flush = self._has_store  # what became of the effect
+
+    async def flush_before_model_call(self) -> None:
+        """Make the user's message and the results of effects durable before the model call; a full
+        disk stops the run here, before another request is paid for."""
+        if self._needs_flush or (self._has_store and self.wrapped.write_error is not None):
+            await self.flush()
+
+    async def aclose(self) -> None:
+        """Flush and close the store. Nothing is logged after it."""
+        self._is_closed = True
+        if self._has_store:
+            await self.wrapped.aclose()

@@ -1,0 +1,105 @@
+"""What an interruption, a crash or a fork leaves open, decided once: a list of entries for the log.
+
+    the turn has its answer, or never began   it ends
+    an open round, an unanswered message      stay open: the driver continues them
+    an intent without an outcome              stays: the driver probes, or says that it is unknown
+    a law is broken (a damaged log)           the view is repaired
+    a fork                                    the turn ends: what is open belongs to the other one
+
+Every store, rewind, fork, child and fleet uses these functions. Uses integrity.py (the laws) and
+state.py.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from treadle.core.transcript.entries import (
+    EarlyResult,
+    Entry,
+    Forked,
+    InputDropped,
+    InputQueued,
+    Intent,
+    ItemAdded,
+    TurnEnded,
+)
+from treadle.core.transcript.integrity import make_interrupted_result, repair_round
+from treadle.core.transcript.items import NoticeItem
+from treadle.core.transcript.pending import AwaitInput, Rest, RunTools, pending
+from treadle.core.transcript.state import View, diff_views, fold_entries
+
+REPAIR = "repair"
+INTERRUPTED = "interrupted"  # the kind of a notice: a turn was interrupted after it
+FORKED_NOTICE = "The session was forked here, in the middle of a turn. The other one continues it."
+FORKED_CALL = "Not run here: the session was forked before the call had a result."
+
+
+def recover(state: View, *, lacks_items: bool = False, lacks_intents: bool = False) -> list[Entry]:
+    """The entries with which a session is continued by another driver; none if nothing is open.
+
+    `lacks_items`: items may be lost, so the positions of parts that a provider rejected are not
+    certain; the repair clears them. `lacks_intents`: lines after the last reply are lost. An open
+    call without an intent may have run, so it gets an assumed one.
+    """
+    entries = repair_entries(state, lacks_items=lacks_items, lacks_intents=lacks_intents)
+    if entries:
+        state = fold_entries(entries, state)
+    for number, waiting in enumerate([one for one in state.queued if not one.id], start=1):
+        # An earlier version gave it no id.
+        entries += [InputDropped(), InputQueued(waiting.item, f"msg_earlier_{number}")]
+    turn = state.turn
+    if turn is not None and isinstance(pending(state.transcript), (Rest, AwaitInput)):
+        reason = "aborted" if _has_no_answer(state) else "end_turn"
+        entries.append(TurnEnded(turn.id, reason, "the process ended before it"))
+    return entries
+
+
+def recover_fork(state: View, session_id: str) -> list[Entry]:
+    """The entries with which a fork of the session `session_id` begins, after its history."""
+    entries: list[Entry] = [*repair_entries(state), Forked(session_id)]
+    state = fold_entries(entries, state)
+    if state.turn is None:
+        return entries
+    move = pending(state.transcript)
+    for call in move.calls if isinstance(move, RunTools) else ():
+        outcome = "unknown" if call.id in state.intents else "interrupted"
+        missing = make_interrupted_result(call, FORKED_CALL, outcome)  # type: ignore[arg-type]
+        entries.append(ItemAdded(state.early_results.get(call.id, missing)))
+    if not isinstance(move, (Rest, AwaitInput)):
+        entries.append(ItemAdded(NoticeItem(FORKED_NOTICE, kind=INTERRUPTED, next_move="rest")))
+    return [*entries, TurnEnded(state.turn.id, "aborted", "the session was forked")]
+
+
+def recovered(state: View) -> View:
+    """The state with every law kept and nothing half done; the same object if it is so."""
+    return fold_entries(recover(state), state)
+
+
+def _has_no_answer(state: View) -> bool:
+    """Whether the turn was interrupted, or nothing of it is in the transcript."""
+    last, start = state.transcript[-1:], state.last_start
+    is_interrupted = bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == INTERRUPTED
+    return is_interrupted or (start is not None and len(start.transcript) == len(state.transcript))
+
+
+def repair_entries(
+    state: View, *, lacks_items: bool = False, lacks_intents: bool = False
+) -> list[Entry]:
+    """The entries that make a view lawful again; see `recover`. Positions in later entries belong
+    to the repaired view; without the repair in the log they would point elsewhere."""
+    entries: list[Entry] = []
+    transcript, early = repair_round(state.transcript)
+    if transcript is not state.transcript or (lacks_items and state.quarantine):
+        change = diff_views(REPAIR, state.transcript, transcript)
+        entries.append(msgspec.structs.replace(change, is_repair=True))
+    known = state.early_results
+    entries += [EarlyResult(result) for result in early if result.call_id not in known]
+    if lacks_intents and isinstance(move := pending(transcript), RunTools):
+        begun = {*state.intents, *known, *(result.call_id for result in early)}
+        entries += [
+            Intent(call.id, call.name, "", "irreversible", is_assumed=True)
+            for call in move.calls
+            if call.id not in begun
+        ]
+    return entries
