@@ -8,7 +8,7 @@ promises.
 
 from __future__ import annotations
 
-from treadle.core.contracts.gate import Admit, BaseGate, Gate, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, BaseGate, Gate, RequestEstimate, Stop, Wait
 from treadle.core.contracts.hook import (
     AddContext,
     Block,
@@ -235,6 +235,7 @@ __all__ = [
     "UserItem",
     "UserPromptSubmitData",
     "Verdict",
+    "Wait",
     "View",
     "Workspace",
     "WorkspaceError",

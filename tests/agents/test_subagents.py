@@ -11,6 +11,7 @@ from treadle import Agent, Usage
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_files import read_agent_file, read_agent_files
 from treadle.agents.agent_settings import Approver
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
@@ -194,6 +195,33 @@ async def test_money_is_kept_over_the_whole_tree():
     assert result.reason == "budget_exceeded"
     assert purse.spent <= 1.6
     assert purse.reserved == pytest.approx(0.0)
+
+
+class Lineages(BaseGate):
+    """Notes which session asks, and who its parents are."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, tuple[str, ...]] = {}
+
+    def admit(self, estimate: RequestEstimate) -> Admit:
+        said = estimate.transcript[0]
+        assert isinstance(said, UserItem)
+        self.seen[said.text] = (estimate.session_id, *estimate.parent_ids)
+        return Admit()
+
+
+async def test_a_gate_is_told_the_parents_of_a_session():
+    lineages = Lineages()
+    model = by_prompt(
+        parent=[Say(calls=[task("child")]), "c"],
+        child=[Say(calls=[task("grandchild")]), "b"],
+        grandchild="a",
+    )
+    result = await Agent(model, subagents=[], gates=[lineages]).run("parent")
+    seen = lineages.seen
+    assert seen["parent"] == (result.session_id,)
+    assert seen["child"][1:] == seen["parent"]
+    assert seen["grandchild"][1:] == seen["child"]
 
 
 def test_definitions_are_read_from_files(tmp_path: Path):

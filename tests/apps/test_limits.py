@@ -167,11 +167,24 @@ async def test_a_price_that_is_not_known_stops_a_budget_in_money_with_what_to_do
     assert line.rstrip().endswith(" --max-tokens N")
 
 
-async def test_without_a_budget_of_ones_own_an_unknown_price_is_only_noted():
+async def test_a_limit_of_the_settings_that_has_no_price_is_named_with_its_place():
+    config = Path.home() / ".treadle" / "config.toml"
+    config.parent.mkdir()
+    config.write_text("max_cost = 1\n")
     async with ProviderServer([DONE]) as server:
-        ran = await run(server, "-p", "go", "--model", "anthropic/mystery-1", "--verbose")
+        ran = await run(server, "-p", "go", "--model", "anthropic/mystery-1", "--max-tokens", "9")
+        assert server.generation_requests == []
+    assert ran.code == 4
+    line = one_sentence(ran)
+    assert "and without max_cost (set by " in line
+    assert "config.toml:1): treadle -p --resume " in line
+
+
+async def test_without_a_budget_of_ones_own_an_unknown_price_is_told_in_a_line():
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", "--model", "anthropic/mystery-1")
     assert (ran.code, ran.out) == (0, "Done.\n")
-    assert "no cost limit: the price of anthropic/mystery-1 is unknown" in ran.err
+    assert "no cost limit: the price of anthropic/mystery-1 is unknown" in one_sentence(ran)
 
 
 # ------------------------------------------------------------------ windows

@@ -41,6 +41,7 @@ from treadle.contracts import (
     Usage,
     UserItem,
     Verdict,
+    Wait,
 )
 from treadle.core.loop.background import BackgroundTasks
 from treadle.events import Event, ToolFinished
@@ -217,6 +218,16 @@ class ReservesNothing(GoodGate):
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
         self.used += usage.requests
+
+
+class NeverWakes(GoodGate):
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait:  # type: ignore[override]
+        answer = super().admit(estimate)
+        is_busy = isinstance(answer, Stop) and bool(self.reserved)
+        return Wait("it is busy", self._wait_forever) if is_busy else answer
+
+    async def _wait_forever(self) -> None:
+        await asyncio.Event().wait()
 
 
 class NeedsCost(GoodGate):
@@ -397,6 +408,7 @@ BROKEN: dict[str, dict[Promise, Callable[..., object]]] = {
         gate_promises.gives_back_what_a_call_did_not_use: KeepsReservations,
         gate_promises.reserves_what_it_admits: ReservesNothing,
         gate_promises.settles_calls_in_any_order_and_of_unknown_cost: NeedsCost,
+        gate_promises.ends_a_wait_when_another_call_is_settled: NeverWakes,
     },
     "mutator": {
         mutator_promises.has_a_name_and_points: NoPointsMutator,

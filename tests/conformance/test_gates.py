@@ -25,3 +25,5 @@ async def test_the_budgets_keep_the_promises_of_a_gate():
     await check_gate(lambda: TokenBudget(12_000), at_once=2)
     await check_gate(lambda: CostBudget(SharedBudget(0.03)), at_once=2)
     await check_gate(lambda: CostBudget(SharedBudget(0.0)), at_once=0)
+    await check_gate(lambda: CostBudget(0.03, per_session=True), at_once=2)
+    await check_gate(lambda: CostBudget(0.03, when_reserved="wait"), at_once=2)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 
 from treadle import Agent, Usage
-from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
+from treadle.core.errors import ConfigError
 from treadle.core.transcript import AssistantItem, NoticeItem
-from treadle.models import Say, Scripted
+from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import (
     CallLimit,
     CostBudget,
@@ -154,6 +156,97 @@ async def test_four_children_in_parallel_share_one_purse():
     assert set(await asyncio.gather(*(one() for _ in range(4)))) == {"budget_exceeded"}
     assert 0.7 < purse.spent <= 1.0
     assert purse.reserved == pytest.approx(0.0)
+
+
+SHORT = ModelCard("short", max_output=300, input_price=0.0, output_price=15.0)
+SHORT_RUN = Usage(1_000, 300, requests=1, cost=0.0045)  # as much as a request may cost
+
+
+async def test_a_budget_pays_for_as_many_runs_as_fit_in_it():
+    model = Scripted(lambda request: Say("ok", usage=SHORT_RUN), card=SHORT)
+    agent = Agent(model, gates=[CostBudget(0.05)])
+    for _ in range(11):
+        assert (await agent.run("go")).reason == "end_turn"
+    refused = await agent.run("go")
+    assert (refused.reason, len(model.requests)) == ("budget_exceeded", 11)
+    assert refused.detail == (
+        "the next request may cost about $0.0045, but the limit of $0.05 leaves only $0.0005; "
+        "nothing was sent"
+    )
+
+
+async def test_a_budget_of_exactly_one_request_pays_for_it():
+    model = Scripted([Say("ok", usage=SHORT_RUN)], card=SHORT)
+    assert (await Agent(model, gates=[CostBudget(0.0045)]).run("go")).reason == "end_turn"
+
+
+async def test_a_long_run_that_has_ended_keeps_nothing_of_the_budget():
+    gate = TokenBudget(40_000)
+    used = Usage(10, 10, requests=1)
+    model = Scripted(lambda request: Say("ok", usage=used), card=ModelCard("m", window=200_000))
+    agent = Agent(model, gates=[gate], options=ModelOptions(max_tokens=2_000))
+    for prompt in ("word " * 10_000, "hi"):
+        assert (await agent.run(prompt)).reason == "end_turn"
+    assert (gate.budget.spent, gate.budget.reserved) == (40, 0)
+
+
+async def test_a_run_that_does_not_fit_beside_another_is_refused_with_the_figure():
+    pause = Pause()
+    model = Scripted([[pause, "first"], "third"], card=SHORT)
+    agent = Agent(model, gates=[CostBudget(0.008)])
+    first = asyncio.create_task(agent.run("go"))
+    await pause.reached.wait()
+    refused = await agent.run("go")
+    assert refused.detail == (
+        "the next request may cost about $0.0045, but the limit of $0.008 leaves only $0.0035 "
+        "($0.0045 reserved by other requests); nothing was sent"
+    )
+    pause.release()
+    assert (await first).reason == (await agent.run("go")).reason == "end_turn"
+
+
+async def test_a_budget_of_a_run_and_one_of_all_runs_both_count():
+    everything = CostBudget(0.012)
+
+    async def run(limit: float) -> str:
+        model = working(9, SHORT_RUN, SHORT)
+        gates = [CostBudget(limit), everything]
+        result = await Agent(model, [RecordingTool()], gates=gates).run("go")
+        return f"{result.detail} / {len(model.requests)}"
+
+    assert "limit of $0.006 leaves only $0.0015" in (told := await run(0.006))
+    assert told.endswith("/ 1")
+    assert "limit of $0.012 leaves only $0.003" in (told := await run(1.0))
+    assert told.endswith("/ 1")
+    assert everything.budget.spent == pytest.approx(0.009)
+    assert everything.budget.reserved == 0.0
+
+
+async def test_a_budget_per_session_counts_what_a_reopened_session_used_before(tmp_path: Path):
+    used = Usage(3_000, 1_000, requests=1)
+
+    def make_agent() -> Agent:
+        model = Scripted(
+            lambda request: Say("ok", usage=used), card=ModelCard("m", max_output=2_000)
+        )
+        return Agent(model, gates=[TokenBudget(6_000, per_session=True)], store=tmp_path)
+
+    agent = make_agent()
+    for name in ("a", "b"):
+        async with agent.session(name) as session:
+            assert (await session.run("go")).reason == "end_turn"
+            assert (await session.run("go")).reason == "end_turn"
+            assert (await session.run("go")).reason == "budget_exceeded"
+    async with make_agent().session("a") as session:
+        refused = await session.run("go")
+    assert "(8,000 tokens used before this run); nothing was sent" in refused.detail
+
+
+def test_a_shared_budget_is_no_budget_per_session():
+    with pytest.raises(ConfigError, match="give CostBudget the amount"):
+        CostBudget(SharedBudget(1.0), per_session=True)
+    with pytest.raises(ConfigError, match="when_reserved is 'later'; expected refuse or wait"):
+        CostBudget(1.0, when_reserved="later")  # type: ignore[arg-type]
 
 
 async def test_a_budget_of_zero_sends_nothing():

@@ -265,7 +265,7 @@ async def test_gates_and_the_compactor_do_not_keep_every_session(monkeypatch):
     agent = Agent(model, gates=gates, mutators=[Compactor()])
     for _ in range(10):
         await agent.run("go")
-    assert len(made) == 4
+    assert len(made) == 5
     assert all(len(cache) <= 3 for cache in made)
 
 

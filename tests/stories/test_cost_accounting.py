@@ -314,7 +314,7 @@ class PaysForItself:
 @pytest.mark.parametrize("kind", ["cost", "tokens"])
 async def test_a_mutators_call_before_the_closing_reply_leaves_no_reservation(kind):
     cost, tokens = CostBudget(SharedBudget(10.0)), TokenBudget(100_000)
-    budget = cost.budget if kind == "cost" else tokens._budget
+    budget = cost.budget if kind == "cost" else tokens.budget
     model = Scripted(
         [Say(calls=[("record", {})], usage=USED), Say("summed up", usage=USED)], card=CARD
     )
@@ -448,5 +448,5 @@ async def test_tokens_are_settled_for_children_and_parents_apart():
     first = Scripted([Say("a", usage=Usage(100, 10, requests=1))])
     second = Scripted([Say("b", usage=Usage(100, 10, requests=1))])
     await asyncio.gather(Agent(first, gates=[gate]).run("x"), Agent(second, gates=[gate]).run("x"))
-    assert gate._budget.spent == 220
-    assert gate._budget.reserved == pytest.approx(0.0)
+    assert gate.budget.spent == 220
+    assert gate.budget.reserved == pytest.approx(0.0)

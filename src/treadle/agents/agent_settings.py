@@ -139,6 +139,7 @@ _EXPECTED: Mapping[str, Expected] = {
     "depth": whole_number(0),
     "role": TEXT,
     "caller": one_of(*get_args(Caller)),
+    "parent_ids": list_of(TEXT, "session ids"),
     "task_manager": _OPTIONAL_FUNCTION,
     "on_start": _OPTIONAL_FUNCTION,
 }

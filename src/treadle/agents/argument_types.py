@@ -62,6 +62,7 @@ class AgentSettings(TypedDict, total=False):
     depth: int
     role: str
     caller: Caller
+    parent_ids: tuple[str, ...]
     task_manager: MakeTaskManager | None
     structured_output: StructuredOutput | None
     on_start: Callable[[Driver], None] | None  # called with each driver that the agent starts

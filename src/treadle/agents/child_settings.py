@@ -18,7 +18,7 @@ from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, P
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedSource
-from treadle.policy.budgets import CostBudget, SharedBudget
+from treadle.policy.budgets import CostBudget
 from treadle.tools.federation import Federation
 
 TASK_TOOL = "task"
@@ -112,9 +112,9 @@ def make_child_settings(
         source, mutators = _narrow_tools(source, mutators, definition)
     gates = list(settings["gates"])
     if definition.max_cost is not None:
-        budget = SharedBudget(definition.max_cost)
-        budget.add_earlier(start.earlier_usage.cost or 0.0)
-        gates.append(CostBudget(budget))
+        budget = CostBudget(definition.max_cost)
+        budget.add_earlier(start.earlier_usage, start.model.card)
+        gates.append(budget)
     child = {
         **settings,
         "instructions": f"{definition.prompt}\n\n{CHILD_INSTRUCTIONS}",
@@ -126,6 +126,7 @@ def make_child_settings(
         "name": definition.name,
         "role": definition.name,
         "caller": "child",
+        "parent_ids": (start.parent_id, *settings["parent_ids"]),
         "output_type": str,  # the child answers its parent in text
         "structured_output": None,
         "on_start": None,

@@ -91,8 +91,8 @@ class ChildStart(msgspec.Struct, frozen=True):
     """A child that is about to work. `id` is unique and stays the same when it is continued.
 
     `model`, `source` and `policy` are the parent's, the source without what children do not get.
-    `earlier_usage` is
-    what it used before. `is_done`: it has finished, and only its end is missing.
+    `parent_id` is the parent's session, `earlier_usage` what the child used before. `is_done`: it
+    has finished, and only its end is missing.
     """
 
     task: ChildTask
@@ -101,6 +101,7 @@ class ChildStart(msgspec.Struct, frozen=True):
     model: Model
     source: ToolSource
     policy: Policy
+    parent_id: str = ""
     earlier_usage: Usage = Usage()
     is_done: bool = False
 
@@ -287,7 +288,9 @@ class SubagentRunner:
     ) -> ChildStart:
         start = self._make_start(task, make_child_id(context.session_id, task), self.depth + 1)
         earlier = view.usage + view.child_usage if view is not None else Usage()
-        return msgspec.structs.replace(start, earlier_usage=earlier, is_done=is_done)
+        return msgspec.structs.replace(
+            start, parent_id=context.session_id, earlier_usage=earlier, is_done=is_done
+        )
 
     async def _run(
         self, child: ChildAgent, running: RunningChild, context: ToolContext[Any]

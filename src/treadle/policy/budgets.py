@@ -1,8 +1,8 @@
 """Budgets: gates that run before each model call.
 
     RoundLimit       tool rounds of a turn        CallLimit   tool calls of a turn
-    TokenBudget      tokens of a session          TimeLimit   seconds of a turn
-    CostBudget       USD of a session             (tokens and cost: with all child sessions)
+    TokenBudget      tokens of all runs           TimeLimit   seconds of a turn
+    CostBudget       USD of all runs              (that have this gate; or of each session)
     RepetitionGuard  the same calls with the same results in a row, or in turn
 
 Tokens and cost are reserved before the request, at its worst case: a request that could exceed the
@@ -17,35 +17,27 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TypeVar
 
-from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop, Wait
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError
 from treadle.core.session_cache import SessionCache
 from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
+from treadle.policy.shared_budget import ROUNDING, WhenReserved, check_limit
+from treadle.policy.shared_budget import SharedBudget as SharedBudget
 
 # A low number of characters per token: the estimate of tokens is rather too large.
 CHARS_PER_TOKEN = 2.5
 CLOSING_TOKENS = 1_000
 MIN_OUTPUT_TOKENS = 1_000  # a shorter reply is of no use
 WARN_AT = (0.5, 0.8, 0.95)
-Number = TypeVar("Number", int, float)
 MAX_CYCLE = 3  # rounds that are repeated together
 
 
-def _check_limit(name: str, value: Number) -> Number:
-    given: object = value
-    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not is_number or not value >= 0:  # also NaN
-        raise ConfigError(f"the {name} is {value!r}; it must be a number, 0 or more")
-    return value
-
-
 def _check_count(name: str, value: int) -> int:
-    if _check_limit(name, value) != inf and not isinstance(value, int):
+    if check_limit(name, value) != inf and not isinstance(value, int):
         raise ConfigError(f"the {name} is {value!r}; it must be a whole number, 0 or more")
     return value
 
@@ -81,7 +73,7 @@ class TimeLimit(BaseGate):
     """Limits the seconds of a turn; checked before each model call."""
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
-        self.seconds = _check_limit("time limit", seconds)
+        self.seconds = check_limit("time limit", seconds)
         self._now = now
         self._turn_starts = SessionCache(lambda: ("", 0.0))  # turn id and start
 
@@ -95,192 +87,186 @@ class TimeLimit(BaseGate):
         return Stop("budget_exceeded", f"the time limit of {self.seconds:g} s is reached")
 
 
-class SharedBudget:
-    """An amount that an agent and its children share. Each reserves before it spends."""
-
-    def __init__(self, limit: float) -> None:
-        self.limit = _check_limit("budget", limit)
-        self.spent = 0.0
-        self.spent_before = 0.0  # the part of `spent` from before this run
-        self.reserved = 0.0
-        self.owner = ""  # the first session that used it: the parent of all others
-        self.owner_closing = 0.0  # what a closing reply of the owner may cost
-
-    @property
-    def remaining(self) -> float:
-        return self.limit - self.spent - self.reserved
-
-    def reserve(self, amount: float) -> bool:
-        """Reserve an amount if it remains, and return whether it did."""
-        if amount > self.remaining + 1e-9:  # rounding errors
-            return False
-        self.reserved += amount
-        return True
-
-    def settle(self, reserved: float, spent: float) -> None:
-        self.reserved = max(0.0, self.reserved - reserved)
-        self.spent += spent
-
-    def add_earlier(self, spent: float) -> None:
-        """Count what a resumed session has spent before."""
-        self.spent_before += spent
-        self.spent += spent
-
-    def set_owner(self, session_id: str, closing: float) -> None:
-        """The parent of all sessions, known before it makes a request: after a crash its children
-        continue first. They leave it what a closing reply may cost."""
-        self.owner = session_id
-        self.owner_closing = closing
-
-
 # What a number of input and output tokens costs, in the unit of a budget.
 ComputePrice = Callable[[int, int], float]
 
 
-class _Reservations:
+class _BudgetGate:
     """Reserves what each request is allowed to use, and tells the model what is left."""
 
-    def __init__(self, budget: SharedBudget, describe: Callable[[float], str], verb: str) -> None:
-        self._budget = budget
+    def __init__(
+        self,
+        budget: SharedBudget,
+        describe: Callable[[float], str],
+        verb: str,
+        *,
+        per_session: bool,
+    ) -> None:
+        self.budget = budget
         self._describe = describe
         self._verb = verb
-        # By the id of the estimate, which is the value's first part: of one session several calls
-        # may be reserved at once, its closing reply and the summary of a mutator.
-        self._reserved: dict[int, tuple[RequestEstimate, float]] = {}
-        self._passed_counts = SessionCache(lambda: 0)  # of the thresholds in WARN_AT
+        self._accounts: SessionCache[SharedBudget] | None = None
+        if per_session:
+            limit, when_reserved = budget.limit, budget.when_reserved
+            self._accounts = SessionCache(lambda: SharedBudget(limit, when_reserved))
 
-    def admit(self, estimate: RequestEstimate, price: ComputePrice) -> Admit | Stop:
+    def _find_account(self, estimate: RequestEstimate) -> SharedBudget:
+        """The budget, or that of the session; children use the one of their first parent."""
+        if self._accounts is None:
+            return self.budget
+        with self.budget.lock:
+            return self._accounts[(estimate.session_id, *estimate.parent_ids)[-1]]
+
+    def _admit(
+        self, estimate: RequestEstimate, price: ComputePrice, session_spent: float
+    ) -> Admit | Stop | Wait:
+        account = self._find_account(estimate)
+        with account.lock:
+            is_first = self._accounts is not None and not account.has_session
+            if is_first and not estimate.parent_ids:
+                account.has_session = True
+                # It may be reopened, and its children may have continued before it.
+                account.add_earlier(max(0.0, session_spent - account.spent))
+            return self._reserve(account, estimate, price)
+
+    def _settle(self, estimate: RequestEstimate, spent: float) -> None:
+        self._find_account(estimate).settle_request(self, estimate, spent)
+
+    def _reserve(
+        self, account: SharedBudget, estimate: RequestEstimate, price: ComputePrice
+    ) -> Admit | Stop | Wait:
         input_tokens = estimate_worst_input(estimate)
         closing = price(input_tokens, CLOSING_TOKENS)
-        left_to_owner = self._find_share_of_owner(estimate, closing)
+        if estimate.purpose in ("turn", "closing"):
+            account.closings[estimate.session_id] = closing
+        # A child leaves what its parents need to report what it did; its result makes that longer.
+        left_to_parents = 2 * sum(account.closings[parent] for parent in estimate.parent_ids)
         minimum = min(MIN_OUTPUT_TOKENS, estimate.max_output)
         needed_closing = closing if estimate.rounds else 0.0  # a new turn has nothing to sum up
         for own in dict.fromkeys((closing, needed_closing)):
-            kept = own + left_to_owner
-            output = self._find_affordable_output(estimate, price, input_tokens, kept)
-            if output >= minimum and self._reserve(estimate, price(input_tokens, output)):
+            room = account.remaining - own - left_to_parents
+            output = _find_affordable_output(estimate, price, input_tokens, room)
+            reserved = price(input_tokens, output)
+            if output >= minimum and account.reserve_request(self, estimate, reserved):
                 max_output = output if output < estimate.max_output else None
-                return Admit(self._make_notice(estimate.session_id), max_output)
-        kept = needed_closing + left_to_owner
-        detail = self._explain(price(input_tokens, minimum), kept)
-        has_room = needed_closing > 0.0 and self._budget.remaining >= kept
+                return Admit(self._make_notice(account, estimate.session_id), max_output)
+        kept = needed_closing + left_to_parents
+        needed = price(input_tokens, minimum) + kept
+        detail = self._explain(account, needed, has_closing=kept > 0.0)
+        until_freed = account.find_wait(estimate, needed)
+        if until_freed is not None:
+            return Wait(f"{detail}; it waits for one of them to end", until_freed)
+        has_room = needed_closing > 0.0 and account.remaining >= kept
         if has_room:
-            self._reserve(estimate, needed_closing)
-        return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS * has_room)
+            account.reserve_request(self, estimate, needed_closing)
+        sent = "it was not sent" if estimate.usage.requests else "nothing was sent"
+        return Stop("budget_exceeded", f"{detail}; {sent}", CLOSING_TOKENS * has_room)
 
-    def settle(self, estimate: RequestEstimate, spent: float) -> None:
-        _, reserved = self._reserved.pop(id(estimate), (estimate, 0.0))
-        self._budget.settle(reserved, spent)
-
-    def _find_share_of_owner(self, estimate: RequestEstimate, closing: float) -> float:
-        """What a child must leave, so that its parent can report what the children did."""
-        budget = self._budget
-        budget.owner = budget.owner or estimate.session_id
-        if estimate.session_id != budget.owner:
-            return 2 * budget.owner_closing  # the results of the children make it longer
-        budget.owner_closing = closing
-        return 0.0
-
-    def _reserve(self, estimate: RequestEstimate, amount: float) -> bool:
-        if not self._budget.reserve(amount):
-            return False
-        self._reserved[id(estimate)] = (estimate, amount)
-        return True
-
-    def _find_affordable_output(
-        self, estimate: RequestEstimate, price: ComputePrice, input_tokens: int, kept: float
-    ) -> int:
-        room = self._budget.remaining - kept - price(input_tokens, 0)
-        token_price = price(0, 1)
-        if room >= token_price * estimate.max_output:
-            return estimate.max_output
-        return int(room / token_price) if token_price else 0
-
-    def _make_notice(self, session_id: str) -> str:
+    def _make_notice(self, account: SharedBudget, session_id: str) -> str:
         """About the rest of the budget, at each threshold once in each session."""
-        limit, left = self._budget.limit, self._budget.limit - self._budget.spent
+        limit, left = account.limit, account.limit - account.spent
         used = 1 - max(0.0, left) / (limit or 1.0)
         passed = sum(used >= threshold for threshold in WARN_AT)
-        if passed <= self._passed_counts[session_id]:
+        if passed <= account.notice_counts[session_id]:
             return ""
-        self._passed_counts[session_id] = passed
+        account.notice_counts[session_id] = passed
         left_text, limit_text = self._describe(left), self._describe(limit)
         return f"Budget: {left_text} of {limit_text} are left. Plan the rest accordingly."
 
-    def _explain(self, needed: float, kept: float) -> str:
-        budget, describe = self._budget, self._describe
-        left, limit = describe(max(0.0, budget.remaining)), describe(budget.limit)
-        before = ""
-        if budget.spent_before:
-            before = f" ({describe(budget.spent_before)} used before this run)"
-        is_first = budget.spent == budget.spent_before
-        sent = "nothing was sent" if is_first else "it was not sent"
-        what = "the next request and a closing reply" if kept else "the next request"
-        needs = describe(needed + kept)
+    def _explain(self, account: SharedBudget, needed: float, *, has_closing: bool) -> str:
+        describe = self._describe
+        left, limit = describe(max(0.0, account.remaining)), describe(account.limit)
+        notes: list[str] = []
+        if account.spent_before:
+            notes.append(f"{describe(account.spent_before)} used before this run")
+        if account.reserved > ROUNDING:
+            notes.append(f"{describe(account.reserved)} reserved by other requests")
+        why = f" ({', '.join(notes)})" if notes else ""
+        what = "the next request and a closing reply" if has_closing else "the next request"
+        needs = describe(needed)
         about = "slightly more than" if needs == left else "about"
         needs = f"{what} may {self._verb} {about} {needs}"
-        return f"{needs}, but the limit of {limit} leaves only {left}{before}; {sent}"
+        return f"{needs}, but the limit of {limit} leaves only {left}{why}"
 
 
-class TokenBudget:
-    """Limits the tokens of an agent and its children, as the provider counts them."""
+class TokenBudget(_BudgetGate):
+    """Limits the tokens, as the provider counts them, of all runs that have this gate, with their
+    children. With `per_session`, each session has this many, also when it is reopened.
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._budget = SharedBudget(limit)
-        self._reservations = _Reservations(self._budget, _format_tokens, "use")
-
-    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        return self._reservations.admit(estimate, lambda given, returned: given + returned)
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        self._reservations.settle(estimate, usage.total)
-
-    def add_earlier(self, usage: Usage) -> None:
-        """Count what a resumed session has used before."""
-        self._budget.add_earlier(usage.total)
-
-    def set_owner(self, session_id: str, input_tokens: int) -> None:
-        """See SharedBudget; `input_tokens` is the length of its last request."""
-        closing = input_tokens + CLOSING_TOKENS if input_tokens else 0
-        self._budget.set_owner(session_id, closing)
-
-
-class CostBudget:
-    """Limits the cost, in USD: of one agent, or of all that share the budget. What a request may
-    cost is reserved before it is sent.
-
-    For a model without a known price, `assumed_prices` are used (input and output, USD per million
-    tokens); without them the request is not sent.
+    `when_reserved`: see SharedBudget.
     """
 
     def __init__(
-        self, budget: SharedBudget | float, assumed_prices: tuple[float, float] | None = None
+        self, limit: int, *, per_session: bool = False, when_reserved: WhenReserved = "refuse"
     ) -> None:
-        self.budget = budget if isinstance(budget, SharedBudget) else SharedBudget(budget)
-        self._assumed_prices = assumed_prices
-        self._reservations = _Reservations(self.budget, _format_cost, "cost")
+        self.limit = limit
+        budget = SharedBudget(limit, when_reserved)
+        super().__init__(budget, _format_tokens, "use", per_session=per_session)
 
-    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait:
+        spent = estimate.session_usage.total
+        return self._admit(estimate, lambda given, returned: given + returned, spent)
+
+    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
+        self._settle(estimate, usage.total)
+
+    def add_earlier(self, usage: Usage) -> None:
+        """Count what a resumed session has used before."""
+        self.budget.add_earlier(usage.total)
+
+    def expect_closing(self, session_id: str, input_tokens: int) -> None:
+        """A resumed session whose last request had `input_tokens`: its children may continue before
+        it makes a request, and leave it what a closing reply needs."""
+        self.budget.closings[session_id] = input_tokens + CLOSING_TOKENS
+
+
+class CostBudget(_BudgetGate):
+    """Limits the cost, in USD, of all runs that have this gate or share its budget, with their
+    children. With `per_session`, each session may cost this much, also when it is reopened.
+
+    For a model without a known price, `assumed_prices` are used (input and output, USD per million
+    tokens); without them the request is not sent. `when_reserved`: see SharedBudget.
+    """
+
+    def __init__(
+        self,
+        budget: SharedBudget | float,
+        assumed_prices: tuple[float, float] | None = None,
+        *,
+        per_session: bool = False,
+        when_reserved: WhenReserved = "refuse",
+    ) -> None:
+        self._assumed_prices = assumed_prices
+        if not isinstance(budget, SharedBudget):
+            budget = SharedBudget(budget, when_reserved)
+        elif per_session or when_reserved != "refuse":
+            raise ConfigError(
+                "a SharedBudget is one account and has its own when_reserved; give CostBudget the "
+                "amount in USD for a limit of each session"
+            )
+        super().__init__(budget, _format_cost, "cost", per_session=per_session)
+
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait:
         prices = get_worst_prices(estimate.card) or self._assumed_prices
         if prices is None:
             name = estimate.card.name
             detail = f"the price of {name} is not known, so the cost cannot be limited; "
             return Stop("budget_exceeded", detail + "nothing was sent; limit the tokens instead")
-        return self._reservations.admit(estimate, partial(_compute_cost, prices))
+        spent = self._compute_cost(estimate.session_usage, estimate.card)
+        return self._admit(estimate, partial(_compute_cost, prices), spent)
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        self._reservations.settle(estimate, self._compute_cost(usage, estimate.card))
+        self._settle(estimate, self._compute_cost(usage, estimate.card))
 
     def add_earlier(self, usage: Usage, card: ModelCard) -> None:
         """Count what a resumed session has spent before, at the price of `card` if unknown."""
         self.budget.add_earlier(self._compute_cost(usage, card))
 
-    def set_owner(self, session_id: str, input_tokens: int, card: ModelCard) -> None:
-        """See SharedBudget; `input_tokens` is the length of its last request."""
-        prices = get_worst_prices(card) or self._assumed_prices or (0.0, 0.0)
-        closing = _compute_cost(prices, input_tokens, CLOSING_TOKENS) if input_tokens else 0.0
-        self.budget.set_owner(session_id, closing)
+    def expect_closing(self, session_id: str, input_tokens: int, card: ModelCard) -> None:
+        """A resumed session whose last request had `input_tokens`: its children may continue before
+        it makes a request, and leave it what a closing reply costs."""
+        closing = Usage(input_tokens, CLOSING_TOKENS, cost=None)
+        self.budget.closings[session_id] = self._compute_cost(closing, card)
 
     def _compute_cost(self, usage: Usage, card: ModelCard) -> float:
         if usage.cost is not None:
@@ -320,6 +306,16 @@ def estimate_worst_input(estimate: RequestEstimate) -> int:
     """The highest number of input tokens that the next request can have."""
     input_tokens = int(estimate.request_chars / CHARS_PER_TOKEN) + 1
     return min(input_tokens, estimate.card.window)
+
+
+def _find_affordable_output(
+    estimate: RequestEstimate, price: ComputePrice, input_tokens: int, room: float
+) -> int:
+    """The longest reply that `room` pays, besides the input."""
+    if price(input_tokens, estimate.max_output) <= room + ROUNDING:
+        return estimate.max_output
+    token_price = price(0, 1)
+    return int((room - price(input_tokens, 0)) / token_price) if token_price else 0
 
 
 def get_worst_prices(card: ModelCard) -> tuple[float, float] | None:

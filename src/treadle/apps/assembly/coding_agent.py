@@ -303,7 +303,8 @@ def _assemble(
     )
 
     # Limits
-    gates, shared_budget = make_gates(settings, model, host, notes)
+    limit_warnings: list[str] = []
+    gates = make_gates(settings, model, host, limit_warnings)
     effort = settings.thinking
     model_options = ModelOptions(
         thinking=int(effort) if effort.isdecimal() else effort,
@@ -341,7 +342,7 @@ def _assemble(
             tools.append(redact_source(Skills(skills), secrets))
             skills_section = format_skills_section(skills)
     mcp = None
-    warnings: list[str] = [*extensions.notes, *changed, *rule_warnings]
+    warnings: list[str] = [*limit_warnings, *extensions.notes, *changed, *rule_warnings]
     if (extensions.servers or given.servers) and is_small:
         text = f"MCP servers are off: {model.name} can use only a few tools"
         (warnings if given.servers else notes).append(text)
@@ -559,7 +560,6 @@ def _assemble(
         warnings=tuple(warnings),
         needs_sandbox=settings.sandbox == "required",
         is_temporary=store is None,
-        shared_budget=shared_budget,
         structured_output=structured_output,
         servers=mcp.servers if mcp is not None else (),
         small_model=small_model,

@@ -12,42 +12,39 @@ from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model
 from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.usage import Usage
-from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit, TokenBudget
+from treadle.policy.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
 
 
 def make_gates(
-    settings: Settings,
-    model: Model,
-    host: HostSession | None,
-    notes: list[str],
-) -> tuple[list[Gate], SharedBudget | None]:
-    """The gates, and the budget that subagents share if there is one."""
+    settings: Settings, model: Model, host: HostSession | None, warnings: list[str]
+) -> list[Gate]:
     limits: list[Gate] = []
     earlier = load_earlier_usage(host.store, host.view) if host is not None else Usage()
     session_id = host.store.session_id if host is not None else ""
     reply = last_reply(host.view.transcript) if host is not None and host.view else None
-    last_input = reply.usage.total_input if reply is not None else 0
     if settings.max_tokens is not None:
         tokens = TokenBudget(settings.max_tokens)
         tokens.add_earlier(earlier)
-        tokens.set_owner(session_id, last_input)
+        if reply is not None:
+            tokens.expect_closing(session_id, reply.usage.total_input)
         limits.append(tokens)
     if settings.max_time is not None:
         limits.append(TimeLimit(settings.max_time))
-    cost = _make_cost_budget(settings, model, notes, host)
+    cost = _make_cost_budget(settings, model, warnings, host)
     if cost is not None:
         cost.add_earlier(earlier, model.card)
-        cost.set_owner(session_id, last_input, model.card)
+        if reply is not None:
+            cost.expect_closing(session_id, reply.usage.total_input, model.card)
         limits.append(cost)
     if host is not None and host.options.suspend:
         from treadle.apps.assembly.suspend import SuspendOnBudget
 
         limits = [SuspendOnBudget(limit, host.store.session_id) for limit in limits]
-    return [RepetitionGuard(), *limits], cost.budget if cost is not None else None
+    return [RepetitionGuard(), *limits]
 
 
 def _make_cost_budget(
-    settings: Settings, model: Model, notes: list[str], host: HostSession | None
+    settings: Settings, model: Model, warnings: list[str], host: HostSession | None
 ) -> CostBudget | None:
     """The default limit is for one run of `treadle -p`, with a model that has a price."""
     is_default = settings.origin("max_cost") == "default"
@@ -59,9 +56,9 @@ def _make_cost_budget(
         assumed_price = _find_list_price(model.name)
         if assumed_price is None and is_default:
             unknown = f"no cost limit: the price of {model.name} is unknown"
-            notes.append(f"{unknown}; use --max-tokens to limit the session")
+            warnings.append(f"{unknown}; use --max-tokens to limit the session")
             return None
-    return CostBudget(SharedBudget(settings.max_cost), assumed_price)
+    return CostBudget(settings.max_cost, assumed_price)
 
 
 def _find_list_price(name: str) -> tuple[float, float] | None:

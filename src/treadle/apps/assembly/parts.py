@@ -22,7 +22,6 @@ from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import ChildEvent, Event, RunFailed, TurnFinished
 from treadle.core.loop.driver import Driver
-from treadle.policy.budgets import SharedBudget
 
 if TYPE_CHECKING:
     from typing import Self
@@ -90,7 +89,6 @@ class AgentParts(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     needs_sandbox: bool = False
     is_temporary: bool = False  # outputs_dir
-    shared_budget: SharedBudget | None = None
     structured_output: StructuredOutput | None = None
     servers: tuple[McpServer, ...] = ()
     small_model: Model | None = None

@@ -105,6 +105,7 @@ class PolicySampler:
             name="sampling",
             role="sampling",
             caller="child",
+            parent_ids=(context.session_id,),
         )
         store = None
         if self._open_store is not None:

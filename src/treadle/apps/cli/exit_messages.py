@@ -50,6 +50,8 @@ def explain_exit(
             higher, kind = _format_higher_limits(settings), "a higher limit"
             if settings.origin("max_cost") != "default" and not _has_price(report.model):
                 higher, kind = " --max-tokens N", "a limit of tokens"
+                if "max_cost" not in flags:
+                    kind += f" and without max_cost (set by {settings.origin('max_cost')})"
             higher += f" --until {shlex.quote(until)}" if until else ""
             resume = f"; to continue with {kind}: {command}{higher}"
             return f"stopped: {report.detail}{resume if report.session_id else ''}"

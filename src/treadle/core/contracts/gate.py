@@ -25,13 +25,13 @@ class RequestEstimate(msgspec.Struct, frozen=True):
     rounds: int  # tool rounds finished in this turn
     calls: int  # tool calls answered in this turn
     usage: Usage  # of this turn
-    session_usage: Usage
+    session_usage: Usage  # with that of its children; of a reopened session, all that it used
     transcript: Transcript
     card: ModelCard
     request_chars: int
     max_output: int
     purpose: CallPurpose = "turn"
-    parent_id: str = ""  # the session of the parent, if it is a child agent's
+    parent_ids: tuple[str, ...] = ()  # of a child agent: its parent's session, then that one's, …
 
 
 class Admit(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class Gate(Protocol):
     Promises: the loop calls `admit` before every model call, also before one of a mutator, and
     `admit` reserves what it admits. The loop calls `settle` exactly once for each call that was
     admitted or allowed as the closing reply: with what the call used, or with an empty usage if the
-    call was not made. A gate must not block.
+    call was not made. A gate must not block; sessions of several threads may share it.
     """
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait: ...

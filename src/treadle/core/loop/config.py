@@ -90,6 +90,7 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     observers: tuple[Observer, ...] = ()
     workspace: Workspace | None = None
     agent_type: str = ""  # the kind of a child agent
+    parent_ids: tuple[str, ...] = ()  # of a child agent: its parent's session, then that one's, …
     caller: Caller = "library"
     task_manager: MakeTaskManager | None = None  # None: tasks run in this process
     clock: Clock = msgspec.field(default_factory=RealClock)

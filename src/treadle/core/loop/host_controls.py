@@ -62,7 +62,7 @@ class HostControls:
         self._interruption = Interruption()
         self._emitter = emitter = Emitter(config.observers, self.session_id, config.name)
         self._log = store if isinstance(store, SessionLog) else SessionLog(store, view)
-        self._session = SessionState(self._log, emitter, config.caller)
+        self._session = SessionState(self._log, emitter, config.caller, config.parent_ids)
         self._inbox = Inbox(self._session)
         self._approvals = Approvals(self._session, emitter)
         self._child_approvals = ChildApprovals()

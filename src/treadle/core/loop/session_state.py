@@ -60,7 +60,13 @@ TRACE_LENGTH = 1_000
 
 
 class SessionState:
-    def __init__(self, log: SessionLog, emitter: Emitter, caller: Caller = "library") -> None:
+    def __init__(
+        self,
+        log: SessionLog,
+        emitter: Emitter,
+        caller: Caller = "library",
+        parent_ids: tuple[str, ...] = (),
+    ) -> None:
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
         self.old_intents = frozenset(log.state.intents)  # of an earlier process
         self.is_turn_running = False  # an open turn of an earlier process is not, until it resumes
@@ -72,6 +78,7 @@ class SessionState:
         self._log = log
         self.write = log.append  # the only way in which the state changes
         self._caller = caller
+        self._parent_ids = parent_ids
 
     @property
     def state(self) -> View:
@@ -112,11 +119,12 @@ class SessionState:
             turn.rounds,
             turn.calls,
             turn.usage,
-            state.usage,
+            state.usage + state.child_usage,
             state.transcript,
             card,
             request_chars,
             max_output,
+            parent_ids=self._parent_ids,
         )
 
     def record_transition(self, reason: str) -> None:

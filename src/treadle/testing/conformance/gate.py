@@ -8,12 +8,13 @@ gate may admit before one of them is settled: a gate that reserves nothing admit
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import get_args
 
 import msgspec
 
-from treadle.core.contracts.gate import Admit, Gate, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, Gate, RequestEstimate, Stop, Wait
 from treadle.core.contracts.model import ModelCard
 from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.transcript import Transcript
@@ -29,6 +30,7 @@ MakeGate = Callable[[], Gate | Awaitable[Gate]]
 
 REQUEST_CHARS, MAX_OUTPUT = 10_000, 1_000
 MANY = 1_000
+SECONDS_TO_WAKE = 1.0
 STOP_REASONS = get_args(msgspec.structs.fields(Stop)[0].type)
 
 
@@ -121,10 +123,28 @@ async def settles_calls_in_any_order_and_of_unknown_cost(
         gate.settle(estimate, Usage(1, 1, requests=1, cost=None))
 
 
+async def ends_a_wait_when_another_call_is_settled(make: MakeGate, at_once: int | None) -> None:
+    gate = await build(make)
+    opened = [make_estimate() for _ in range(1 if at_once is None else at_once)]
+    answers = [gate.admit(estimate) for estimate in opened]
+    answer = gate.admit(make_estimate())
+    if not isinstance(answer, Wait):
+        return
+    assert answer.detail.strip(), "a Wait says in `detail` what it waits for"
+    waiting = asyncio.ensure_future(answer.until_freed())
+    for estimate, earlier in zip(opened, answers, strict=True):
+        if isinstance(earlier, Admit):
+            gate.settle(estimate, Usage())
+    done, _ = await asyncio.wait([waiting], timeout=SECONDS_TO_WAKE)
+    waiting.cancel()
+    assert done, "until_freed() does not end when the calls before it are settled"
+
+
 GATE_PROMISES: tuple[Promise, ...] = (
     admits_or_stops_with_a_reason,
     does_not_block,
     gives_back_what_a_call_did_not_use,
     reserves_what_it_admits,
     settles_calls_in_any_order_and_of_unknown_cost,
+    ends_a_wait_when_another_call_is_settled,
 )
