@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import configuration, settings
 
+from tests.law_check import LawCheck
 from tests.postgres import postgres_server, postgres_url, shared_postgres
 from tests.preloaded import interpreters
 from treadle.core import function_thread
@@ -179,6 +180,19 @@ def own_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home and a current folder for this test alone."""
     with make_place(monkeypatch) as place:
         yield place
+
+
+# ------------------------------------------------------------------ the law of the state
+
+
+@pytest.fixture(autouse=True)
+def live_equals_log(monkeypatch: pytest.MonkeyPatch, own_place: Path) -> Iterator[None]:
+    """Every session of every test: its live state is the fold of its log."""
+    check = LawCheck()
+    with monkeypatch.context() as patch:
+        check.install(patch)
+        yield
+    assert check.problems == []
 
 
 # ------------------------------------------------------------------ async tests

@@ -357,8 +357,10 @@ def _check_reply(item: object, model: str) -> AssistantItem:
     """ModelError for a reply with which the log could not be read again: a fault of the model's
     class."""
     try:
-        if isinstance(item, AssistantItem) and decode_entry(encode_entry(ItemAdded(item))):
-            return item
+        if isinstance(item, AssistantItem):
+            logged = decode_entry(encode_entry(ItemAdded(item)))
+            assert isinstance(logged, ItemAdded), "as it was encoded"
+            return item if logged.item == item else logged.item  # type: ignore[return-value]
         problem = f"it is a {type(item).__name__}, not an AssistantItem"
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         problem = error_message(error)

@@ -29,6 +29,10 @@ class EntryRedactor:
         self._secrets = tuple(dict.fromkeys([*escaped, *secrets]))
         self._encoded = [secret.encode(errors="surrogateescape") for secret in self._secrets]
 
+    @property
+    def has_secrets(self) -> bool:
+        return bool(self._secrets)
+
     def finds_secret(self, *encoded: bytes | None) -> bool:
         """Whether an encoded entry contains one of the values."""
         return any(secret in data for data in encoded if data for secret in self._encoded)
