@@ -44,9 +44,12 @@ async def test_a_driver_that_was_made_before_the_other_began_is_refused_and_keep
     pause, store = Pause(), Journal.create(tmp_path / "s")
     model = Scripted([Say(calls=[("record", {})]), [pause, "one"]])
     agent = Agent(model, [RecordingTool()])
-    one, two = (agent.start(prompt=text, store=store) for text in ("first", "second"))
+    one, two = agent.start(store=store), agent.start(store=store)
+    one.submit("first")
     first = asyncio.create_task(agent.finish_turn(one))
     await pause.reached.wait()
+    with pytest.raises(SessionBusy):
+        two.submit("second")
     with pytest.raises(SessionBusy):
         await two.next()
     await two.aclose()
@@ -64,6 +67,8 @@ async def test_a_driver_may_continue_the_session_of_one_that_does_not_run(tmp_pa
     two = Agent(Scripted(["two"])).start(view=one.snapshot().view, store=store)
     two.submit("second")
     assert isinstance(await two.next(), Finished)
+    with pytest.raises(SessionBusy, match="another driver has continued"):
+        one.submit("third")
     await two.aclose()
 
 

@@ -8,6 +8,7 @@ session_state.py and by the hosts that open sessions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore, find_innermost
@@ -16,12 +17,14 @@ from treadle.core.transcript.entries import Entry, ItemAdded
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.state import View, apply
 
-_writers: dict[int, SessionLog] = {}  # by the id of a store: the driver that runs on it
+# By the id of a store: the log that wrote to it last. Each of these holds its store.
+_writers: WeakValueDictionary[int, SessionLog] = WeakValueDictionary()
 
 
-def check_one_writer(store: Store, writer: SessionLog | None = None) -> None:
-    """Raise SessionBusy if another driver of this process runs on the store."""
-    if _writers.get(id(find_innermost(store)), writer) is not writer:
+def check_one_writer(store: Store) -> None:
+    """Raise SessionBusy if a driver of this process runs on the store."""
+    writer = _writers.get(id(find_innermost(store)))
+    if writer is not None and writer.is_claimed:
         raise SessionBusy(
             f"another run of this process writes to session {store.session_id}, and a session has "
             "one writer: await that run first, or use a store of its own"
@@ -29,31 +32,46 @@ def check_one_writer(store: Store, writer: SessionLog | None = None) -> None:
 
 
 class SessionLog(WrappedStore):
-    """`state` is that of the log. Without a store, only the state is kept."""
+    """`state` is that of the log. Without a store, only the state is kept.
+
+    Of two on one store, the one that writes last continues the session; the other one has another
+    state then, and cannot write any more.
+    """
 
     def __init__(self, store: Store | None, state: View | None = None) -> None:
         if store is not None:
             check_one_writer(store)
             super().__init__(store)
         self.state = state or View()
+        self.is_claimed = False
         self._has_store = store is not None
         self._key = 0 if store is None else id(find_innermost(store))
         self._needs_flush = False
-        self._is_closed = False
+        self._is_closed = self._is_replaced = False
 
     def claim(self) -> None:
         """Be the one writer of the store, until `release`."""
         if self._has_store:
-            check_one_writer(self, self)
-            _writers[self._key] = self
+            self._become_writer()
+        self.is_claimed = True
 
     def release(self) -> None:
-        if _writers.get(self._key) is self:
-            del _writers[self._key]
+        self.is_claimed = False
 
     @property
     def is_writable(self) -> bool:
-        return not self._has_store or _writers.get(self._key, self) is self
+        return not self._is_replaced and _writers.get(self._key, self) is self
+
+    def _become_writer(self) -> None:
+        other = _writers.get(self._key)
+        if other is self:
+            return
+        check_one_writer(self)
+        if self._is_replaced:
+            raise SessionBusy(f"another driver has continued session {self.session_id}")
+        if other is not None:
+            other._is_replaced = True
+        _writers[self._key] = self
 
     def begin_with(self, entries: Sequence[Entry]) -> None:
         """Log what a new session begins with. LoopError if the store has entries already: they
@@ -73,6 +91,8 @@ class SessionLog(WrappedStore):
         if self._is_closed:
             raise StoreError("the session is closed; nothing more is written")
         if self._has_store:
+            if _writers.get(self._key) is not self:
+                self._become_writer()
             self.wrapped.append(entry)
             if type(entry) is ItemAdded and type(entry.item) is UserItem:
                 self._needs_flush = True
@@ -98,4 +118,6 @@ class SessionLog(WrappedStore):
         """Flush and close the store. Nothing is logged after it."""
         self._is_closed = True
         if self._has_store:
+            if _writers.get(self._key) is self:
+                del _writers[self._key]
             await self.wrapped.aclose()
