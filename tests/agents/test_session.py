@@ -133,7 +133,7 @@ async def test_step_by_step_with_an_approval_and_a_message(tmp_path: Path):
     assert isinstance(step, Finished)
     assert step.result.text == "done"
     asked = model.requests[1].transcript
-    assert 'The user changed the arguments before the call ran: {"n":2}' in asked[2].text
+    assert 'The user changed the arguments before the call ran: {"n":2}' in asked[2].model_text
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -200,8 +200,7 @@ async def test_calls_beyond_max_turns_are_not_run_and_the_turn_can_be_continued(
 
 async def test_a_reply_beyond_max_turns_that_only_calls_tools_is_discarded():
     witness = RecordingObserver()
-    call = ("record", {})
-    model = Scripted([Say(thinking="hm", calls=[call]), Say(calls=[call])])
+    model = Scripted([Say(thinking="hm", calls=[("record", {})]), Say(calls=[("record", {})])])
     agent = Agent(model, [RecordingTool()], max_turns=0, observers=[witness])
     result = await agent.run("Go")
     user, notice = result.transcript

@@ -366,12 +366,13 @@ def _find_wrong_access(access: object) -> str | None:
         return None
     if not isinstance(access, Access):
         return f"it returned {access!r:.80}, not an Access"
-    for name, keys in (("reads", access.reads), ("writes", access.writes)):
+    given: Any = access  # its fields may be anything, whatever its type says
+    for name, keys in (("reads", given.reads), ("writes", given.writes)):
         if not isinstance(keys, frozenset | set) or not all(isinstance(key, str) for key in keys):
             return f"{name} is {keys!r:.80}, not a frozenset of texts"
-    if not isinstance(access.files, tuple) or not all(map(_is_file_access, access.files)):
-        return f"files is {access.files!r:.80}, not a tuple of FileAccess"
-    for name, text in (("command", access.command), ("url", access.url), ("cwd", access.cwd)):
+    if not isinstance(given.files, tuple) or not all(map(_is_file_access, given.files)):
+        return f"files is {given.files!r:.80}, not a tuple of FileAccess"
+    for name, text in (("command", given.command), ("url", given.url), ("cwd", given.cwd)):
         if not isinstance(text, str) and (text is not None or name == "cwd"):
             return f"{name} is {text!r:.80}, not a text"
     return None

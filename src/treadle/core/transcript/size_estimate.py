@@ -21,7 +21,7 @@ from treadle.core.transcript.content import (
     Thinking,
     ToolCall,
 )
-from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
+from treadle.core.transcript.items import Item, NoticeItem, SummaryItem, ToolResultItem
 
 CHARS_PER_MEDIA_TOKEN = 4  # converts tokens to characters: text is counted in characters
 PIXELS_PER_TOKEN = 750
@@ -61,6 +61,8 @@ def estimate_item_chars(item: Item) -> int:
             total += len(part.data)
         else:
             total += estimate_media_chars(part)
+    if type(item) is ToolResultItem and item.notes:
+        total += sum([estimate_text_chars(note.text) + 1 for note in item.notes])
     return total
 
 
