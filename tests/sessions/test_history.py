@@ -166,7 +166,7 @@ async def test_notes_of_the_engine_and_a_closing_request_are_replayed_equal(
     journal = library.create(tmp_path)
     tool = RecordingTool(answer=lambda given: "x" * 60 if given["n"] == 3 else "ok")
     calls = [("Record", {"n": 1}), ("record", {"n": 2}), ("record", {"n": 3})]
-    script = [Say(calls=calls), Say("More:", calls=[("record", {"n": 4})]), "One of two."]
+    script = [Say(calls=calls), Say("More:", calls=[("record", {"n": 4})]), Say("One of two.")]
     agent = Agent(
         Scripted(script),
         [tool],

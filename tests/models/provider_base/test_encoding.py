@@ -331,7 +331,7 @@ EDITED = ResultNote("edited", "The user changed the arguments before the call ra
     ],
 )
 def test_a_model_reads_the_notes_of_a_result_as_in_old_logs(encoder, content, notes, old_content):
-    given = [to_user_item("go"), reply("a")]
+    given: list[Item] = [to_user_item("go"), reply("a")]
     new = ToolResultItem("a", "f", content, notes=notes)
     old = ToolResultItem("a", "f", old_content)
     sent = [
