@@ -10,7 +10,14 @@ from __future__ import annotations
 import asyncio
 
 from treadle import Agent, Approval, Denial, PendingApproval, tool
-from treadle.contracts import Allow, Ask, BasePolicy, PermissionRequest, Verdict
+from treadle.contracts import (
+    Allow,
+    Ask,
+    BasePolicy,
+    PermissionRequest,
+    ToolResultItem,
+    Verdict,
+)
 from treadle.models import Say, Scripted
 
 
@@ -54,7 +61,8 @@ async def main() -> None:
     agent = Agent(MODEL, [pay], policy=AskAboutMoney(), approve=approve)
     result = await agent.run("Pay the three bills")
     for item in result.transcript[2:5]:
-        print("the model reads:", item.text)
+        if isinstance(item, ToolResultItem):
+            print("the model reads:", item.model_text)
     print(result.output)
 
 

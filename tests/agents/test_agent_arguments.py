@@ -33,6 +33,7 @@ from treadle.contracts import (
     BasePolicy,
     PermissionRequest,
     RequestEstimate,
+    ToolResultItem,
     Verdict,
 )
 from treadle.models import Say, Scripted
@@ -322,7 +323,9 @@ async def test_an_approver_may_edit_the_arguments():
     )
     result = await agent.run("go")
     assert record.calls == [{"n": 2}]
-    assert "The user changed the arguments" in result.transcript[2].text
+    answer = result.transcript[2]
+    assert isinstance(answer, ToolResultItem)
+    assert "The user changed the arguments" in answer.model_text
 
 
 async def test_an_approval_with_the_same_arguments_is_no_edit():
@@ -333,7 +336,9 @@ async def test_an_approval_with_the_same_arguments_is_no_edit():
         approve=lambda approval: Approval(arguments={"n": 1}),
     )
     result = await agent.run("go")
-    assert "changed the arguments" not in result.transcript[2].text
+    answer = result.transcript[2]
+    assert isinstance(answer, ToolResultItem)
+    assert answer.notes == ()
 
 
 async def test_a_result_says_why_the_run_stopped():

@@ -39,7 +39,7 @@ def task(prompt: str, **more: object) -> tuple[str, dict[str, object]]:
 
 
 def answers(transcript: Transcript) -> list[str]:
-    return [item.text for item in transcript if isinstance(item, ToolResultItem)]
+    return [item.model_text for item in transcript if isinstance(item, ToolResultItem)]
 
 
 def messages(request: ModelRequest) -> list[str]:

@@ -15,6 +15,7 @@ from treadle import Agent, OutputMismatch, ToolContext, UserItem, tool
 from treadle.core.errors import ConfigError, DriverBusy, LoopError, SessionBusy, StoreError
 from treadle.core.events import TextDelta
 from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
+from treadle.core.transcript import ToolResultItem
 from treadle.models import Pause, Say, Scripted
 from treadle.sessions.sqlite_store import list_session_ids
 from treadle.testing.stores import MemoryStore
@@ -132,8 +133,9 @@ async def test_step_by_step_with_an_approval_and_a_message(tmp_path: Path):
     assert record.calls == [{"n": 2}]
     assert isinstance(step, Finished)
     assert step.result.text == "done"
-    asked = model.requests[1].transcript
-    assert 'The user changed the arguments before the call ran: {"n":2}' in asked[2].text
+    answer = model.requests[1].transcript[2]
+    assert isinstance(answer, ToolResultItem)
+    assert 'The user changed the arguments before the call ran: {"n":2}' in answer.model_text
 
 
 @pytest.mark.parametrize("place", PLACES)

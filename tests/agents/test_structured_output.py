@@ -127,7 +127,7 @@ async def test_a_run_that_ends_otherwise_has_an_error_with_its_reason():
     assert error.reason == "max_turns"
     assert str(error).startswith("the run ended with max_turns before it gave its answer")
     assert error.transcript == driver.transcript
-    assert error.usage.requests == 2
+    assert error.usage.requests == 3  # the last one is the closing request
     await driver.aclose()
 
 

@@ -94,3 +94,18 @@ async def test_nothing_of_a_function_that_failed_is_kept():
         assert watched() is None
     finally:
         gc.enable()
+
+
+async def test_while_a_function_runs_the_loop_is_not_blocked_for_the_others(monkeypatch):
+    monkeypatch.setattr(function_thread, "_long_running", threading.Lock())
+    monkeypatch.setattr(function_thread, "SHORT_SECONDS", 0.0)
+    release = threading.Event()
+    calls = [asyncio.create_task(run_in_thread(partial(release.wait, 20)))]
+    await asyncio.sleep(0)
+    # A wait for one of these would last until the first function gives up.
+    monkeypatch.setattr(function_thread, "SHORT_SECONDS", 30.0)
+    calls += [asyncio.create_task(run_in_thread(partial(release.wait, 20))) for _ in range(9)]
+    await asyncio.sleep(0)
+    release.set()
+    assert all(await asyncio.gather(*calls))
+    assert not function_thread._long_running.locked()

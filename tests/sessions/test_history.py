@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.agents.agent import Agent
 from treadle.apps.cli.commands.replay import replay_recording
+from treadle.core.contracts.policy import Allow, Ask, BasePolicy, PermissionRequest, Verdict
 from treadle.core.errors import AccessDenied, StoreError
-from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
-from treadle.core.transcript.entries import Checkpoint, ViewRewritten
+from treadle.core.steps import AfterToolResult, Approval, AwaitingInput, Finished
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.entries import Checkpoint, ItemAdded, ViewRewritten
 from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.scripted import Say, Scripted
@@ -151,6 +154,56 @@ async def test_a_replay_gives_the_same_transcript(library: Library, tmp_path: Pa
     ]
     await play(journal, script, "first", "second")
     assert await replayed(journal.session_dir) == 4
+
+
+class AsksOnce(BasePolicy):
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("sure?") if request.arguments == {"n": 2} else Allow()
+
+
+async def test_notes_of_the_engine_and_a_closing_request_are_replayed_equal(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    tool = RecordingTool(answer=lambda given: "x" * 60 if given["n"] == 3 else "ok")
+    calls = [("Record", {"n": 1}), ("record", {"n": 2}), ("record", {"n": 3})]
+    script = [Say(calls=calls), Say("More:", calls=[("record", {"n": 4})]), Say("One of two.")]
+    agent = Agent(
+        Scripted(script),
+        [tool],
+        policy=AsksOnce(),
+        approve=lambda approval: Approval(arguments={"n": 5}),
+        max_result_chars=50,
+        max_turns=1,
+    )
+    result = await agent.run("go", session=journal)
+    assert (result.reason, result.text) == ("max_turns", "One of two.")
+    results = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert [item.text for item in results] == ["ok", "ok", "x" * 50]
+    assert [[note.kind for note in item.notes] for item in results] == [
+        ["corrected"],
+        ["edited"],
+        ["truncated"],
+    ]
+    assert await replayed(journal.session_dir) == 3
+    loaded = load_view(journal.session_dir).transcript
+    assert list(loaded) == list(result.transcript)
+
+
+async def test_a_log_with_notes_in_its_content_is_replayed_equal(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    driver = await play(journal, [Say(calls=[("Record", {"n": 1})]), "done"], "go")
+    old = library.create(tmp_path)
+    for entry in read_entries(journal.session_dir):
+        if isinstance(entry, ItemAdded) and isinstance(entry.item, ToolResultItem):
+            text = entry.item.model_text
+            entry = ItemAdded(msgspec.structs.replace(entry.item, content=(Text(text),), notes=()))
+        old.append(entry)
+    await old.aclose()
+    assert "[corrected: " in driver.transcript[2].model_text
+    assert await replayed(old.session_dir) == 2
 
 
 async def test_a_replay_goes_through_compaction_steering_and_rewind(

@@ -340,7 +340,7 @@ async def test_a_tool_may_have_a_result_limit_of_its_own():
     model = Scripted([Say(calls=[("small", {}), ("large", {})]), "done"])
     result = await Agent(model, [small, large]).run("x")
     cut, whole = [item for item in result.transcript if isinstance(item, ToolResultItem)]
-    assert cut.text == "x" * 10 + "... [truncated, 100 chars total]"
+    assert cut.model_text == "x" * 10 + "... [truncated, 100 chars total]"
     assert (cut.is_truncated, whole.is_truncated, result.reason) == (True, False, "end_turn")
 
 

@@ -12,12 +12,18 @@ from treadle import Agent, Transcript, Usage, tool
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Gate
-from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.hook import (
+    DEFAULT_HOOK_TIMEOUT,
+    AddContext,
+    HookAnswer,
+    HookInput,
+    HookPoint,
+)
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.contracts.policy import AllowAll, Ask, PermissionRequest, Verdict
-from treadle.core.contracts.tool import ToolOutput
+from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
+from treadle.core.contracts.tool import Access, ProbeResult, ToolOutput
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -40,12 +46,14 @@ from treadle.core.transcript import (
     ToolResultItem,
     to_user_item,
 )
-from treadle.core.transcript.state import View
+from treadle.core.transcript.entries import Intent
+from treadle.core.transcript.state import View, fold_entries
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.policy.hooks import hook
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
+from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
 
 
@@ -119,6 +127,23 @@ async def test_a_cancellation_inside_a_model_is_a_broken_stream_and_tried_again(
     assert len(witness.events_of(RetryScheduled)) == 1
 
 
+@pytest.mark.parametrize("method", ["on_event", "on_item"])
+async def test_a_cancellation_that_an_observer_raises_costs_no_request(method):
+    class Cancels(BaseObserver):
+        pass
+
+    def cancel(self: Cancels, *given: object) -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        future.result()
+
+    setattr(Cancels, method, cancel)
+    model, witness = Scripted([Say(calls=[("record", {})]), "done"]), RecordingObserver()
+    result = await Agent(model, [RecordingTool()], observers=[Cancels(), witness]).run("go")
+    assert (result.text, len(model.requests)) == ("done", 2)
+    assert warnings(witness) == ["observer Cancels failed: CancelledError"]
+
+
 # --- hooks that hang ---------------------------------------------------------------------
 
 
@@ -146,7 +171,7 @@ async def test_a_plain_hook_that_hangs_is_left_alone_after_its_time(monkeypatch)
         threads.append(threading.current_thread().name)
         release.wait()
 
-    @hook("pre_tool_use")
+    @hook("pre_tool_use", timeout=None)
     def return_at_once(hook_input: HookInput) -> None:
         threads.append(threading.current_thread().name)
 
@@ -160,14 +185,15 @@ async def test_a_plain_hook_that_hangs_is_left_alone_after_its_time(monkeypatch)
     assert threads == ["MainThread", "treadle-function"]
 
 
-async def test_a_plain_hook_with_a_timeout_answers_from_its_thread():
-    @hook("user_prompt_submit", timeout=30)
+async def test_a_plain_hook_has_the_default_time_and_answers_from_its_thread():
+    @hook("user_prompt_submit")
     def add_context(hook_input: HookInput) -> str:
-        return "It is Monday."
+        return f"It is Monday in {threading.current_thread().name}."
 
+    assert (add_context.timeout, DEFAULT_HOOK_TIMEOUT) == (60.0, 60.0)
     result = await Agent(Scripted(["ok"]), hooks=[add_context]).run("go")
     assert [item.text for item in result.transcript if isinstance(item, NoticeItem)] == [
-        "It is Monday."
+        "It is Monday in treadle-function."
     ]
 
 
@@ -466,6 +492,61 @@ async def test_an_output_whose_display_has_no_text_is_an_error_of_the_tool():
 
 
 # --- a task manager ----------------------------------------------------------------------
+
+
+def raise_error(error: BaseException) -> Access:
+    raise error
+
+
+ODD_ACCESSES = {
+    "an error": lambda given: raise_error(RuntimeError("no idea")),
+    "a cancellation": lambda given: raise_error(asyncio.CancelledError()),
+    "nothing": lambda given: None,
+    "another value": lambda given: {"reads": ["a"]},
+    "a list": lambda given: Access(reads=["a"]),  # type: ignore[arg-type]
+    "a text": lambda given: Access(writes="a"),  # type: ignore[arg-type]
+    "keys of another kind": lambda given: Access(writes=frozenset({1})),  # type: ignore[arg-type]
+    "a path": lambda given: Access(files=("a",)),  # type: ignore[arg-type]
+    "a list of words": lambda given: Access(command=["ls"]),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("kind", ODD_ACCESSES)
+async def test_an_access_that_cannot_be_used_is_the_result_of_its_call(kind):
+    odd = RecordingTool("odd", access=ODD_ACCESSES[kind])  # type: ignore[arg-type]
+    fine = RecordingTool("fine", access=lambda given: Access(reads=frozenset({"a"})))
+    model = Scripted([Say(calls=[("odd", {}), ("fine", {})]), "done"])
+    result = await Agent(model, [odd, fine], policy=AsksNever()).run("go")
+    wrong, right = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert (result.text, right.text, odd.calls) == ("done", "ok", [])
+    assert wrong.is_error
+    assert wrong.text.startswith("error: odd was not run, because its `access` failed: ")
+
+
+class AsksNever(AllowAll):
+    """A policy that reads the access, as a policy of rules does."""
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Allow() if request.access.reads | request.access.writes else Ask("odd")
+
+
+@pytest.mark.parametrize("good_count", [0, 1])
+async def test_an_access_that_fails_after_a_crash_is_the_result_of_its_call(good_count):
+    model = Scripted([Say(calls=[("record", {})]), "done"])
+    probe = ProbeResult("not_done", "it is not there")
+    store = MemoryStore()
+    first = RecordingTool(effect="verifiable", probe=probe)
+    await Agent(model, [first]).run("go", session=store)
+    cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent)) + 1
+    accesses = iter([Access()] * good_count)
+    again = RecordingTool(effect="verifiable", probe=probe, access=lambda given: next(accesses))
+    driver = Agent(Scripted(["done"]), [again]).start(view=fold_entries(store.entries[:cut]))
+    while not isinstance(step := await driver.next(), Finished):
+        pass
+    [answer] = [item for item in driver.transcript if isinstance(item, ToolResultItem)]
+    assert (step.result.text, answer.is_error, again.calls) == ("done", True, [])
+    is_unknown = answer.outcome == "unknown"  # without its access, nothing is probed
+    assert is_unknown or "its `access` failed: StopIteration" in answer.text
 
 
 class BrokenTasks(BackgroundTasks):

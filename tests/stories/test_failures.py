@@ -58,7 +58,7 @@ from treadle.testing.tools import ChangingSource, RecordingTool
 
 
 def answers(transcript: Transcript) -> list[str]:
-    return [item.text for item in transcript if isinstance(item, ToolResultItem)]
+    return [item.model_text for item in transcript if isinstance(item, ToolResultItem)]
 
 
 def calling(*calls: tuple[str, dict[str, Any] | str]) -> Scripted:

@@ -56,7 +56,7 @@ from treadle.tools.federation import Federation, StaticSource
 
 
 def answers(transcript: Transcript) -> list[str]:
-    return [item.text for item in transcript if isinstance(item, ToolResultItem)]
+    return [item.model_text for item in transcript if isinstance(item, ToolResultItem)]
 
 
 def calling(*calls: tuple[str, dict[str, Any] | str]) -> Scripted:
@@ -192,7 +192,8 @@ async def test_results_are_truncated_with_a_marker_and_a_flag():
     result = await Agent(calling(("record", {})), [long], max_result_chars=50).run("x")
     cut = result.transcript[2]
     assert isinstance(cut, ToolResultItem)
-    assert cut.text == "ä" * 50 + "... [truncated, 200 chars total]"
+    assert (cut.text, cut.user_text) == ("ä" * 50, cut.model_text)
+    assert cut.model_text == "ä" * 50 + "... [truncated, 200 chars total]"
     assert (cut.is_truncated, cut.total_chars) == (True, 200)
 
 

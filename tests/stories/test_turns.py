@@ -176,22 +176,24 @@ async def test_the_answer_after_the_last_tool_round_is_given(most: int):
 
 async def test_calls_beyond_max_turns_are_not_run_and_the_turn_can_be_continued():
     record, witness = RecordingTool(), RecordingObserver()
-    model = Scripted([Say("On it.", calls=[("record", {"n": n})]) for n in range(3)] + ["Done."])
+    calls = [Say("On it.", calls=[("record", {"n": n})]) for n in range(3)]
+    model = Scripted([*calls[:2], "Half of it is done.", calls[2], "Done."])
     driver = Agent(model, [record], max_turns=1, observers=[witness]).start(prompt="Go")
     await driver.next()
     step = await driver.next()
     assert isinstance(step, Finished)
-    assert (step.result.reason, len(model.requests)) == ("max_turns", 2)
-    assert step.result.text == "On it."  # it was paid for
+    assert (step.result.reason, step.result.text) == ("max_turns", "Half of it is done.")
     assert record.calls == [{"n": 0}]
-    reply, notice = driver.transcript[-2:]
-    assert isinstance(reply, AssistantItem)
-    assert (reply.text, reply.calls) == ("On it.", ())
+    kept, notice, closing, ended = driver.transcript[-4:]
+    assert isinstance(kept, AssistantItem)
+    assert (kept.text, kept.calls) == ("On it.", ())  # it was paid for
     assert isinstance(notice, NoticeItem)
-    assert "were not run" in notice.text
+    assert "the limit of 1 tool round is reached. Without tools, sum up" in notice.text
+    assert closing.text == step.result.text
+    assert isinstance(ended, NoticeItem)
     assert find_violations(driver.transcript) == []
     assert witness.events_of(ReplyDiscarded) == []
-    assert driver.usage.requests == 2
+    assert driver.usage.requests == 3
     assert driver.retry()
     await driver.next()
     step = await driver.next()
@@ -202,11 +204,36 @@ async def test_calls_beyond_max_turns_are_not_run_and_the_turn_can_be_continued(
 
 async def test_a_reply_beyond_max_turns_that_only_calls_tools_is_discarded():
     witness = RecordingObserver()
-    model = Scripted([Say(thinking="hm", calls=[("record", {})])])
+    model = Scripted([Say(thinking="hm", calls=[("record", {})]), Say(calls=[("record", {})])])
     agent = Agent(model, [RecordingTool()], max_turns=0, observers=[witness])
     result = await agent.run("Go")
-    assert (result.reason, len(result.transcript)) == ("max_turns", 1)
+    user, notice = result.transcript
+    assert (result.reason, user.text) == ("max_turns", "Go")
+    assert isinstance(notice, NoticeItem)  # the closing request
     assert len(witness.events_of(ReplyDiscarded)) == 1
+
+
+async def test_max_turns_3_makes_three_rounds_and_one_closing_request_without_calls():
+    store, calls = MemoryStore(), [Say(calls=[("record", {})])] * 4
+    model = Scripted([*calls, "Three of four."])
+    result = await Agent(model, [RecordingTool()], max_turns=3).run("Go", session=store)
+    assert (result.reason, result.text, result.turn.rounds) == ("max_turns", "Three of four.", 3)
+    choices = [request.options.tool_choice for request in model.requests]
+    assert choices == [*[choices[0]] * 4, "none"]
+    assert [spec.name for spec in model.requests[-1].tools] == ["record"]  # the prefix stays cached
+    view = fold_entries(store.entries)
+    assert list(view.transcript) == list(result.transcript)
+    assert view.transcript[-2].text == "Three of four."
+
+
+async def test_a_closing_request_that_fails_does_not_change_why_the_turn_ended():
+    witness = RecordingObserver()
+    model = Scripted([Say(calls=[("record", {})]), AccessDenied("no key")])
+    agent = Agent(model, [RecordingTool()], max_turns=0, observers=[witness])
+    result = await agent.run("Go")
+    assert (result.reason, result.detail) == ("max_turns", "the limit of 0 tool rounds is reached")
+    [warning] = witness.events_of(WarningRaised)
+    assert warning.text == "there is no closing summary: no key"
 
 
 async def test_a_pure_call_beyond_max_turns_does_not_start_while_the_reply_streams():

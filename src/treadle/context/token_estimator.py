@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from treadle.core.contracts.mutator import MutationContext
 from treadle.core.transcript import size_estimate
 from treadle.core.transcript.content import Document, Image
-from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
+from treadle.core.transcript.items import Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -101,4 +101,6 @@ def count_item_chars(item: Item) -> int:
             texts = (getattr(part, name, "") for name in ("text", "raw", "json", "data"))
             total += max(map(size_estimate.estimate_text_chars, texts))
             total += len(getattr(part, "signature", ""))
+    for note in item.notes if isinstance(item, ToolResultItem) else ():
+        total += size_estimate.estimate_text_chars(note.text)
     return total

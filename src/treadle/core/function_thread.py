@@ -67,8 +67,16 @@ class _Call:
                 self._loop.call_soon_threadsafe(_mark_done, self._waiter)
 
     def ends_soon(self) -> bool:
-        """Whether the function has ended after a very short while, in which the loop is blocked."""
-        return self._running.acquire(timeout=SHORT_SECONDS)
+        """Whether the function has ended after a very short while, in which the loop is blocked.
+        Not waited for while an earlier one runs that did not end soon: many that start together
+        would block the loop one after the other."""
+        global _long_running
+        if _long_running.locked():
+            return self._running.acquire(blocking=False)
+        if self._running.acquire(timeout=SHORT_SECONDS):
+            return True
+        _long_running = self._running
+        return False
 
     async def wait(self) -> None:
         # The waiter first: `report` looks for it when the lock is free.
@@ -84,6 +92,11 @@ class _Call:
             raise error
         finally:
             del error  # its traceback has this frame
+
+
+# The lock of a call that did not end soon, held while it runs. One for all event loops: a call that
+# is not waited for costs its loop a little more, and nothing else.
+_long_running = threading.Lock()
 
 
 def _mark_done(waiter: asyncio.Future[None]) -> None:
@@ -115,8 +128,16 @@ class _Worker:
 
 
 _idle: list[_Worker] = []  # each operation on it is atomic
-# The threads of the parent are not in a forked process.
-os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _forget_threads() -> None:
+    """The threads of the parent are not in a forked process."""
+    global _long_running
+    _idle.clear()
+    _long_running = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _start(call: _Call) -> None:

@@ -44,7 +44,7 @@ def _check_count(name: str, value: int) -> int:
 
 class RoundLimit(BaseGate):
     """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three, and the answer
-    after them."""
+    after them. A model that calls tools once more is asked to sum up without them."""
 
     def __init__(self, limit: int) -> None:
         self.limit = _check_count("limit of tool rounds", limit)
@@ -53,7 +53,7 @@ class RoundLimit(BaseGate):
         if estimate.rounds < self.limit:
             return Admit()
         detail = f"the limit of {plural(self.limit, 'tool round')} is reached"
-        return Admit(call_stop=Stop("max_turns", detail))
+        return Admit(call_stop=Stop("max_turns", detail, CLOSING_TOKENS))
 
 
 class CallLimit(BaseGate):

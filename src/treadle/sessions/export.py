@@ -103,12 +103,12 @@ def _item_blocks(item: Item) -> list[ExportBlock]:
 def _result_blocks(item: ToolResultItem) -> list[ExportBlock]:
     """The result of a call; for an edit its diff, which only the user sees."""
     if item.is_error:
-        return [ExportBlock("tool", f"{item.name}: error", item.text, "error")]
+        return [ExportBlock("tool", f"{item.name}: error", item.user_text, "error")]
     title = f"{item.name}: result"
     if item.display.startswith("--- ") and "\n+++ " in item.display:
         return [ExportBlock("tool", title, item.display, "diff")]
     images = [_image_block("tool", part) for part in item.content if isinstance(part, Image)]
-    return [ExportBlock("tool", title, item.text, "code"), *images]
+    return [ExportBlock("tool", title, item.user_text, "code"), *images]
 
 
 def _image_block(role: str, image: Image) -> ExportBlock:

@@ -207,6 +207,8 @@ class ReplayTool(BaseTool):
             raise ToolError("the recording has no result for this call")
         if self._live_tool is not None:
             now = await _call_live_tool(self._live_tool, arguments, context)
+            if result.is_truncated:
+                now = now[: len(result.text)]
             if now != result.text:
                 raw = msgspec.json.encode(arguments).decode()
                 found = ToolMismatch(context.call_id, self._spec.name, raw, result.text, now)

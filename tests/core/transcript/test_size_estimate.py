@@ -9,8 +9,9 @@ import zlib
 import msgspec
 import pytest
 
+from treadle.context.token_estimator import count_item_chars
 from treadle.core.transcript import Document, Image, RedactedThinking, Text, to_user_item
-from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.items import AssistantItem, ResultNote, ToolResultItem
 from treadle.core.transcript.size_estimate import (
     CHARS_PER_MEDIA_TOKEN,
     MAX_GUESSED_PAGES,
@@ -120,3 +121,9 @@ def test_an_item_holds_the_weight_of_everything_in_it():
     image = Image("image/png", png(750, 100))
     assert item_chars(to_user_item((Text("four"), image))) == 4 + 101 * CHARS_PER_MEDIA_TOKEN
     assert item_chars(AssistantItem((RedactedThinking("x" * 9_000),))) == 9_000
+
+
+def test_the_notes_of_a_result_are_counted():
+    result = ToolResultItem("c", "f", (Text("abc"),), notes=(ResultNote("corrected", "x" * 40),))
+    assert item_chars(result) >= len(result.model_text)
+    assert count_item_chars(result) > count_item_chars(msgspec.structs.replace(result, notes=()))

@@ -26,15 +26,20 @@ from treadle.core.transcript import (
     Transcript,
     to_user_item,
 )
+from treadle.core.transcript.items import ResultNote
 from treadle.models.anthropic.encoding import LIMITS, AnthropicEncoder
+from treadle.models.openai_chat.encoding import ChatEncoder
+from treadle.models.openai_responses.encoding import ResponsesEncoder
 from treadle.models.provider_base.encoding import (
     EncodedTranscript,
     encode_json_string,
     encode_transcript,
     locate_block,
 )
+from treadle.models.provider_base.quirks import OPENAI
 
 DIALECT = AnthropicEncoder()
+ENCODERS = [DIALECT, ChatEncoder(OPENAI), ResponsesEncoder(OPENAI)]
 NOTHING: frozenset[tuple[int, int]] = frozenset()
 
 
@@ -304,3 +309,45 @@ def test_any_history_becomes_a_lawful_request(items: list[Item], split: int):
             answers = [b["tool_use_id"] for b in following if b["type"] == "tool_result"]
             assert sorted(answers) == sorted(ids)
             assert [b["type"] for b in following[: len(ids)]] == ["tool_result"] * len(ids)
+
+
+CUT = ResultNote("truncated", "... [truncated, 9 chars total]")
+FIXED = ResultNote("corrected", "[corrected: `Path` is `path`]")
+EDITED = ResultNote("edited", "The user changed the arguments before the call ran: {}\n")
+
+
+@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda encoder: type(encoder).__name__)
+@pytest.mark.parametrize(
+    ("content", "notes", "old_content"),
+    [
+        ((Text("abc"),), (CUT,), (Text(f"abc{CUT.text}"),)),
+        ((Text("abc"),), (FIXED,), (Text(f"abc\n{FIXED.text}"),)),
+        ((Text("abc"),), (CUT, FIXED), (Text(f"abc{CUT.text}\n{FIXED.text}"),)),
+        ((Text("abc"),), (FIXED, EDITED), (Text(EDITED.text), Text(f"abc\n{FIXED.text}"))),
+        ((PICTURE,), (FIXED,), (PICTURE, Text(FIXED.text))),
+        ((PICTURE,), (CUT, EDITED), (Text(EDITED.text), PICTURE, Text(CUT.text))),
+        ((Text("abc"), PICTURE), (CUT,), (Text(f"abc{CUT.text}"), PICTURE)),
+        ((), (CUT,), (Text(CUT.text),)),
+    ],
+)
+def test_a_model_reads_the_notes_of_a_result_as_in_old_logs(encoder, content, notes, old_content):
+    given: list[Item] = [to_user_item("go"), reply("a")]
+    new = ToolResultItem("a", "f", content, notes=notes)
+    old = ToolResultItem("a", "f", old_content)
+    sent = [
+        b"".join(encode_transcript(encoder, Transcript([*given, item]), NOTHING).messages())
+        for item in (new, old)
+    ]
+    assert sent[0] == sent[1]
+    assert (new.model_text, new.text) == (old.text, ToolResultItem("a", "f", content).text)
+
+
+def test_a_quarantined_part_keeps_its_number_beside_a_note():
+    content = (Text("abc"), PICTURE)
+    result = ToolResultItem("a", "f", content, notes=(FIXED, EDITED))
+    transcript = Transcript([to_user_item("go"), reply("a"), result])
+    blocks = messages(transcript, frozenset({(2, 1)}))[-1]["content"][0]["content"]
+    assert [block["type"] for block in blocks] == ["text"] * 4
+    assert [block["text"] for block in blocks[:2]] == [EDITED.text, "abc"]
+    assert "left out" in blocks[2]["text"]
+    assert blocks[3]["text"] == FIXED.text

@@ -70,7 +70,8 @@ async def test_a_folder_for_one_command_only(folder: Path) -> None:
         one, other, both = await agent.do(
             bash("pwd", workdir="sub"), bash("pwd"), bash("pwd", workdir="sub", cwd=".")
         )
-    assert plain(one) == f"{folder}/sub\n[corrected: `workdir` is `cwd`]"
+    assert plain(one) == f"{folder}/sub"
+    assert one.model_text == f"{folder}/sub\n[corrected: `workdir` is `cwd`]"
     assert plain(other) == str(folder)
     assert "given twice" in failed(both)
 

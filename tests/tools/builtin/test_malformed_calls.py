@@ -73,7 +73,7 @@ async def test_malformed_calls_are_repaired_or_told_what_is_allowed(folder: Path
         assert [call.name, call.arguments] == means, "the transcript has the call that is meant"
         assert request is not None, expected
         assert [request.tool.name, request.arguments] == means, "and the policy judges it"
-        assert (f"[corrected: {call.repaired}]" in answer.text) == bool(call.repaired)
+        assert (f"[corrected: {call.repaired}]" in answer.model_text) == bool(call.repaired)
         table[expected["kind"], "repaired" if call.repaired else "accepted"] += 1
     assert format_table(table) in DOCS.read_text(encoding="utf-8"), format_table(table)
 
@@ -144,7 +144,7 @@ async def test_a_tool_of_a_program_is_found_whatever_the_case_of_its_name() -> N
     repaired, plain = (one for one in result.transcript if isinstance(one, ToolResultItem))
     assert given == [("Ada", 2), ("Eva", 1)]
     assert repaired.name == "book_table"
-    assert repaired.text == (
+    assert repaired.model_text == (
         "booked\n[corrected: the tool is named `book_table`; `guestName` is `guest_name`]"
     )
     assert plain.text == "booked"
@@ -235,7 +235,7 @@ async def test_a_patch_that_comes_as_a_command_is_a_call_of_apply_patch(
     (request,) = judge.asked.values()
     assert (request.tool.name, answer.name) == ("apply_patch", "apply_patch")
     assert [(one.path, one.mode) for one in request.access.files] == [("n.txt", "write")]
-    assert "`apply_patch` is a tool of its own" in answer.text
+    assert "`apply_patch` is a tool of its own" in answer.model_text
 
 
 async def test_a_patch_for_another_folder_keeps_its_folder(folder: Path) -> None:

@@ -117,7 +117,7 @@ def make_output(text: str) -> list[CallContent]:
 def make_result_content(item: ToolResultItem, cwd: str) -> list[CallContent]:
     """What a finished call shows: its diff, its images, its output."""
     if get_kind(item.name) == "edit" and not item.is_error:
-        return parse_diff(item.display, cwd) or make_output(item.text)
+        return parse_diff(item.display, cwd) or make_output(item.user_text)
     images: list[CallContent] = [
         ContentToolCallContent(
             type="content",
@@ -130,7 +130,7 @@ def make_result_content(item: ToolResultItem, cwd: str) -> list[CallContent]:
         for part in item.content
         if isinstance(part, Image) and part.data
     ]
-    return [*make_output(item.display or item.text), *images]
+    return [*make_output(item.display or item.user_text), *images]
 
 
 def make_preview_content(preview: Preview | None, cwd: str) -> list[CallContent]:

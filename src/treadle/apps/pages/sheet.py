@@ -173,7 +173,7 @@ def _render_item(item: Item) -> str:
             calls = [f"{call.name} {call.raw}" for call in item.calls]
             style, who, text = "assistant", "Assistant", "\n".join([text, *calls]).strip()
         case ToolResultItem():
-            style, who = "results", item.name
+            style, who, text = "results", item.name, item.model_text
         case SummaryItem():
             style, who = "user", "Summary"
         case NoticeItem():

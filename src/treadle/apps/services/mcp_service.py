@@ -161,7 +161,8 @@ class McpService:
         if not results:
             return _make_error(f"the call was not made: {turn.error or turn.reason}")
         return types.CallToolResult(
-            content=[_convert(part) for part in results[0].content], is_error=results[0].is_error
+            content=[_convert(part) for _, part in results[0].model_parts],
+            is_error=results[0].is_error,
         )
 
     async def _run_task(

@@ -135,7 +135,7 @@ def _format_item(item: Item) -> str:
     if isinstance(item, NoticeItem):
         return f"NOTICE: {item.text}"
     if isinstance(item, ToolResultItem):
-        return f"RESULT of {item.name}: {item.text}"
+        return f"RESULT of {item.name}: {item.model_text}"
     lines: list[str] = []
     for part in item.content:
         if isinstance(part, ToolCall):

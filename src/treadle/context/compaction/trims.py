@@ -32,7 +32,8 @@ def trim_old_items(items: Sequence[Item], keep_last: int) -> list[Item]:
 def truncate_results(items: Sequence[Item], limit: int) -> list[Item]:
     """Cut every result to about `limit` characters, keeping its beginning and end."""
     return [
-        _truncate_text(item, limit) if isinstance(item, ToolResultItem) else item for item in items
+        _truncate_result(item, limit) if isinstance(item, ToolResultItem) else item
+        for item in items
     ]
 
 
@@ -54,14 +55,14 @@ def _trim_item(item: Item) -> Item:
     if not isinstance(item, ToolResultItem):
         return item
     has_media = any(isinstance(part, (Image, Document)) for part in item.content)
-    if not has_media and len(item.text) <= LARGE_RESULT_CHARS:
+    text = item.model_text
+    if not has_media and len(text) <= LARGE_RESULT_CHARS:
         return item
-    text = item.text
     note = (
         f"{text[:PREVIEW_CHARS]}\n[{len(text):,} characters are out of view; "
         f'recall with id "{item.call_id}" shows them]'
     )
-    return msgspec.structs.replace(item, content=(Text(note),))
+    return msgspec.structs.replace(item, content=(Text(note),), notes=())
 
 
 def _remove_images(item: UserItem) -> UserItem:
@@ -72,15 +73,18 @@ def _remove_images(item: UserItem) -> UserItem:
     return msgspec.structs.replace(item, content=content)
 
 
-def _truncate_text(item: UserItem | ToolResultItem, limit: int) -> Item:
-    if len(item.text) <= limit:
+def _truncate_result(item: ToolResultItem, limit: int) -> ToolResultItem:
+    text = item.model_text
+    if len(text) <= limit:
         return item
-    return msgspec.structs.replace(item, content=(Text(truncate_middle(item.text, limit)),))
+    return msgspec.structs.replace(item, content=(Text(truncate_middle(text, limit)),), notes=())
 
 
 def _truncate_user_message(item: Item, limit: int) -> Item:
     if isinstance(item, UserItem):
-        return _truncate_text(item, limit)
+        if len(item.text) <= limit:
+            return item
+        return msgspec.structs.replace(item, content=(Text(truncate_middle(item.text, limit)),))
     if isinstance(item, NoticeItem) and item.kind == "said":
         messages = collect_user_messages([item])
         return make_user_messages_notice([truncate_middle(text, limit) for text in messages])

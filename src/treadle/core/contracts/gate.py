@@ -39,7 +39,8 @@ class Admit(msgspec.Struct, frozen=True):
 
     `max_output` limits the tokens of the reply to what was reserved; None: the request stays as
     it is. With `call_stop` the reply may only be an answer: if it calls tools, its text is kept,
-    the calls are not run, and the turn ends as this Stop says.
+    the calls are not run, and the turn ends as this Stop says, with its closing reply if it allows
+    one.
     """
 
     notice: str = ""

@@ -124,7 +124,7 @@ class BackgroundTasks:
             result = work.result()
             is_stopped = result.data is not None and bool(result.data.get(STOPPED_KEY))
             task.state = "cancelled" if is_stopped else "failed" if result.is_error else "done"
-            text = result.text
+            text = result.model_text
             task.output = text[-MAX_OUTPUT_CHARS:]
         task.work = None
         self._report_end(self._info(task), text)

@@ -6,15 +6,20 @@ its own (an approval, say) is sent when all observers have got the event before 
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from treadle.core.contracts.observer import BaseObserver, Observer
-from treadle.core.errors import error_message
+from treadle.core.errors import error_text
 from treadle.core.events import Event, WarningRaised
 from treadle.core.logger import logger
 from treadle.core.loop.event_log import LOGGED_EVENTS, log_event
 from treadle.core.transcript.items import Item
+
+# An observer never harms the run. A cancellation of ours arrives at an await, and there is none
+# here: one that an observer raises is its own (the result of a cancelled future, say).
+OBSERVER_ERRORS = (Exception, asyncio.CancelledError)
 
 
 class Emitter:
@@ -55,7 +60,7 @@ class Emitter:
             for observer in self._observers:
                 try:
                     observer.on_event(event)
-                except Exception as error:  # noqa: BLE001 - an observer never harms the run
+                except OBSERVER_ERRORS as error:
                     self._warn_once(observer, error)
         finally:
             self._is_sending = False
@@ -79,18 +84,17 @@ class Emitter:
                             observer.on_event(event)
                         elif item is not None:
                             observer.on_item(position, item)
-                    except Exception as error:  # noqa: BLE001 - an observer never harms the run
+                    except OBSERVER_ERRORS as error:
                         self._warn_once(observer, error)
         finally:
             self._is_sending = False
 
-    def _warn_once(self, observer: Observer, error: Exception) -> None:
+    def _warn_once(self, observer: Observer, error: BaseException) -> None:
         if id(observer) in self._failed:
             return
         self._failed.add(id(observer))
         name = type(observer).__name__
-        problem = f"{type(error).__name__}: {error_message(error)}"
-        self.emit(WarningRaised, f"observer {name} failed: {problem}")
+        self.emit(WarningRaised, f"observer {name} failed: {error_text(error)}")
         logger.debug("where observer %s failed", name, exc_info=error)
 
 

@@ -8,6 +8,7 @@ Runs no tool. What is wrong with a call is its result. Used by tool_round.py; th
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -275,10 +276,18 @@ class CallPreparer:
         try:
             problem = tool.check(arguments)
             summary = tool.summary(arguments)
-            access = tool.access(arguments, self._emitter.session_id) if problem is None else None
         except Exception as error:  # noqa: BLE001 - becomes the call's result
-            problem, summary, access = error_text(error), "", None
-        if problem is not None or access is None:
+            problem, summary = error_text(error), ""
+        access: object = None
+        if problem is None:
+            try:
+                access = tool.access(arguments, self._emitter.session_id)
+                problem = _find_wrong_access(access)
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the same
+                problem = error_text(error)
+            if problem is not None:
+                problem = f"{tool.spec.name} was not run, because its `access` failed: {problem}"
+        if problem is not None or not isinstance(access, Access):
             return PreparedCall(call, tool, arguments, refusal=f"error: {problem}")
         return PreparedCall(call, tool, arguments, summary, access)
 
@@ -375,6 +384,28 @@ class CallPreparer:
             prepared.summary,
             prepared.access,
         )
+
+
+def _find_wrong_access(access: object) -> str | None:
+    """Why a policy and the order of calls cannot use what a tool says that it touches."""
+    if access is NO_ACCESS:
+        return None
+    if not isinstance(access, Access):
+        return f"it returned {access!r:.80}, not an Access"
+    given: Any = access  # its fields may be anything, whatever its type says
+    for name, keys in (("reads", given.reads), ("writes", given.writes)):
+        if not isinstance(keys, frozenset | set) or not all(isinstance(key, str) for key in keys):
+            return f"{name} is {keys!r:.80}, not a frozenset of texts"
+    if not isinstance(given.files, tuple) or not all(map(_is_file_access, given.files)):
+        return f"files is {given.files!r:.80}, not a tuple of FileAccess"
+    for name, text in (("command", given.command), ("url", given.url), ("cwd", given.cwd)):
+        if not isinstance(text, str) and (text is not None or name == "cwd"):
+            return f"{name} is {text!r:.80}, not a text"
+    return None
+
+
+def _is_file_access(file: object) -> bool:
+    return isinstance(file, FileAccess) and isinstance(file.path, str)
 
 
 def _assume_effect(intent: Intent, spec: ToolSpec) -> Intent | None:

@@ -1,7 +1,8 @@
 """Decides after a model reply whether the loop continues or the turn ends.
 
 refusal                  the turn ends `refused`
-calls beyond a limit     the turn ends for the reason of the gate; the calls are not run
+calls beyond a limit     they are not run; the turn ends for the reason of the gate, after a closing
+                         summary if it allows one
 closing summary          the turn ends for the reason that asked for it
 window reached           ContextTooLong, as if the provider had said so
 cut at the output limit  the model is asked to continue, up to three times
@@ -19,7 +20,7 @@ import msgspec
 from treadle.core.contracts.gate import Stop
 from treadle.core.contracts.hook import Block, HookPoint
 from treadle.core.contracts.mutator import MutationPoint
-from treadle.core.errors import ContextTooLong, EmptyReply, ModelError
+from treadle.core.errors import ContextTooLong, EmptyReply, ModelError, error_text
 from treadle.core.events import TerminalReason
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.recovery import may_compact
@@ -41,6 +42,7 @@ CLOSING_NOTICE = (
 CALLS_NOT_RUN_NOTICE = "The tool calls of your last reply were not run: {detail}."
 # Kinds of notices; those of a turn are counted.
 CONTINUE, NUDGE, STOP_HOOK = "continue", "nudge", "stop_hook"
+ENDED_NOTICE = "The last turn ended here, because {detail}. In this one you have tools again."
 MAX_PAUSES = 20
 MAX_STOP_HOOK_BLOCKS = 100
 
@@ -60,18 +62,22 @@ def handle_reply(
     max_continuations: int,
     call_stop: Stop | None = None,
 ) -> TurnEnd | None:
-    closing_stop = session.closing_stop
-    if call_stop is not None and reply.calls and reply.stop != "refusal":
+    closing = session.closing_stop
+    if closing is None and call_stop is not None and reply.calls and reply.stop != "refusal":
         return _stop_at_calls(reply, session, call_stop)
-    if closing_stop is not None or reply.stop == "refusal":
+    if closing is not None or reply.stop == "refusal":
         reply = _without_calls(reply)
     is_reply_empty = is_empty(reply)
     if not is_reply_empty:
         session.append(reply)
     if reply.stop == "refusal":
         return TurnEnd("refused")
-    if closing_stop is not None:
-        return TurnEnd(closing_stop.reason, metadata={"detail": closing_stop.detail})
+    if closing is not None:
+        if closing.reason == "max_turns" and not is_reply_empty:
+            # The next turn has rounds again: it can continue the work without a message.
+            text = ENDED_NOTICE.format(detail=closing.detail)
+            session.append(NoticeItem(text, kind="budget", next_move="ask"))
+        return TurnEnd(closing.reason, metadata={"detail": closing.detail})
     if reply.stop == "context" and not reply.calls:
         raise ContextTooLong(f"{reply.model} reached the end of its window", provider=reply.model)
     if reply.stop == "max_tokens" and not reply.calls:
@@ -87,15 +93,18 @@ def handle_reply(
 
 def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
     """A gate stopped the call: the turn ends, now or after one last reply without tools."""
+    if session.closing_stop is not None:  # that reply cannot be paid either
+        stop = msgspec.structs.replace(session.closing_stop, closing_tokens=0)
     if not stop.closing_tokens:
         if stop.reason == "end_turn":
             # In the transcript, so that a resumed session does not make the call after all.
             text = stop.detail or "The turn has ended."
             session.append(NoticeItem(text, kind="end_turn", next_move="rest"))
         return TurnEnd(stop.reason, metadata={"detail": stop.detail})
-    session.append(
-        NoticeItem(CLOSING_NOTICE.format(detail=stop.detail), kind="budget", next_move="ask")
-    )
+    text = CLOSING_NOTICE.format(detail=stop.detail)
+    notice = NoticeItem(text, kind="budget", next_move="ask")
+    if session.state.transcript[-1:] != [notice]:  # an earlier process may have asked
+        session.append(notice)
     session.closing_stop = stop
     session.record_transition("closing_summary")
     return None
@@ -106,7 +115,20 @@ async def handle_model_error(
     session: SessionState,
     run_mutators: Callable[[MutationPoint], Awaitable[bool]],
 ) -> TurnEnd | None:
-    """A request that is too long is compacted, once a round; any other error ends the turn."""
+    """A request that is too long is compacted, once a round; any other error ends the turn. Without
+    its closing reply a turn ends for the reason that asked for it."""
+    end, closing = await _shorten_request(error, session, run_mutators), session.closing_stop
+    if end is None or closing is None:
+        return end
+    problem = f"there is no closing summary: {error_text(end.error or error)}"
+    return TurnEnd(closing.reason, metadata={"detail": closing.detail}, warning=problem)
+
+
+async def _shorten_request(
+    error: ModelError,
+    session: SessionState,
+    run_mutators: Callable[[MutationPoint], Awaitable[bool]],
+) -> TurnEnd | None:
     may_shrink = may_compact(error) and not session.was_compacted
     try:
         if not may_shrink or not await run_mutators("context_too_long"):
@@ -154,14 +176,18 @@ def _is_silent(reply: AssistantItem) -> bool:
     )
 
 
-def _stop_at_calls(reply: AssistantItem, session: SessionState, stop: Stop) -> TurnEnd:
+def _stop_at_calls(reply: AssistantItem, session: SessionState, stop: Stop) -> TurnEnd | None:
     """The calls are not run. What the reply says was paid for and is kept; the turn can be
     continued after it."""
     kept = _without_calls(reply)
-    if _is_silent(kept):
-        session.discard_reply(reply)
-    else:
+    is_kept = not _is_silent(kept)
+    if is_kept:
         session.append(kept)
+    else:
+        session.discard_reply(reply)
+    if stop.closing_tokens:
+        return handle_stop(stop, session)
+    if is_kept:
         text = CALLS_NOT_RUN_NOTICE.format(detail=stop.detail)
         session.append(NoticeItem(text, kind="budget", next_move="ask"))
     return TurnEnd(stop.reason, metadata={"detail": stop.detail})

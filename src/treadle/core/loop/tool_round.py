@@ -36,7 +36,7 @@ from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.integrity import make_interrupted_result
-from treadle.core.transcript.items import NoticeItem, ToolResultItem
+from treadle.core.transcript.items import NoteKind, NoticeItem, ResultNote, ToolResultItem
 
 T = TypeVar("T")
 
@@ -240,7 +240,11 @@ class ToolRound:
             limit = min(limit, prepared.tool.spec.max_result_chars)
         save = self._save_output if self._config.save_output is not None else None
         item = truncate(prepared.call, result.output, limit, save, result.outcome)
-        item = self._with_approval(_with_repair_note(item, prepared.call))
+        if prepared.call.repaired:
+            item = _add_note(
+                item, "corrected", REPAIRED_CALL.format(repaired=prepared.call.repaired)
+            )
+        item = self._with_approval(item)
         self._emit_finished(item)
         return item
 
@@ -249,12 +253,10 @@ class ToolRound:
         decision = self._session.state.decisions.get(item.call_id)
         if decision is None or decision.decision != "allow":
             return item
-        approval = {"by": decision.decided_by, "edited": decision.raw}
-        content = item.content
         if decision.raw is not None:
-            content = (Text(EDITED_CALL.format(arguments=decision.raw)), *content)
-        data = {**(item.data or {}), "approval": approval}
-        return msgspec.structs.replace(item, content=content, data=data)
+            item = _add_note(item, "edited", EDITED_CALL.format(arguments=decision.raw))
+        approval = {"by": decision.decided_by, "edited": decision.raw}
+        return msgspec.structs.replace(item, data={**(item.data or {}), "approval": approval})
 
     def _save_output(self, call_id: str, text: str) -> str:
         """The path of the saved output; "" if it could not be saved."""
@@ -288,16 +290,8 @@ class ToolRound:
         )
 
 
-def _with_repair_note(item: ToolResultItem, call: ToolCall) -> ToolResultItem:
-    """The result of a call that was repaired tells the model what was wrong with it."""
-    if not call.repaired:
-        return item
-    note, content = REPAIRED_CALL.format(repaired=call.repaired), item.content
-    if content and isinstance(content[-1], Text):
-        content = (*content[:-1], Text(f"{content[-1].text}\n{note}"))
-    else:
-        content = (*content, Text(note))
-    return msgspec.structs.replace(item, content=content)
+def _add_note(item: ToolResultItem, kind: NoteKind, text: str) -> ToolResultItem:
+    return msgspec.structs.replace(item, notes=(*item.notes, ResultNote(kind, text)))
 
 
 def _check_seconds(seconds: object) -> float | None:

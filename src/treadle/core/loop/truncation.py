@@ -1,6 +1,6 @@
 """Truncates a tool's output to what fits into a request.
 
-Never inside a character. A marker says how long the output was, and where all of it can be read.
+Never inside a character. A note says how long the output was, and where all of it can be read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.transcript.content import ResultContent, Text, ToolCall, fix_surrogates
-from treadle.core.transcript.items import CallOutcome, ToolResultItem
+from treadle.core.transcript.items import CallOutcome, ResultNote, ToolResultItem
 
 
 def truncation_marker(total: int) -> str:
@@ -34,11 +34,12 @@ def truncate(
         )
         total = sum([len(part.text) for part in parts if type(part) is Text])
     is_truncated, saved_at = total > limit, output.full_output
+    notes: tuple[ResultNote, ...] = ()
     if is_truncated:
         if save_output is not None and not saved_at:
             saved_at = save_output(call.id, "".join(p.text for p in parts if type(p) is Text))
         marker = truncation_marker(total) + (f" The whole is in {saved_at}" if saved_at else "")
-        parts = _truncate_parts(parts, limit, marker)
+        parts, notes = _truncate_parts(parts, limit), (ResultNote("truncated", marker),)
     return ToolResultItem(
         call.id,
         call.name,
@@ -50,21 +51,17 @@ def truncate(
         saved_at,
         outcome,
         output.data,
+        notes,
     )
 
 
-def _truncate_parts(
-    parts: tuple[ResultContent, ...], limit: int, marker: str
-) -> tuple[ResultContent, ...]:
+def _truncate_parts(parts: tuple[ResultContent, ...], limit: int) -> tuple[ResultContent, ...]:
     cut: list[ResultContent] = []
     left = limit
     for part in parts:
         if type(part) is not Text:
             cut.append(part)
         elif left > 0:
-            text = part.text[:left]
+            cut.append(part if len(part.text) <= left else Text(part.text[:left]))
             left -= len(part.text)
-            cut.append(Text(text + marker) if left < 0 else part)
-    if left == 0:
-        cut.append(Text(marker))
     return tuple(cut)

@@ -106,11 +106,25 @@ class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=
         return kept
 
 
+# What a note of the engine is about: arguments that the user edited or the engine corrected, or an
+# output that was cut.
+NoteKind = Literal["edited", "truncated", "corrected"]
+
+
+class ResultNote(msgspec.Struct, frozen=True, gc=False):
+    """What the engine tells the model about a call, with its result."""
+
+    kind: NoteKind
+    text: str
+
+
 class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True, dict=True):
-    """The answer to one call. `content` is for the model, `display` for the person.
+    """The answer to one call. `content` is the tool's, for the model; `display` is for the person.
 
     `total_chars` is the length before it was cut; `full_output` names where all of it is.
     `data` holds facts for programs (a task id, a working directory); no model sees it.
+    `notes` are the engine's own words, which the model reads with the content (`model_parts`); old
+    logs have them in the content.
     """
 
     call_id: str
@@ -123,10 +137,30 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
     full_output: str = ""
     outcome: CallOutcome = "finished"
     data: dict[str, Any] | None = None
+    notes: tuple[ResultNote, ...] = ()
 
     @property
     def text(self) -> str:
         return _join_text(self.content)
+
+    @property
+    def model_parts(self) -> list[tuple[int, ResultContent]]:
+        """What a model reads: each part of the content with its number, and the notes."""
+        return _add_notes(self.content, self.notes)
+
+    @property
+    def model_text(self) -> str:
+        return self._join_with(self.notes)
+
+    @property
+    def user_text(self) -> str:
+        """The text for a person, who knows about the arguments: only a cut is told."""
+        return self._join_with([note for note in self.notes if note.kind == "truncated"])
+
+    def _join_with(self, notes: Sequence[ResultNote]) -> str:
+        if not notes:
+            return self.text
+        return _join_text(tuple([part for _, part in _add_notes(self.content, notes)]))
 
     @property
     def edited_arguments(self) -> str | None:
@@ -227,6 +261,25 @@ def _to_plain(value: str | int | float | bool) -> str | int | float | bool:
     if isinstance(value, bool):
         return value
     return float(value) if isinstance(value, float) else int(value)
+
+
+def _add_notes(
+    content: tuple[ResultContent, ...], notes: Sequence[ResultNote]
+) -> list[tuple[int, ResultContent]]:
+    """The numbered parts with the notes: about a cut where the text ends, about a correction at the
+    end, about an edit before all. A part that is only a note has a number of no other part."""
+    parts: list[tuple[int, ResultContent]] = list(enumerate(content))
+    for note in notes:
+        texts = [(at, part.text) for at, (_, part) in enumerate(parts) if type(part) is Text]
+        at, text = texts[-1] if texts else (-1, "")
+        if note.kind == "edited":
+            parts.insert(0, (len(content), Text(note.text)))
+        elif texts and (note.kind == "truncated" or at == len(parts) - 1):
+            between = "" if note.kind == "truncated" else "\n"
+            parts[at] = (parts[at][0], Text(f"{text}{between}{note.text}"))
+        else:
+            parts.append((len(content), Text(note.text)))
+    return parts
 
 
 def _join_text(content: tuple[AssistantContent | ResultContent, ...]) -> str:

@@ -21,7 +21,7 @@ from treadle.core.transcript.content import (
     Thinking,
     ToolCall,
 )
-from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
+from treadle.core.transcript.items import Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 
 CHARS_PER_MEDIA_TOKEN = 4  # converts tokens to characters: text is counted in characters
@@ -74,6 +74,8 @@ def estimate_item_chars(item: Item) -> int:
             total += len(part.data)
         else:
             total += estimate_media_chars(part)
+    if type(item) is ToolResultItem and item.notes:
+        total += sum([estimate_text_chars(note.text) + 1 for note in item.notes])
     return total
 
 

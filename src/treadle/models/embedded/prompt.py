@@ -109,7 +109,7 @@ def _format_item(item: Item, tools: Sequence[SmallTool], guided: bool) -> str:
             return format_turn("assistant", to_compact_json({"answer": text}) if tools else text)
         case ToolResultItem():
             state = "Error" if item.is_error else "Result"
-            return format_turn("user", f"{state}:\n{cut_middle(item.text, MAX_RESULT_CHARS)}")
+            return format_turn("user", f"{state}:\n{cut_middle(item.model_text, MAX_RESULT_CHARS)}")
         case NoticeItem(text=text) | SummaryItem(text=text):
             return format_turn("user", cut_middle(text, MAX_NOTICE_CHARS))
 

@@ -301,7 +301,7 @@ def find_part_number(item: Item, reference: PartReference) -> int:
         kind = ToolCall if reference.field == "tool_calls" else Text
         numbers = [number for number, part in enumerate(item.content) if type(part) is kind]
     elif isinstance(item, (UserItem, ToolResultItem)):
-        parts = enumerate(item.content)
+        parts = enumerate(item.content) if isinstance(item, UserItem) else item.model_parts
         numbers = [number for number, part in parts if type(part) is not Text or part.text.strip()]
     else:
         numbers = []

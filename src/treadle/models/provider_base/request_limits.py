@@ -83,7 +83,7 @@ def filter_input(
     omissions: Omissions,
 ) -> list[tuple[int, UserContent]]:
     if type(item) is UserItem:
-        return _filter_parts(item.content, position, limits, omissions)
+        return _filter_parts(enumerate(item.content), position, limits, omissions)
     reason = omissions.get((position, 0)) if omissions else None
     text = f"[left out: {reason}]" if reason else item.text
     if not text.strip():
@@ -98,7 +98,7 @@ def filter_result(
     item: ToolResultItem, position: int, limits: RequestLimits, omissions: Omissions
 ) -> list[tuple[int, ResultContent]]:
     """Never empty: a result without output says so."""
-    return _filter_parts(item.content, position, limits, omissions) or [(0, Text(NO_OUTPUT))]
+    return _filter_parts(item.model_parts, position, limits, omissions) or [(0, Text(NO_OUTPUT))]
 
 
 def filter_reply(
@@ -141,10 +141,13 @@ def _is_accepted_back(
 
 
 def _filter_parts(
-    content: Iterable[UserContent], position: int, limits: RequestLimits, omissions: Omissions
+    numbered: Iterable[tuple[int, UserContent]],
+    position: int,
+    limits: RequestLimits,
+    omissions: Omissions,
 ) -> list[tuple[int, UserContent]]:
     parts: list[tuple[int, UserContent]] = []
-    for number, part in enumerate(content):
+    for number, part in numbered:
         reason = omissions.get((position, number)) if omissions else None
         if isinstance(part, Text):
             parts += _filter_text(number, part, reason)

@@ -47,25 +47,23 @@ _DataT = TypeVar("_DataT")
 PointFunction = Callable[[HookInput[_DataT]], HookFunctionResult | Awaitable[HookFunctionResult]]
 HookFunction = PointFunction[Any]
 HookDecorator = Callable[[PointFunction[_DataT]], "FunctionHook"]
-_NOT_GIVEN: Any = object()
 
 
 class FunctionHook:
-    """Calls a function as a Hook; a plain one with a timeout of its own runs in a thread."""
+    """Calls a function as a Hook; a plain one runs in a thread, unless it has no timeout."""
 
     def __init__(
         self,
         function: HookFunction,
         points: frozenset[HookPoint],
         matcher: str = "",
-        timeout: float | None = _NOT_GIVEN,
+        timeout: float | None = DEFAULT_HOOK_TIMEOUT,
     ) -> None:
         self.function = function
         self.points = points
-        is_given = timeout is not _NOT_GIVEN
-        self.timeout = timeout if is_given else DEFAULT_HOOK_TIMEOUT
+        self.timeout = timeout
         is_plain = not inspect.iscoroutinefunction(inspect.unwrap(function))
-        self._needs_thread = is_given and timeout is not None and is_plain
+        self._needs_thread = timeout is not None and is_plain
         # Same matcher semantics as in settings; there is no command here.
         self._matcher = HookConfig("PreToolUse", "", matcher)
 
@@ -130,11 +128,11 @@ def hook(
     *points: HookPoint, matcher: str = "", timeout: float | None = ...
 ) -> HookDecorator[Any]: ...
 def hook(
-    *points: HookPoint, matcher: str = "", timeout: float | None = _NOT_GIVEN
+    *points: HookPoint, matcher: str = "", timeout: float | None = DEFAULT_HOOK_TIMEOUT
 ) -> HookDecorator[Any]:
-    """Make a hook of a function, which runs at these points. An `async` function is cancelled
-    after `timeout` seconds, 60 by default. A plain one blocks the agent, so it must return at once;
-    with a `timeout` it runs in a thread, and the agent waits no longer than this."""
+    """Make a hook of a function, which runs at these points and has failed after `timeout` seconds.
+    An `async` function is cancelled then. A plain one runs in a thread and is left to itself; with
+    `timeout=None` it runs in the event loop, so it must return at once."""
     known = get_args(HookPoint)
     for point in points:
         if point not in known:

@@ -75,7 +75,7 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
         state: CallState = call.state
         if not call.is_finished and state != "background":
             state = _final_state(item.outcome, item.is_error)
-        text, edited = redact_for_display(item.text), item.edited_arguments
+        text, edited = redact_for_display(item.user_text), item.edited_arguments
         return _replace(
             call,
             raw=call.raw if edited is None else redact_for_display(edited),

@@ -62,7 +62,7 @@ class RecallTool(BuiltinTool[RecallArguments]):
 def _read_result(history: Sequence[Item], args: RecallArguments) -> ToolOutput:
     for item in history:
         if isinstance(item, ToolResultItem) and item.call_id == args.id:
-            part, rest = slice_part(item.text, args.offset, PART_CHARS)
+            part, rest = slice_part(item.model_text, args.offset, PART_CHARS)
             others = tuple(content for content in item.content if not isinstance(content, Text))
             display = f"Recalled the result of {item.name}"
             if not others:
@@ -97,7 +97,7 @@ def _item_text(item: Item) -> tuple[str, str]:
             calls = [f"{call.name} {call.raw}" for call in others]
             return "you", "\n".join([item.text, *calls])
         case ToolResultItem() if item.name != RecallTool.name:
-            return f'answer of {item.name}, id "{item.call_id}"', item.text
+            return f'answer of {item.name}, id "{item.call_id}"', item.model_text
     return "", ""
 
 
