@@ -22,6 +22,7 @@ from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.policy import Allow, AllowAll, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.events import Notified
+from treadle.core.loop.session_log import SessionLog
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, to_user_item
 from treadle.core.transcript.entries import HeadRecorded, Intent
@@ -110,15 +111,16 @@ async def test_a_cache_that_another_process_breaks_is_told_with_its_price_and_th
 
     async def use(thinking: str, tokens: int) -> list[str]:
         view = fold_entries(store.durable)
-        log = HeadLog("session", store.append, view.request_head, tokens)
+        session = SessionLog(store, view)
+        log = HeadLog("session", session.append, view.request_head, tokens)
         model = CacheMonitor(Scripted(["x", "y"], card=card), log)
         witness = RecordingObserver()
         agent = Agent(model, observers=[witness], options=ModelOptions(thinking=thinking))
-        driver = agent.start(view=view, store=store, prompt="a")
+        driver = agent.start(store=session, prompt="a")
         await driver.next()
         driver.submit("b")
         await driver.next()
-        await driver._log.flush()
+        await session.flush()
         return [event.text for event in witness.events_of(Notified)]
 
     assert await use("low", 0) == []

@@ -50,7 +50,7 @@ from treadle.core.transcript import (
 from treadle.core.transcript.entries import EffectClass
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.pending import RunTools, pending
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import View, find_differences, fold_entries
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, Library, resume
 from treadle.sessions.history import fork, list_turns, load_view, rewind
@@ -386,41 +386,15 @@ class FuzzSession:
 
 
 def compare_views(folded: View, loaded: View) -> None:
-    """The loader, which decodes few lines, computes the same view as a plain fold."""
-    for name in View.__struct_fields__:
+    """The loader, which decodes few lines, computes the same state as a plain fold."""
+    for name in find_differences(folded, loaded):
         one, two = getattr(folded, name), getattr(loaded, name)
-        assert one == two, f"{name}: {describe_difference(one, two)}"
+        raise AssertionError(f"{name}: {describe_difference(one, two)}")
 
 
 def compare_states(driver: Driver, view: View) -> None:
     """What the driver has in memory, and what the log says."""
-    state = driver._session.state
-    open_calls = _open_call_ids(driver.transcript)
-    history = view.transcript if view.history is None else view.history
-    logged = [waiting.item for waiting in driver._inbox.waiting if waiting.is_logged]
-    pairs: dict[str, tuple[Any, Any]] = {
-        "transcript": (list(driver.transcript), list(view.transcript)),
-        "history": (list(driver.history), list(history)),
-        "usage": (driver.usage, view.usage),
-        "turns": (state.turns, view.turns),
-        "quarantine": (state.quarantine, view.quarantine),
-        "queued": (logged, list(view.queued)),
-        "decisions": (_only(state.decisions, open_calls), _only(view.decisions, open_calls)),
-        "intents": (_only(state.intents, open_calls), _only(view.intents, open_calls)),
-        "early results": (
-            _only(state.early_results, open_calls),
-            _only(view.early_results, open_calls),
-        ),
-    }
-    if state.turn is not None:
-        turn, progress = state.turn, view.turn_progress
-        pairs["turn"] = (turn.id, view.open_turn)
-        pairs["progress"] = (
-            (turn.rounds, turn.calls, turn.usage),
-            (progress.rounds, progress.calls, progress.usage),
-        )
-    for name, (live, log) in pairs.items():
-        assert live == log, f"{name}: {describe_difference(live, log)}"
+    compare_views(driver.state, view)
 
 
 def describe_difference(one: Any, two: Any) -> str:
@@ -429,15 +403,6 @@ def describe_difference(one: Any, two: Any) -> str:
         position, (one, two) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
         return f"at {position}: {one!r:.300} and {two!r:.300}"
     return f"{one!r:.600} and {two!r:.600}"
-
-
-def _open_call_ids(transcript: Transcript) -> set[str]:
-    move = pending(transcript)
-    return {call.id for call in move.calls} if isinstance(move, RunTools) else set()
-
-
-def _only(known: dict[str, Any], ids: set[str]) -> dict[str, Any]:
-    return {key: value for key, value in known.items() if key in ids}
 
 
 async def fuzz_session(seed: int, base: Path) -> None:

@@ -18,6 +18,7 @@ from treadle.core.shielded import complete
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries, encode_entry
 from treadle.sessions.log.entry_redaction import EntryRedactor
+from treadle.sessions.log.records import warn_of_losses
 
 WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
 QueuedEntry = tuple[int, float, bytes]  # number, time, body
@@ -67,7 +68,8 @@ class QueuedStore(ABC):
     async def load(self) -> Sequence[Entry]:
         """The entries; `warnings` and `is_damaged` say what is wrong with them."""
         found = decode_entries(await self._read_bodies())
-        self.warnings, self.is_damaged = found.warnings, bool(found.problems)
+        self.warnings = tuple(warn_of_losses(found.problems, found.unknown_kinds))
+        self.is_damaged = bool(found.problems)
         return found.entries
 
     async def flush(self) -> None:

@@ -12,12 +12,11 @@ table of the kinds. Used by sessions/ and by stores of others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, get_args
 
 import msgspec
 
-from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry
 
 ENTRY_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
@@ -52,12 +51,6 @@ class DecodedEntries(msgspec.Struct, frozen=True):
     unknown_kinds: dict[str, int] = {}
     problems: tuple[str, ...] = ()
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """One line each, for the user."""
-        lost = [f"the session log is damaged: {problem}" for problem in self.problems]
-        return (*lost, *warn_of_unknown_kinds(self.unknown_kinds))
-
 
 class _KindOnly(msgspec.Struct):
     kind: str
@@ -87,13 +80,6 @@ def find_unknown_kind(body: bytes) -> str:
     except msgspec.DecodeError:
         return ""
     return "" if kind in ENTRY_KINDS else kind
-
-
-def warn_of_unknown_kinds(kinds: Mapping[str, int]) -> list[str]:
-    return [
-        f"ignored {plural(count, 'entry', 'entries')} of the unknown kind {kind!r}"
-        for kind, count in kinds.items()
-    ]
 
 
 def to_json(value: Any) -> bytes:

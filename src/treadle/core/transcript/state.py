@@ -1,7 +1,7 @@
 """The state of a session, and the only function that changes it: `apply(state, entry)`.
 
-The driver appends an entry to the log and applies it; whoever opens, forks, rewinds or replays a
-session folds the same function over its entries. So the live state is always the fold of the log.
+The driver appends an entry to the log and applies it; opening, forking, rewinding and replaying a
+session fold the same function over its entries. So the live state is always the fold of the log.
 The entries are in entries.py; what a crash leaves open is decided in recover.py.
 """
 

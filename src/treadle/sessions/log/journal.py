@@ -28,7 +28,7 @@ from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.shielded import complete
 from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_json import decode_entry, to_json, warn_of_unknown_kinds
+from treadle.core.transcript.entry_json import decode_entry, to_json
 from treadle.core.transcript.state import View
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.entry_redaction import EntryRedactor
@@ -52,6 +52,7 @@ from treadle.sessions.log.records import (
     encode_with_content,
     format_blob_reference,
     format_record,
+    warn_of_losses,
 )
 from treadle.sessions.log.segment import Segment, to_store_error
 from treadle.sessions.log.view_loader import ViewLoader, load_content, mark_lost_content
@@ -366,9 +367,8 @@ def _resume_locked(
 
 def _list_warnings(reader: JournalReader, loader: ViewLoader) -> tuple[str, ...]:
     """One line each, for the user."""
-    warnings = [f"the session log is damaged: {damage}" for damage in reader.damage]
+    warnings = warn_of_losses(reader.damage, loader.unknown_kinds)
     warnings += [f"a blob is missing or damaged: {name}" for name in loader.lost_blobs]
-    warnings += warn_of_unknown_kinds(loader.unknown_kinds)
     if loader.truncated_count:
         items = plural(loader.truncated_count, "old item")
         warnings.append(f"truncated {items} in the view; the log keeps them whole")

@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from treadle.core.text import plural
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import EarlyResult, Entry, InputQueued, ItemAdded
 from treadle.core.transcript.entry_json import to_json
@@ -207,3 +209,12 @@ def _content_size(item: ContentItem) -> int:
             total += len(getattr(part, "data", b"")) + len(getattr(part, "raw", ""))
             total += len(getattr(part, "text", "")) + len(getattr(part, "json", ""))
     return total
+
+
+def warn_of_losses(problems: Iterable[object], unknown_kinds: Mapping[str, int]) -> list[str]:
+    """Lines for the user: what of a log cannot be read, and what only a newer version knows."""
+    lines = [f"the session log is damaged: {problem}" for problem in problems]
+    for kind, count in unknown_kinds.items():
+        entries = plural(count, "entry", "entries")
+        lines.append(f"ignored {entries} of the unknown kind {kind!r}")
+    return lines
