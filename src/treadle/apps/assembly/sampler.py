@@ -106,6 +106,7 @@ class PolicySampler:
             role="sampling",
             caller="child",
         )
+        agent.config = msgspec.structs.replace(agent.config, purpose="sampling")
         store = None
         if self._open_store is not None:
             store = await self._open_store(context.session_id, context.call_id)

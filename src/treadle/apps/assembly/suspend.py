@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from treadle.core.contracts.gate import Admit, Gate, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, Gate, RequestEstimate, Stop, Wait
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.policy import Ask, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
@@ -67,7 +67,7 @@ class SuspendOnBudget:
         self._gate = gate
         self._session_id = session_id
 
-    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait:
         answer = self._gate.admit(estimate)
         is_ours = estimate.session_id == self._session_id
         if is_ours and isinstance(answer, Stop) and answer.reason == "budget_exceeded":

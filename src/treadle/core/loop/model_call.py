@@ -1,8 +1,8 @@
 """One model call: request, stream, retry, and one whole reply.
 
 A failed attempt leaves only an event: its text is discarded, and one paid reply is one assistant
-item. When the next attempt may cost more than was reserved, the driver has to ask the gates again
-(RetryWithBudget). What to do about an error is in recovery.py.
+item. When the next attempt may cost more than was reserved, the gates have to be asked again
+(RetryWithBudget). Used by model_gateway.py; what to do about an error is in recovery.py.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import Retry, RetryAfter, UseFallback, choose_recovery
+from treadle.core.loop.request_keys import RequestKeys
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
-from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, CallPurpose, Usage
 
 PartKind = Literal["", "text", "thinking"]
 CHOSEN_REASON = "chosen for the next request"
@@ -81,10 +82,10 @@ class ModelCaller:
         retry: Retry,
         *,
         is_taken_id: Callable[[str], bool],
-        on_call: Callable[[ToolCall], None],
-        repair: Callable[[ToolCall], ToolCall],
-        on_quarantine: Callable[[PartQuarantined], None],
-        interruption: Interruption,
+        on_call: Callable[[ToolCall], None] = lambda call: None,
+        repair: Callable[[ToolCall], ToolCall] = lambda call: call,
+        on_quarantine: Callable[[PartQuarantined], None] = lambda part: None,
+        interruption: Interruption | None = None,
     ) -> None:
         self.model = model
         self._chosen_model: Model | None = None  # for the next request
@@ -97,7 +98,8 @@ class ModelCaller:
         self._on_call = on_call
         self._repair = repair
         self._on_quarantine = on_quarantine
-        self._interruption = interruption
+        self._interruption = interruption or Interruption()
+        self._keys = RequestKeys()
         self._streamed_text: list[str] = []  # the text of the running attempt
         self._has_streamed = False  # whether observers saw something of the running attempt
         self._open_part: PartKind = ""
@@ -150,11 +152,11 @@ class ModelCaller:
             self._attempts += 1
             self.last_model_name = self.model.name
             self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
-            if self._quarantine != request.quarantine:
-                # Parts that an earlier attempt found refused are not sent again.
-                request = msgspec.structs.replace(request, quarantine=self._quarantine)
+            # Parts that an earlier attempt found refused are not sent again.
+            attempt = msgspec.structs.replace(request, quarantine=self._quarantine)
+            key = self._keys.make_key(attempt, self.last_model_name)
             try:
-                return await self._attempt(request)
+                return await self._attempt(msgspec.structs.replace(attempt, idempotency_key=key))
             except ModelError as error:
                 self._discard_partial()
                 again = await self._recover(error)
@@ -263,6 +265,8 @@ class ModelCaller:
             problem = f"{self.model.name} was cancelled from inside"
             raise StreamBroken(problem, provider=self.model.name) from error
         finally:
+            if reply is None and self._has_streamed and self._attempt_usage is NO_USAGE:
+                self._attempt_usage = UNKNOWN_USAGE
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
@@ -389,23 +393,17 @@ class _AnnouncedCalls:
 
 
 def build_request(
-    session: SessionState,
-    system: str,
-    toolbox: Toolbox,
-    config: DriverConfig,
-    cache: CacheRequest,
-    max_output: int | None = None,
+    session: SessionState, system: str, toolbox: Toolbox, config: DriverConfig, cache: CacheRequest
 ) -> ModelRequest:
-    """The request for the next reply, from the view as it is. `max_output` is what gates allow."""
+    """The request for the next reply, from the view as it is."""
     state, turn, options = session.state, session.turn, config.options
-    if max_output is not None:
-        options = msgspec.structs.replace(options, max_tokens=max_output)
+    purpose: CallPurpose = config.purpose
     if turn.closing_stop:
         # The tools stay in the request, so that its cached prefix stays valid.
         options = msgspec.structs.replace(
             options, max_tokens=turn.closing_stop.closing_tokens, tool_choice="none"
         )
-    key = f"{session.id}/{turn.id}/{len(session.history)}"
+        purpose = "closing"
     return ModelRequest(
         state.transcript,
         system,
@@ -415,7 +413,7 @@ def build_request(
         state.quarantine,
         session.id,
         turn.id,
-        f"{key}/smaller" if turn.was_compacted else key,
-        config.caller,
-        turn.metadata,
+        caller=config.caller,
+        metadata=turn.metadata,
+        purpose=purpose,
     )

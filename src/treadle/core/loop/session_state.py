@@ -62,14 +62,19 @@ from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.repair import repair_entries
 from treadle.core.transcript.size_estimate import estimate_item_chars
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.core.transcript.usage import TURN_PURPOSES, CallPurpose, Usage
 
 TRACE_LENGTH = 1_000
 
 
 class SessionState:
     def __init__(
-        self, view: View, emitter: Emitter, log: DurableLog, caller: Caller = "library"
+        self,
+        view: View,
+        emitter: Emitter,
+        log: DurableLog,
+        caller: Caller = "library",
+        purpose: CallPurpose = "turn",
     ) -> None:
         move = pending(view.transcript)
         open_ids = {call.id for call in move.calls} if isinstance(move, RunTools) else frozenset()
@@ -95,6 +100,7 @@ class SessionState:
         self._emitter = emitter
         self._log = log
         self._caller = caller
+        self._purpose = purpose  # of the calls of its turns
 
     @property
     def id(self) -> str:
@@ -128,7 +134,7 @@ class SessionState:
         self._emitter.emit_item(len(state.transcript), item)
 
     def estimate_request(
-        self, card: ModelCard, request_chars: int, max_output: int
+        self, card: ModelCard, request_chars: int, max_output: int, purpose: CallPurpose
     ) -> RequestEstimate:
         """What a gate sees: usage so far and the worst case of the next request."""
         state = self.state
@@ -144,6 +150,7 @@ class SessionState:
             card,
             request_chars,
             max_output,
+            purpose,
         )
 
     def make_view(self, queued: tuple[UserItem | NoticeItem, ...]) -> View:
@@ -262,36 +269,25 @@ class SessionState:
 
     # --- what a turn uses ----------------------------------------------------------------
 
-    def add_reply_usage(self, reply: AssistantItem) -> None:
-        used, turn = reply.usage, self.turn
-        turn = msgspec.structs.replace(turn, usage=turn.usage + used)
-        self._log.write(UsageRecorded(reply.model, used))
-        self.state = msgspec.structs.replace(
-            self.state, turn=turn, usage=self.state.usage + used, last_usage=used
-        )
-        self._emitter.emit(UsageUpdated, reply.model, used, turn.usage)
+    def add_reply_usage(self, reply: AssistantItem, purpose: CallPurpose) -> None:
+        self.state = msgspec.structs.replace(self.state, last_usage=reply.usage)
+        self.add_usage(reply.model, reply.usage, purpose)
+
+    def add_usage(self, model: str, used: Usage, purpose: CallPurpose) -> None:
+        """Add what a model call used. What is no part of a turn counts for the session only, and no
+        event tells of it; a reply of a turn has one, whatever the turn is for."""
+        self._log.write(UsageRecorded(model, used, purpose))
+        state, turn = self.state, self.state.turn
+        is_of_turn = purpose in TURN_PURPOSES
+        if turn is not None and is_of_turn:
+            turn = msgspec.structs.replace(turn, usage=turn.usage + used)
+        self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
+        if is_of_turn or purpose == self._purpose:
+            self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
 
     def discard_reply(self, reply: AssistantItem) -> None:
         """The reply does not enter the transcript; its usage is counted already."""
         self._emitter.emit(ReplyDiscarded, len(reply.text))
-
-    def add_lost_usage(self, model: str, used: Usage) -> None:
-        """Add usage without a reply: of a failed attempt, or of a mutator's model call."""
-        state = self.state
-        if used == NO_USAGE:
-            return
-        self._log.write(UsageRecorded(model, used))
-        turn = state.turn
-        if turn is not None:
-            turn = msgspec.structs.replace(turn, usage=turn.usage + used)
-        self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
-        self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
-
-    def add_side_usage(self, model: str, used: Usage) -> None:
-        """Add what a side question used: it is no part of a turn, and no event tells of it."""
-        if used != NO_USAGE:
-            self._log.write(UsageRecorded(model, used))
-            self.state = msgspec.structs.replace(self.state, usage=self.state.usage + used)
 
     def add_child_usage(self, session_id: str, model: str, used: Usage) -> None:
         """Add what one model call of a child agent used."""

@@ -17,7 +17,7 @@ import msgspec
 from treadle.core.transcript.items import Item, Metadata, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE, CallPurpose, Usage
+from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
 
 EffectClass = Literal["pure", "verifiable", "irreversible"]
 # "headless": no user could be asked. "": written by version 0.1, which did not record it.
@@ -353,7 +353,9 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
             case Quarantined():
                 quarantine.add((entry.position, entry.part))
             case UsageRecorded():
-                usage, used = usage + entry.usage, used + entry.usage
+                usage += entry.usage
+                if not entry.purpose or entry.purpose in TURN_PURPOSES:
+                    used += entry.usage
             case ChildUsageRecorded():
                 child_usage += entry.usage
                 used_by_children += entry.usage
