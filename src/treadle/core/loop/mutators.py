@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.core.contracts.hook import AddContext, Block
 from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
-from treadle.core.errors import LawBroken, TreadleError, error_message
+from treadle.core.errors import CallNotAdmitted, LawBroken, TreadleError, error_message
 from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -97,6 +97,8 @@ async def run_mutators(
         new: Transcript | None = None
         try:
             new = await await_contained(mutator.mutate(context), f"mutator {mutator.name}", emitter)
+        except CallNotAdmitted as error:
+            emitter.emit(WarningRaised, f"mutator {mutator.name} did nothing: {error}")
         except TreadleError:
             raise
         except Exception as error:  # noqa: BLE001 - a mutator may raise anything
