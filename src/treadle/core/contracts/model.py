@@ -121,7 +121,10 @@ class ModelRequest(msgspec.Struct, frozen=True):
     caller: Caller = "library"
     metadata: Metadata = {}
     purpose: CallPurpose = "turn"
-    admit_probe: Callable[[ModelRequest], Awaitable[SettleUsage | None]] | None = None
+    admit_probe: AdmitProbe | None = None
+
+
+AdmitProbe = Callable[[ModelRequest], Awaitable[SettleUsage | None]]
 
 
 class ModelCard(msgspec.Struct, frozen=True):

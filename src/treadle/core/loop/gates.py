@@ -58,23 +58,21 @@ class Gates:
         told = ""
         while True:
             admits, stops, wait = self._ask(estimate)
+            if not stops and wait is None:
+                return None, _combine(admits, notices) if admits or notices else ADMITTED
+            notices = _combine(admits, notices).notices  # a gate says each only once
             if wait is None or any(not stop.closing_tokens for stop in stops):
                 break
             self.settle(NO_USAGE)
-            notices += _combine(admits).notices  # a gate says each only once
             if wait.detail != told:
                 told = wait.detail
                 self._emitter.emit(Notified, told)
             await wait.until_freed()
-        admitted = _combine(admits, notices) if admits or notices else ADMITTED
-        if not stops:
-            return None, admitted
         first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])
         closing = min(stop.closing_tokens for stop in stops)
         if not closing:
             self.settle(NO_USAGE)
-        stop = msgspec.structs.replace(first, closing_tokens=closing)
-        return stop, Admitted(admitted.notices)
+        return msgspec.structs.replace(first, closing_tokens=closing), Admitted(notices)
 
     def _ask(self, estimate: RequestEstimate) -> tuple[list[Admit], list[Stop], Wait | None]:
         admits: list[Admit] = []

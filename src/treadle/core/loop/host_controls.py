@@ -59,7 +59,7 @@ class HostControls:
         self._interruption = Interruption()
         self._emitter = emitter = Emitter(config.observers, self.session_id, config.name)
         self._log = DurableLog(store)
-        self._session = SessionState(view, emitter, self._log, config.caller, config.purpose)
+        self._session = SessionState(view, emitter, self._log, config.caller)
         self._inbox = Inbox(view.queued, self._log.write)
         self._approvals = Approvals(self._session, emitter)
         self._child_approvals = ChildApprovals()

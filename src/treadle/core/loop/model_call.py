@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.model import (
+    AdmitProbe,
     CacheRequest,
     Model,
     ModelCard,
@@ -100,6 +101,7 @@ class ModelCaller:
         self._on_quarantine = on_quarantine
         self._interruption = interruption or Interruption()
         self._keys = RequestKeys()
+        self.admit_probe: AdmitProbe | None = None  # see ModelRequest; set by the gateway
         self._streamed_text: list[str] = []  # the text of the running attempt
         self._has_streamed = False  # whether observers saw something of the running attempt
         self._open_part: PartKind = ""
@@ -133,37 +135,41 @@ class ModelCaller:
         Failures are counted until there is a reply or an error: a notice that a gate or the user
         adds between two attempts makes another request, but not more attempts.
         """
+        self._quarantine = request.quarantine
         try:
-            reply = await self._call(request)
+            while True:
+                try:
+                    reply = await self._attempt(self._begin_attempt(request))
+                except ModelError as error:
+                    self._discard_partial()
+                    again = await self._recover(error)
+                    self._lost_usage = self.take_lost_usage()
+                    is_other = again.reason == "fallback" or self._has_choice
+                    if is_other or self._lost_usage is not NO_USAGE:
+                        return again
+                else:
+                    self._forget_failures()
+                    return reply
         except BaseException:
             self._forget_failures()
             raise
-        if not isinstance(reply, RetryWithBudget):
-            self._forget_failures()
-        return reply
+
+    def _begin_attempt(self, request: ModelRequest) -> ModelRequest:
+        """The request of the next attempt: parts that an earlier one found refused are left out."""
+        self._attempts += 1
+        self.last_model_name = self.model.name
+        self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
+        key = self._keys.make_key(request, self._quarantine, self.last_model_name)
+        return msgspec.structs.replace(
+            request,
+            quarantine=self._quarantine,
+            idempotency_key=key,
+            admit_probe=self.admit_probe,
+        )
 
     def _forget_failures(self) -> None:
         self._attempts = 0
         self._failures.clear()
-
-    async def _call(self, request: ModelRequest) -> AssistantItem | RetryWithBudget:
-        self._quarantine = request.quarantine
-        while True:
-            self._attempts += 1
-            self.last_model_name = self.model.name
-            self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
-            # Parts that an earlier attempt found refused are not sent again.
-            attempt = msgspec.structs.replace(request, quarantine=self._quarantine)
-            key = self._keys.make_key(attempt, self.last_model_name)
-            try:
-                return await self._attempt(msgspec.structs.replace(attempt, idempotency_key=key))
-            except ModelError as error:
-                self._discard_partial()
-                again = await self._recover(error)
-                self._lost_usage = self.take_lost_usage()
-                is_other = again.reason == "fallback" or self._has_choice
-                if is_other or self._lost_usage is not NO_USAGE:
-                    return again
 
     async def _recover(self, error: ModelError) -> RetryWithBudget:
         """Wait for a retry, or switch to the fallback; raise what neither can help. A model that
@@ -413,7 +419,15 @@ def build_request(
         state.quarantine,
         session.id,
         turn.id,
+        make_turn_key(session),
         caller=config.caller,
         metadata=turn.metadata,
         purpose=purpose,
     )
+
+
+def make_turn_key(session: SessionState) -> str:
+    """Which reply the next request asks for: the same after a crash. See request_keys.py."""
+    state = session.state
+    position = f"{len(session.history)}.{len(state.transcript)}.{state.chars}"
+    return f"{session.id}/{session.turn.id}/{position}"

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.core.contracts.gate import Stop
+from treadle.core.contracts.gate import RequestEstimate, Stop
 from treadle.core.contracts.model import (
     Model,
     ModelCard,
@@ -35,9 +35,9 @@ from treadle.core.errors import CallNotAdmitted
 from treadle.core.events import Event, Notified, WarningRaised
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.gates import ADMITTED, Admitted, Gates
+from treadle.core.loop.gates import ADMITTED, Gates
 from treadle.core.loop.inbox import Inbox
-from treadle.core.loop.model_call import ModelCaller, RetryWithBudget
+from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, make_turn_key
 from treadle.core.loop.prepare import Toolbox, estimate_spec_chars
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.items import AssistantItem, NoticeItem
@@ -70,6 +70,7 @@ class ModelGateway:
         self._caller = caller
         self._reset_eager = reset_eager
         self._turn_gates = Gates(config.gates, emitter)
+        caller.admit_probe = partial(self._admit_probe, caller, emitter)
         self._partial_reply: AssistantItem | None = None
         self.call_stop: Stop | None = None  # how the turn ends if the last reply calls tools
 
@@ -84,20 +85,24 @@ class ModelGateway:
         """The reply; or RetryWithBudget: ask again with a new request; or why it is not asked for.
         Raises ModelError."""
         self._partial_reply = None
-        stop, admitted = await self._admit_turn(request)
+        session, admitted = self._session, ADMITTED
+        is_closing = request.purpose == "closing"
+        # A closing reply is reserved already, when the gates stopped the turn.
+        if self._config.gates and not (is_closing and self._turn_gates.has_reservations):
+            stop, admitted = await self._turn_gates.admit(self._estimate_turn(request))
+            for text in admitted.notices:
+                session.append(NoticeItem(text, kind="budget"))
+            if stop is not None and not (is_closing and stop.closing_tokens):
+                return stop
         self.call_stop = admitted.call_stop
-        if stop is not None:
-            return stop
         self._reset_eager(may_start=admitted.call_stop is None)
-        session = self._session
-        position = f"{len(session.history)}.{len(session.state.transcript)}.{session.state.chars}"
-        request = msgspec.structs.replace(
-            request,
-            transcript=session.state.transcript,  # with the notices of the gates
-            options=_limit_output(request.options, admitted.max_output),
-            idempotency_key=f"{session.id}/{request.turn_id}/{position}",
-            admit_probe=partial(self._admit_probe, self._caller, self._emitter),
-        )
+        if admitted.notices or admitted.max_output is not None:
+            request = msgspec.structs.replace(
+                request,
+                transcript=session.state.transcript,
+                options=_limit_output(request.options, admitted.max_output),
+                idempotency_key=make_turn_key(session),
+            )
         return await self._make_call(self._caller, request, self._turn_gates)
 
     def take_partial_reply(self) -> AssistantItem | None:
@@ -109,22 +114,12 @@ class ModelGateway:
         """Give back what is reserved for a closing reply that is not asked for."""
         self._turn_gates.settle(NO_USAGE)
 
-    async def _admit_turn(self, request: ModelRequest) -> tuple[Stop | None, Admitted]:
-        is_closing = request.purpose == "closing"
-        if not self._config.gates or (is_closing and self._turn_gates.has_reservations):
-            return None, ADMITTED  # the closing reply is reserved already
-        card = self.model.card
+    def _estimate_turn(self, request: ModelRequest) -> RequestEstimate:
+        card = self._caller.model.card
         fixed = estimate_text_chars(request.system) + self._toolbox.spec_chars
         max_output = _find_max_output(self._config.options, card)
-        estimate = self._session.estimate_request(
-            card, self._session.state.chars + fixed, max_output, request.purpose
-        )
-        stop, admitted = await self._turn_gates.admit(estimate)
-        for text in admitted.notices:
-            self._session.append(NoticeItem(text, kind="budget"))
-        if is_closing and stop is not None and stop.closing_tokens:
-            stop = None
-        return stop, admitted
+        chars = self._session.state.chars + fixed
+        return self._session.estimate_request(card, chars, max_output, request.purpose)
 
     # --- all other calls -----------------------------------------------------------------
 
@@ -133,7 +128,7 @@ class ModelGateway:
         request: ModelRequest,
         purpose: CallPurpose,
         model: Model | None = None,
-        on_settled: Callable[[Usage], None] = lambda used: None,
+        on_settled: Callable[[Usage], None] | None = None,
     ) -> AssistantItem:
         """The reply of `model`, or of that of the session. Raises ModelError, and CallNotAdmitted.
 
@@ -150,8 +145,8 @@ class ModelGateway:
             idempotency_key=f"{session_id}/{purpose}/{os.urandom(8).hex()}",
             caller=config.caller,
             purpose=purpose,
-            admit_probe=partial(self._admit_probe, caller, silent),
         )
+        caller.admit_probe = partial(self._admit_probe, caller, silent)
         while True:
             gates = Gates(config.gates, silent)
             max_output = await self._admit(gates, caller.model.card, request)
@@ -204,7 +199,7 @@ class ModelGateway:
         caller: ModelCaller,
         request: ModelRequest,
         gates: Gates,
-        on_settled: Callable[[Usage], None] = lambda used: None,
+        on_settled: Callable[[Usage], None] | None = None,
     ) -> AssistantItem | RetryWithBudget:
         """The call that was admitted; what it used is settled and recorded, whatever happens."""
         reply: AssistantItem | RetryWithBudget | None = None
@@ -218,16 +213,17 @@ class ModelGateway:
             raise
         finally:
             used = lost = caller.take_lost_usage()  # of attempts without a reply
-            self._record(caller.last_model_name, lost, purpose)
+            if lost is not NO_USAGE:
+                self._record(caller.last_model_name, lost, purpose)
             if isinstance(reply, AssistantItem):
                 used = reply.usage if lost is NO_USAGE else lost + reply.usage
             gates.settle(used)
-            if isinstance(reply, AssistantItem):
-                if is_turn:
-                    self._session.add_reply_usage(reply, purpose)
-                else:
-                    self._record(caller.last_model_name, reply.usage, purpose)
-            on_settled(used)
+            if is_turn and isinstance(reply, AssistantItem):
+                self._session.add_usage(reply.model, reply.usage, purpose, is_reply=True)
+            elif isinstance(reply, AssistantItem):
+                self._record(caller.last_model_name, reply.usage, purpose)
+            if on_settled is not None:
+                on_settled(used)
 
     def _record(self, model: str, used: Usage, purpose: CallPurpose) -> None:
         if used != NO_USAGE:

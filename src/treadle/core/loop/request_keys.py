@@ -7,26 +7,34 @@ model_call.py; model_gateway.py gives the first part of a key.
 
 from __future__ import annotations
 
-import zlib
+from binascii import crc32
 
 from treadle.core.contracts.model import ModelRequest
-from treadle.core.contracts.tool import ToolSpec
 
 
 class RequestKeys:
-    """Makes keys; the checksum of the system prompt and the tools is kept while they stay."""
+    """Makes keys. What is the same from request to request is read once, when it changes."""
 
     def __init__(self) -> None:
-        self._system = ""
-        self._tools: tuple[ToolSpec, ...] = ()
-        self._head_checksum = 0
+        self._last: tuple[object, ...] = ()
+        self._checksum = 0
 
-    def make_key(self, request: ModelRequest, model: str) -> str:
+    def make_key(
+        self, request: ModelRequest, quarantine: frozenset[tuple[int, int]], model: str
+    ) -> str:
         """`request.idempotency_key` tells which reply of which session it asks for."""
-        if request.system is not self._system or request.tools is not self._tools:
-            self._system, self._tools = request.system, request.tools
+        content = (
+            request.system,
+            request.tools,
+            request.options,
+            request.cache,
+            request.metadata,
+            quarantine,
+            model,
+        )
+        if content != self._last:  # cheap while they are the same objects
+            self._last = content
             tools = [(tool.name, tool.description, tool.schema) for tool in request.tools]
-            self._head_checksum = zlib.crc32(ascii((request.system, tools)).encode())
-        rest = (model, sorted(request.quarantine), request.options, request.cache, request.metadata)
-        checksum = zlib.crc32(ascii(rest).encode(), self._head_checksum)
-        return f"{request.idempotency_key}/{checksum:08x}"
+            self._checksum = crc32(ascii((*content[2:5], tools, sorted(quarantine))).encode())
+            self._checksum = crc32(ascii((request.system, model)).encode(), self._checksum)
+        return f"{request.idempotency_key}/{self._checksum:08x}"

@@ -69,12 +69,7 @@ TRACE_LENGTH = 1_000
 
 class SessionState:
     def __init__(
-        self,
-        view: View,
-        emitter: Emitter,
-        log: DurableLog,
-        caller: Caller = "library",
-        purpose: CallPurpose = "turn",
+        self, view: View, emitter: Emitter, log: DurableLog, caller: Caller = "library"
     ) -> None:
         move = pending(view.transcript)
         open_ids = {call.id for call in move.calls} if isinstance(move, RunTools) else frozenset()
@@ -100,7 +95,6 @@ class SessionState:
         self._emitter = emitter
         self._log = log
         self._caller = caller
-        self._purpose = purpose  # of the calls of its turns
 
     @property
     def id(self) -> str:
@@ -269,20 +263,21 @@ class SessionState:
 
     # --- what a turn uses ----------------------------------------------------------------
 
-    def add_reply_usage(self, reply: AssistantItem, purpose: CallPurpose) -> None:
-        self.state = msgspec.structs.replace(self.state, last_usage=reply.usage)
-        self.add_usage(reply.model, reply.usage, purpose)
-
-    def add_usage(self, model: str, used: Usage, purpose: CallPurpose) -> None:
-        """Add what a model call used. What is no part of a turn counts for the session only, and no
-        event tells of it; a reply of a turn has one, whatever the turn is for."""
+    def add_usage(
+        self, model: str, used: Usage, purpose: CallPurpose, *, is_reply: bool = False
+    ) -> None:
+        """Add what a model call used; `is_reply`: it was a reply of the turn. What is no part of a
+        turn counts for the session only, and no event tells of it."""
         self._log.write(UsageRecorded(model, used, purpose))
         state, turn = self.state, self.state.turn
         is_of_turn = purpose in TURN_PURPOSES
         if turn is not None and is_of_turn:
             turn = msgspec.structs.replace(turn, usage=turn.usage + used)
-        self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
-        if is_of_turn or purpose == self._purpose:
+        last = used if is_reply else state.last_usage
+        self.state = msgspec.structs.replace(
+            state, turn=turn, usage=state.usage + used, last_usage=last
+        )
+        if is_of_turn or is_reply:
             self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
 
     def discard_reply(self, reply: AssistantItem) -> None:
