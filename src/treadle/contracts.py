@@ -34,6 +34,7 @@ from treadle.core.contracts.hook_data import (
 )
 from treadle.core.contracts.model import (
     CacheRequest,
+    CallModel,
     Model,
     ModelCard,
     ModelEvent,
@@ -100,6 +101,7 @@ from treadle.core.contracts.wrapped import (
 from treadle.core.errors import (
     AccessDenied,
     BadRequest,
+    CallNotAdmitted,
     ContextTooLong,
     ModelError,
     Overloaded,
@@ -148,6 +150,8 @@ __all__ = [
     "BeforeEffectData",
     "Block",
     "CacheRequest",
+    "CallModel",
+    "CallNotAdmitted",
     "Change",
     "CommandResult",
     "ContextTooLong",

@@ -170,7 +170,9 @@ class TrueGate(BaseGate):
 
 async def test_a_gate_that_gives_no_verdict_ends_the_run():
     scripted = Scripted(["ok"])
-    with pytest.raises(ConfigError, match="gate TrueGate returned True; expected Admit or Stop"):
+    with pytest.raises(
+        ConfigError, match="gate TrueGate returned True; expected Admit, Stop or Wait"
+    ):
         await Agent(scripted, gates=[TrueGate()]).run("x")
     assert scripted.requests == []
 

@@ -43,8 +43,10 @@ from treadle.contracts import (
     Verdict,
     Wait,
 )
+from treadle.core.contracts.model import ModelRequest
 from treadle.core.loop.background import BackgroundTasks
 from treadle.events import Event, ToolFinished
+from treadle.models import Scripted
 from treadle.testing import (
     check_gate,
     check_hook,
@@ -283,16 +285,11 @@ class ChangesOldView(GoodMutator):
         return None
 
 
-class NeverSettles(GoodMutator):
-    async def mutate(self, context: MutationContext) -> Transcript | None:
-        context.reserve(context.card, 100, 100)
-        return None
-
-
 class NeedsBudget(GoodMutator):
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        settle = context.reserve(context.card, 100, 100)
-        settle(Usage())  # type: ignore[misc]
+        await context.call_model(
+            ModelRequest(Transcript()), "summary", Scripted(lambda _: "Notes.")
+        )
         return None
 
 
@@ -417,7 +414,6 @@ BROKEN: dict[str, dict[Promise, Callable[..., object]]] = {
         mutator_promises.keeps_the_open_calls: DropsOpenCalls,
         mutator_promises.items_that_stay_are_the_same_objects: CopiesItems,
         mutator_promises.does_not_change_the_old_view: ChangesOldView,
-        mutator_promises.settles_each_reservation_once: NeverSettles,
         mutator_promises.works_without_a_budget: NeedsBudget,
     },
     "observer": {

@@ -247,3 +247,15 @@ async def test_fifty_turns_keep_the_cached_prefix_with_new_modes_tools_and_memor
         assert without_marks(after["system"]) == without_marks(before["system"])
         old, new = without_marks(before["messages"]), without_marks(after["messages"])
         assert json.dumps(new[: len(old)]) == json.dumps(old)
+
+
+async def test_a_side_question_does_not_pass_for_a_broken_cache():
+    used = Usage(input=10, cache_read=100_000, output=5, requests=1)
+    model, witness = Scripted(lambda request: Say("ok", usage=used)), RecordingObserver()
+    agent = Agent(CacheMonitor(model), observers=[witness])
+    driver = agent.start("one")
+    await agent.finish_turn(driver)
+    await driver.ask_aside("what is that?")
+    driver.submit("two")
+    await agent.finish_turn(driver)
+    assert not witness.events_of(Notified)

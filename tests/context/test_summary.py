@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from treadle.context.compaction.recent_files import make_recent_files_notice
 from treadle.context.compaction.summary import format_items, get_summary_tokens, summarize
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.errors import Overloaded
+from treadle.core.events import Notified
+from treadle.core.loop.driver import Driver
 from treadle.core.transcript import (
     AssistantItem,
     Item,
@@ -25,6 +28,8 @@ from treadle.core.transcript import (
 from treadle.core.transcript.integrity import find_violations
 from treadle.models import Say, Scripted
 from treadle.models.catalog import card_for
+from treadle.testing.clock import ManualClock
+from treadle.testing.observers import RecordingObserver
 
 BIG = card_for("anthropic/claude-opus-5-5")
 
@@ -67,12 +72,6 @@ async def test_an_empty_summary_is_asked_for_once_more(first: Say):
     twice = Scripted([first, first, "Notes."])
     assert await summarize(twice, make_rounds(1, 10), 10_000) == ""
     assert len(twice.requests) == 2
-
-
-async def test_a_summary_that_fails_is_not_asked_for_again():
-    failing = Scripted([Overloaded("no"), "Notes."])
-    assert await summarize(failing, make_rounds(1, 10), 10_000) == ""
-    assert len(failing.requests) == 1
 
 
 def test_results_are_shown_whole_if_they_fit_and_otherwise_get_a_fair_share():
@@ -154,3 +153,59 @@ async def test_the_trigger_is_a_share_or_a_number_of_tokens():
         assert len(sizes) == 61
         assert max(sizes) <= (limit + 1_500 if limit else 10**6)
         assert bool(notes.requests) is (limit is not None)
+
+
+# --- a model that fails to write a summary ----------------------------------------------------
+
+FULL = ModelCard("m", window=16_000, max_output=1_000)
+
+
+async def work_until_summary(notes: Scripted, **options: Any) -> tuple[Driver, list[str]]:
+    """Rounds until the first compaction was tried; what the user was told since."""
+
+    def answer(request: ModelRequest) -> Say:
+        chars = sum(len(repr(item)) for item in request.transcript)
+        calls = [("work", {"n": len(model.requests)})]
+        return Say("ok", calls=calls, usage=Usage(chars // 3, 9, requests=1))
+
+    witness, model = RecordingObserver(), Scripted(answer, card=FULL)
+    agent = Agent(model, [work], mutators=[Compactor(notes)], observers=[witness], **options)
+    driver = agent.start("go")
+    while not notes.requests:
+        await driver.next()
+    return driver, [event.text for event in witness.events_of(Notified)]
+
+
+def list_summaries(driver: Driver) -> list[str]:
+    return [item.text for item in driver.transcript if isinstance(item, SummaryItem)]
+
+
+async def test_a_summary_is_asked_for_again_after_a_passing_error():
+    notes = Scripted([Overloaded("busy"), "Known: line 0 to 9."])
+    driver, _ = await work_until_summary(notes, clock=ManualClock())
+    assert list_summaries(driver) == ["Known: line 0 to 9."]
+    assert len(notes.requests) == 2
+
+
+async def test_a_compaction_without_a_summary_is_put_off_while_there_is_room():
+    notes = Scripted(lambda request: Overloaded("busy"))
+    driver, told = await work_until_summary(notes, clock=ManualClock())
+    whole = len(driver.transcript)
+    assert list_summaries(driver) == []
+    assert told[-1].startswith("there is no usable summary; the compaction is put off")
+    while not list_summaries(driver):
+        whole += 2
+        await driver.next()
+    assert len(driver.transcript) < whole
+    assert len(notes.requests) == 8, "it was tried once more, when the room was full"
+    assert "Earlier work is out of view (work: " in list_summaries(driver)[0]
+
+
+async def test_a_compaction_that_the_user_wants_needs_its_summary():
+    notes = Scripted([Overloaded("busy")] * 4 + ["Known: all."])
+    agent = Agent(Scripted([]), mutators=[Compactor(notes)], clock=ManualClock())
+    driver = agent.start(history=[*make_rounds(9, 900), AssistantItem((Text("ok"),))])
+    assert not await driver.compact()
+    assert list_summaries(driver) == []
+    assert await driver.compact()
+    assert list_summaries(driver) == ["Known: all."]

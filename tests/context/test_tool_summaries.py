@@ -98,13 +98,13 @@ async def test_a_failing_small_model_or_an_empty_budget_disturbs_nothing():
     assert unpaid.requests == []
 
 
-async def test_a_summary_that_is_cancelled_before_it_begins_gives_its_reservation_back():
+async def test_a_summary_that_is_cancelled_before_it_begins_asks_no_model():
     """An interruption right after the round."""
-    settled: list[Usage] = []
-    context = make_mutation_context(
-        "after_tool_result", TRANSCRIPTS[3], lambda card, chars, most: settled.append
+    small = Scripted(["Late."], card=CARD)
+    context, mutator = (
+        make_mutation_context("after_tool_result", TRANSCRIPTS[3]),
+        ToolSummaries(small),
     )
-    mutator = ToolSummaries(Scripted(["Late."], card=CARD))
     await mutator.mutate(context)
     await mutator.mutate(msgspec.structs.replace(context, point="after_turn_ended"))
-    assert settled == [Usage()]
+    assert small.requests == []

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from tests.models.wires import WIRES, connect
+from treadle import Agent, tool
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import (
     ModelEvent,
     ModelNotified,
@@ -18,9 +20,11 @@ from treadle.core.contracts.model import (
     ModelTextDelta,
     PartQuarantined,
     Reply,
+    SettleUsage,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import BadRequest, ContextTooLong, StreamBroken
+from treadle.core.events import Notified, WarningRaised
 from treadle.core.transcript import (
     AssistantItem,
     Image,
@@ -30,8 +34,10 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     Transcript,
+    Usage,
     to_user_item,
 )
+from treadle.core.transcript.entries import UsageRecorded
 from treadle.models.anthropic import Anthropic
 from treadle.models.provider_base.error_mapping import (
     ProviderInfo,
@@ -39,7 +45,10 @@ from treadle.models.provider_base.error_mapping import (
 )
 from treadle.models.provider_base.error_types import ProviderErrorBody
 from treadle.testing import provider
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.provider import ProviderFault, ProviderServer, RequestViolation
+from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import RecordingTool
 
 
 def picture(mark: str) -> Image:
@@ -139,7 +148,30 @@ async def test_only_the_last_attempt_is_heard():
     text = "".join(event.text for event in events if isinstance(event, ModelTextDelta))
     assert text == "well, this is an answer of some length"
     (reply,) = replies(events)
-    assert reply.usage.requests > 1, "what the search used is counted"
+    assert reply.usage.requests == 1, "the reply has what its own request used"
+
+
+async def test_each_probe_is_admitted_and_its_usage_is_settled_once():
+    settled: list[Usage] = []
+
+    async def admit(probe: ModelRequest) -> SettleUsage:
+        return settled.append
+
+    picky = Picky(refusing(POISON))
+    await heal(picky, with_pictures(5, 2), admit_probe=admit)
+    assert len(settled) == len(picky.bodies) - 2, "all but the request itself, twice"
+    accepted = [body for body in picky.bodies if POISON not in body]
+    assert sum(used.requests for used in settled) == len(accepted) - 1
+
+
+async def test_a_search_that_is_not_admitted_ends_with_the_refusal():
+    async def admit_none(probe: ModelRequest) -> None:
+        return None
+
+    picky = Picky(refusing(POISON))
+    with pytest.raises(BadRequest, match="Could not process image"):
+        await heal(picky, with_pictures(5, 2), admit_probe=admit_none)
+    assert len(picky.bodies) == 1
 
 
 async def test_the_part_that_the_error_names_goes_first():
@@ -414,3 +446,64 @@ async def test_a_refusal_that_no_tool_causes_stays_an_error_after_a_few_requests
     with pytest.raises(BadRequest, match="not for you"):
         await heal(picky, Transcript([to_user_item("go")]), tools=tools)
     assert len(picky.bodies) == 4
+
+
+# ------------------------------------------------------------------ in a session
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_refused_tool_is_remembered_when_the_reply_is_there(wire: str):
+    picky, witness = Picky(refusing(b"POISON", REFUSALS[wire])), RecordingObserver()
+    async with picky as server:
+        bad = tool(lambda: "", name="bad", description="POISON")
+        model = connect(wire, server.url)
+        agent = Agent(model, [RecordingTool("good"), bad], observers=[witness])
+        driver = agent.start("one")
+        for text in ("two", "three", ""):
+            await agent.finish_turn(driver)
+            driver.submit(text)
+    assert len(picky.bodies) == 4, "one request was refused, once"
+    [line] = [event.text for event in witness.events_of(Notified)]
+    assert "'bad' is left out" in line
+    keys = [request.headers["idempotency-key"] for request in picky.requests]
+    assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_probes_of_a_search_are_in_the_log_with_what_they_used(wire: str):
+    picky, store, gate = Picky(refusing(POISON)), MemoryStore(), Admits()
+    async with picky as server:
+        agent = Agent(connect(wire, server.url), gates=[gate])
+        result = await agent.run(history=list(with_pictures(5, 2)), session=store)
+    paid = [entry for entry in store.entries if isinstance(entry, UsageRecorded)]
+    accepted = [body for body in picky.bodies if POISON not in body]
+    assert [entry.purpose for entry in paid] == ["search"] * (len(accepted) - 1) + ["turn"]
+    assert result.usage.requests == len(accepted)
+    assert result.usage.input == len(accepted) * paid[-1].usage.input  # also if it comes last
+    assert gate.purposes == ["turn"] + ["search"] * (len(picky.bodies) - 2)
+
+
+class Admits(BaseGate):
+    def __init__(self) -> None:
+        self.purposes: list[str] = []
+
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+        self.purposes.append(estimate.purpose)
+        return Admit()
+
+
+async def test_a_search_without_a_budget_ends_the_turn_and_says_why():
+    class NoSearch(BaseGate):
+        def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+            is_search = estimate.purpose == "search"
+            return Stop("budget_exceeded", "nothing is left") if is_search else Admit()
+
+    picky, witness = Picky(refusing(POISON)), RecordingObserver()
+    async with picky as server:
+        agent = Agent(connect("messages", server.url), gates=[NoSearch()], observers=[witness])
+        driver = agent.start(history=list(with_pictures(5, 2)))
+        turn = await agent.finish_turn(driver)
+    assert isinstance(turn.error, BadRequest)
+    assert len(picky.bodies) == 1
+    [warning] = witness.events_of(WarningRaised)
+    assert "is not searched for: the search is not asked: nothing is left" in warning.text

@@ -132,7 +132,7 @@ async def test_a_fallback_is_reserved_at_its_own_price():
     assert 1.0 < reserved[0] < 1.1  # the longest reply, at the price of the fallback
     assert purse.spent == pytest.approx(0.2)
     assert spare.requests[0].cache.ttl == "1h"
-    assert spare.requests[0].idempotency_key == model.requests[0].idempotency_key
+    assert spare.requests[0].idempotency_key != model.requests[0].idempotency_key
     assert "fallback" in [transition.reason for transition in driver.trace]
 
 
@@ -306,8 +306,8 @@ class PaysForItself:
     points: frozenset[MutationPoint] = frozenset({"before_model"})
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        if settle := context.reserve(CARD, 1_000, 100):
-            settle(LOST)
+        paid = Scripted([Say("Notes.", usage=LOST)], card=CARD)
+        await context.call_model(ModelRequest(Transcript()), "summary", paid)
         return None
 
 

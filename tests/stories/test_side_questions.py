@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from treadle import Agent, Usage
-from treadle.core.contracts.model import ModelCard, ModelRequest, ModelUsageUpdated
+from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, ModelUsageUpdated
 from treadle.core.errors import LoopError, Overloaded
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.integrity import find_violations
@@ -39,7 +39,7 @@ async def test_the_answer_sees_the_conversation_and_leaves_it_as_it_is():
     assert asked.transcript[: len(before)] == before[:]
     assert asked.system == model.requests[0].system
     assert asked.tools == model.requests[0].tools
-    assert asked.options == model.requests[0].options
+    assert asked.options == ModelOptions(tool_choice="none")
     assert "where is that?" in str(asked.transcript[-1])
     driver.submit("and of Italy?")
     await agent.finish_turn(driver)

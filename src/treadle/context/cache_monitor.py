@@ -49,13 +49,14 @@ class CacheMonitor(WrappedModel):
         self._head_log = head_log
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        change, cached_tokens = self._find_change(request)
+        is_turn = request.purpose in ("turn", "closing")  # others leave the cached prefix alone
+        change, cached_tokens = self._find_change(request) if is_turn else ("", 0)
         if change and cached_tokens:
             loss = self._format_loss(cached_tokens)
             yield ModelNotified(f"the prompt cache broke: {change}{loss}")
         async with open_stream(self._model, request) as events:
             async for event in events:
-                if isinstance(event, Reply):
+                if is_turn and isinstance(event, Reply):
                     self._save_last(request, event.item.usage.total_input)
                 yield event
 

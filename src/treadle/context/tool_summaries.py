@@ -1,26 +1,22 @@
 """One line about the last tool calls, written by a small model in the background.
 
 A mutator that changes nothing: after a round of tools it starts a model call, whose line becomes
-the event ToolsSummarized. The loop does not wait for it; the call is reserved with the budgets,
-counted in the session's usage, limited in time, and cancelled when the turn ends. For hosts that
-show long work in few words; off unless it is one of the agent's mutators.
+the event ToolsSummarized. The loop does not wait for it; the call passes the gateway, is limited in
+time, and is cancelled when the turn ends. For hosts that show long work in few words; off unless it
+is one of the agent's mutators.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from treadle.context.compaction.summary import format_items
-from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, ModelUsageUpdated, Reply
+from treadle.core.contracts.model import Model, ModelOptions, ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.wrapped import open_stream
 from treadle.core.events import ToolsSummarized
 from treadle.core.session_cache import SessionCache
 from treadle.core.transcript.items import ToolResultItem, to_user_item
-from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE, Usage
 
 INSTRUCTIONS = (
     "You watch an agent at work. Say in one line of at most ten words what its last tool calls did "
@@ -69,26 +65,11 @@ class ToolSummaries:
         call_ids = tuple([item.call_id for item in items if isinstance(item, ToolResultItem)])
         if not call_ids:
             return
-        shown = format_items(items, MAX_CHARS)
-        chars = estimate_text_chars(shown) + len(INSTRUCTIONS)
-        settle = context.reserve(self._model.card, chars, MAX_TOKENS)
-        if settle is None:
-            return
         session.start = len(context.transcript)
-        usages = [NO_USAGE]  # the last one counts
-        work = self._run(context, shown, call_ids, usages.append)
+        work = self._run(context, format_items(items, MAX_CHARS), call_ids)
         session.work = asyncio.get_running_loop().create_task(work)
-        # Also if it is cancelled before it runs.
-        session.work.add_done_callback(lambda _: settle(usages[-1]))
 
-    async def _run(
-        self,
-        context: MutationContext,
-        shown: str,
-        call_ids: tuple[str, ...],
-        report_usage: Callable[[Usage], None],
-    ) -> None:
-        line = ""
+    async def _run(self, context: MutationContext, shown: str, call_ids: tuple[str, ...]) -> None:
         request = ModelRequest(
             Transcript([to_user_item(f"<work>\n{shown}\n</work>")]),
             system=INSTRUCTIONS,
@@ -96,16 +77,11 @@ class ToolSummaries:
             session_id=f"{context.session_id}/tool_summaries",  # its own cached prefix
         )
         try:
-            async with asyncio.timeout(TIMEOUT), open_stream(self._model, request) as events:
-                async for event in events:
-                    if isinstance(event, ModelUsageUpdated):
-                        report_usage(event.usage)
-                    elif isinstance(event, Reply):
-                        report_usage(event.item.usage)
-                        line = event.item.text
+            async with asyncio.timeout(TIMEOUT):
+                reply = await context.call_model(request, "summary", self._model)
         except Exception:  # noqa: BLE001 - a summary is a convenience
-            line = ""
-        line = " ".join(line.split())[:MAX_LINE_CHARS]
+            return
+        line = " ".join(reply.text.split())[:MAX_LINE_CHARS]
         if line:
             context.emit(ToolsSummarized, line, call_ids)
 

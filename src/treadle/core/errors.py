@@ -20,6 +20,7 @@
     │   ├── ApprovalPending        next() before every approval is resolved
     │   ├── DriverBusy             next() while another next() runs
     │   ├── NothingToAnswer        a run without a prompt, and the last turn is finished
+    │   ├── CallNotAdmitted        a gate forbids a model call that is no reply of a turn
     │   └── LawBroken              a mutator returned a transcript that breaks a law
     ├── InputBlocked               a hook blocked the message; `reason` is the hook's
     ├── ToolError                  raised by a tool: becomes an error result
@@ -202,6 +203,10 @@ class LoopError(TreadleError):
 
 class NothingToAnswer(LoopError):
     """A run has no prompt and no unfinished turn, or a hook blocked the prompt."""
+
+
+class CallNotAdmitted(LoopError):
+    """A gate, such as a budget, forbids a model call that is no reply of a turn."""
 
 
 class ApprovalPending(LoopError):

@@ -14,6 +14,7 @@ sees one line. A request that is too long is left to compaction.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -23,16 +24,20 @@ from treadle.core.contracts.model import (
     ModelEvent,
     ModelNotified,
     ModelRequest,
+    ModelTextDelta,
+    ModelThinkingDelta,
+    ModelToolCallDelta,
     ModelUsageUpdated,
     PartQuarantined,
     Reply,
+    SettleUsage,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import BadRequest, ContextTooLong
 from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
 from treadle.models.refused_tools import ToolSearch
 
 PartPosition = tuple[int, int]
@@ -43,6 +48,7 @@ LONG_TEXT_CHARS = 20_000
 MAX_NAMED_PARTS = 4  # refusals in a row that are solved by the part that the error names
 MAX_CULPRITS = 3  # refusals in a row that are solved by bisection
 MAX_REFUSED_TOOLS = 16  # in one request
+MAX_PROBE_CHARS = 2_000  # of the reply to a probe that are read until its usage comes
 
 # The error names a setting of the request, so no part of the history is to blame.
 _SETTING = compile_lazily(
@@ -55,7 +61,7 @@ _SETTING = compile_lazily(
 class RefusalSearch:
     """Finds what is refused with as few requests as possible.
 
-    `refused_tools` are the tools that are left out; `take_events` has a line for each new find.
+    `take_refused_tools` are the tools that are left out; `take_events` has a line for each find.
     """
 
     def __init__(self, open_exchange: OpenExchange, request: ModelRequest) -> None:
@@ -65,26 +71,24 @@ class RefusalSearch:
         self._culprits: list[PartPosition] = []
         self._events: list[ModelEvent] = []
         self._named_parts: list[PartPosition] = []
-        self._search_usage = Usage()
         self._tried: set[frozenset[PartPosition]] = set()
         self._request_count = 0
         self._doubtful: tuple[PartPosition, bool] | None = None  # see `_bisect`
         self._tool_search = ToolSearch(self._is_accepted_without_tools)
-        self.refused_tools: list[ToolSpec] = []
+        self._refused_tools: list[ToolSpec] = []
+        self._taken_count = 0  # of the refused tools
+
+    def take_refused_tools(self) -> list[ToolSpec]:
+        """The tools that are left out since the last time."""
+        taken, self._taken_count = (
+            self._refused_tools[self._taken_count :],
+            len(self._refused_tools),
+        )
+        return taken
 
     def take_events(self) -> list[ModelEvent]:
         events, self._events = self._events, []
         return events
-
-    def add_search_usage(self, events: Sequence[ModelEvent]) -> list[ModelEvent]:
-        """The events, with the usage of the search added to the reply."""
-        return [self._add_usage(event) if type(event) is Reply else event for event in events]
-
-    def _add_usage(self, reply: Reply) -> Reply:
-        if not self._search_usage.requests:
-            return reply
-        usage = reply.item.usage + self._search_usage
-        return Reply(msgspec.structs.replace(reply.item, usage=usage))
 
     async def next_request(self, refused: ModelRequest, refusal: BadRequest) -> ModelRequest:
         """The request to send instead; raises the refusal if there is none."""
@@ -125,7 +129,7 @@ class RefusalSearch:
         """Leave out the tool that the error names, unless the caller asked for this tool."""
         named = [spec for spec in refused.tools if spec.name == refusal.tool]
         is_wanted = refused.options.tool_choice == refusal.tool
-        if not named or is_wanted or len(self.refused_tools) >= MAX_REFUSED_TOOLS:
+        if not named or is_wanted or len(self._refused_tools) >= MAX_REFUSED_TOOLS:
             return False
         self._leave_out_tools(named, refusal)
         return True
@@ -139,28 +143,24 @@ class RefusalSearch:
             raise refusal
 
     def _leave_out_tools(self, refused_tools: list[ToolSpec], refusal: BadRequest) -> None:
-        self._request = self._without_tools(self._request, refused_tools)
+        self._request = without_tools(self._request, refused_tools)
         self._tried.clear()  # a request with other tools is another one
-        self.refused_tools += refused_tools
+        self._refused_tools += refused_tools
         names = ", ".join(repr(spec.name) for spec in refused_tools)
         subject = f"the tool {names} is" if len(refused_tools) == 1 else f"the tools {names} are"
         line = f"{subject} left out of the requests to this model: {refusal}"
         self._events.append(ModelNotified(line))
 
-    @staticmethod
-    def _without_tools(request: ModelRequest, left_out: Sequence[ToolSpec]) -> ModelRequest:
-        tools = tuple([spec for spec in request.tools if spec not in left_out])
-        return msgspec.structs.replace(request, tools=tools)
-
-    def _request_without(self, parts: Sequence[PartPosition]) -> ModelRequest:
+    def _request_without(
+        self, parts: Sequence[PartPosition], tools: Sequence[ToolSpec] = ()
+    ) -> ModelRequest:
         """Another request, so it has another key: the same key would mean the same answer."""
         self._request_count += 1
-        key = self._request.idempotency_key
-        return msgspec.structs.replace(
-            self._request,
-            quarantine=self._request.quarantine.union(parts),
-            idempotency_key=f"{key}/{self._request_count}" if key else "",
-        )
+        shorter = without_tools(self._request, tools)
+        quarantine, key = self._request.quarantine.union(parts), self._request.idempotency_key
+        content = repr((sorted(quarantine), [spec.name for spec in shorter.tools]))
+        key = f"{key}/{self._request_count}-{zlib.crc32(content.encode()):08x}" if key else ""
+        return msgspec.structs.replace(shorter, quarantine=quarantine, idempotency_key=key)
 
     async def _bisect(self, refused: ModelRequest, refusal: BadRequest) -> PartPosition | None:
         """One culprit: the last of the fewest first suspects without which it is accepted.
@@ -205,25 +205,57 @@ class RefusalSearch:
         return is_accepted
 
     async def _is_accepted_without_tools(self, tools: Sequence[ToolSpec]) -> bool:
-        return await self._is_accepted(
-            self._without_tools(self._request_without(self._culprits), tools)
-        )
+        return await self._is_accepted(self._request_without(self._culprits, tools))
 
     async def _is_accepted(self, probe: ModelRequest) -> bool:
-        """Send the request; stop at the first event of a reply."""
+        """Send the request as far as it is admitted; stop when its acceptance and its usage are
+        known. The refusal is raised if it is not admitted."""
+        settle: SettleUsage | None = None
+        if probe.admit_probe is not None:
+            settle = await probe.admit_probe(probe)
+            if settle is None:
+                assert self._first_refusal is not None
+                raise self._first_refusal
+        used = NO_USAGE
         try:
             async with self._open_exchange(probe) as batches:
-                async for events in batches:
-                    for event in events[:1]:
-                        if type(event) is ModelUsageUpdated:
-                            self._search_usage += event.usage
-                    if events:
-                        break
+                async for known in _read_usage(batches):
+                    used = known
         except ContextTooLong:
             raise
         except BadRequest:
             return False
+        finally:
+            if settle is not None:
+                settle(used)
         return True
+
+
+async def _read_usage(batches: EventBatches) -> AsyncIterator[Usage]:
+    """What the reply to a probe has used: unknown, and then as soon as it is known. The reply is
+    paid for, so no more of it is read than some providers need to tell."""
+    chars = 0
+    async for events in batches:
+        for event in events:
+            if isinstance(event, ModelUsageUpdated) and event.usage.requests:
+                yield event.usage
+                return
+            if isinstance(event, Reply):
+                yield event.item.usage if event.item.usage.requests else UNKNOWN_USAGE
+                return
+            if isinstance(event, (ModelTextDelta, ModelThinkingDelta, ModelToolCallDelta)):
+                chars += len(event.text)
+        if events:
+            yield UNKNOWN_USAGE
+        if chars > MAX_PROBE_CHARS:
+            return
+
+
+def without_tools(request: ModelRequest, left_out: Sequence[ToolSpec]) -> ModelRequest:
+    if not left_out:
+        return request
+    tools = tuple([spec for spec in request.tools if spec not in left_out])
+    return msgspec.structs.replace(request, tools=tools)
 
 
 def _find_named_part(refusal: BadRequest, request: ModelRequest) -> PartPosition | None:

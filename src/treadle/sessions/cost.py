@@ -1,8 +1,8 @@
 """The costs of past sessions, read from their logs.
 
-    read_costs    calls by quarter of an hour, model, session and folder; those of child agents
-                  count for their session, also of those that have no log of their own
-    group_costs   the same by model, session, day or folder
+    read_costs    calls by quarter of an hour, model, purpose, session and folder; those of child
+                  agents count for their session, also of those that have no log of their own
+    group_costs   the same by model, session, day, folder or purpose
 
 Only the lines about usage are decoded. log_cache.py keeps the results; the costs of a session are
 lost when the session is removed.
@@ -31,7 +31,7 @@ BUCKET_SECONDS = 900  # a day begins with a new bucket in every time zone
 _CHUNK = 4 << 20
 _KINDS = (b'"kind":"usage"', b'"kind":"child_usage"')
 
-GroupBy = Literal["model", "session", "day", "project"]
+GroupBy = Literal["model", "session", "day", "project", "purpose"]
 
 
 class CostBucket(msgspec.Struct, frozen=True):
@@ -43,6 +43,7 @@ class CostBucket(msgspec.Struct, frozen=True):
     folder: str
     calls: int
     usage: Usage
+    purpose: str = ""  # "": not recorded, as in logs of earlier versions
 
 
 class CostTotal(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ def read_costs(
             if wanted_folder in (None, costs.folder):
                 name, at = session.name, costs.folder
                 buckets += [
-                    CostBucket(row.start, row.model, name, at, row.calls, row.usage)
+                    CostBucket(row.start, row.model, name, at, row.calls, row.usage, row.purpose)
                     for row in (*costs.rows, *new)
                     if since is None or row.start + BUCKET_SECONDS > since
                 ]
@@ -134,6 +135,7 @@ GROUP_KEYS: dict[GroupBy, Callable[[CostBucket], str]] = {
     "session": lambda bucket: bucket.session,
     "day": lambda bucket: format_local_day(bucket.start),
     "project": lambda bucket: bucket.folder,
+    "purpose": lambda bucket: bucket.purpose.replace("_", " ") or "not recorded",
 }
 
 
@@ -145,6 +147,7 @@ class _CacheRow(msgspec.Struct, frozen=True, array_like=True):
     model: str
     calls: int
     usage: Usage
+    purpose: str = ""
 
 
 class _CachedCosts(msgspec.Struct, frozen=True):
@@ -198,7 +201,8 @@ def _read_log(
     last_seqs = dict(previous.last_seqs)
     rows: _Rows = {}
     for child, known in {"": previous.rows, **(previous.children or {})}.items():
-        rows |= {(child, row.start, row.model, row.usage.cost is None): row for row in known}
+        for row in known:
+            rows[child, row.start, row.model, row.purpose, row.usage.cost is None] = row
     offset = previous.offset
     for path, offset in previous.read_position.unread_files(files):
         for chunk in _read_chunks(path, offset):
@@ -224,11 +228,13 @@ class _UsageRecord(msgspec.Struct, frozen=True, gc=False):
     model: str
     usage: Usage
     session_id: str = ""
+    purpose: str = ""
 
 
 _decoder = msgspec.json.Decoder(_UsageRecord)
-# By the session id of a child or "", the quarter of an hour, the model, and whether unpriced.
-_Rows = dict[tuple[str, int, str, bool], _CacheRow]
+# By the session id of a child or "", the quarter of an hour, the model, the purpose, and whether
+# unpriced.
+_Rows = dict[tuple[str, int, str, str, bool], _CacheRow]
 
 
 def _add_record(raw: bytes, last_seqs: dict[int, int], rows: _Rows) -> None:
@@ -242,9 +248,10 @@ def _add_record(raw: bytes, last_seqs: dict[int, int], rows: _Rows) -> None:
     if line.kind == "child_usage" and not line.session_id:
         return  # a sum, in a copy of a session: the original has the calls
     start, is_unpriced = int(line.t) // BUCKET_SECONDS * BUCKET_SECONDS, line.usage.cost is None
-    key = (line.session_id, start, line.model, is_unpriced)
+    key = (line.session_id, start, line.model, line.purpose, is_unpriced)
     before = rows.get(key, _CacheRow(start, line.model, 0, Usage()))
-    rows[key] = _CacheRow(start, line.model, before.calls + 1, before.usage + line.usage)
+    used = before.usage + line.usage
+    rows[key] = _CacheRow(start, line.model, before.calls + 1, used, line.purpose)
 
 
 def _read_chunks(path: Path, offset: int) -> Iterator[bytes]:

@@ -121,6 +121,7 @@ async def test_a_model_judges_a_prompt_and_its_objection_denies_the_call():
     objection = json.dumps({"ok": False, "reason": "it prints too much"})
     results, model = await run_calls(CALL, objection)
     assert "it prints too much" in results[0]
+    assert [request.purpose for request in model.requests] == ["turn", "judge", "turn"]
     asked = model.requests[1].transcript[-1].text
     assert asked.startswith('Is this harmless? {"session_id"')
     assert "echo hello" in asked

@@ -47,6 +47,7 @@ async def test_the_user_sees_the_prompt_and_may_edit_it(own_place: Path):
     assert asked.preview is not None
     assert asked.preview.text == "Rhyme.\n\nabout the sky"
     request = model.requests[1]
+    assert request.purpose == "sampling"
     assert request.system == "Rhyme."
     assert request.options.max_tokens == 50
     assert [i.text for i in request.transcript if isinstance(i, UserItem)] == ["about the sea"]

@@ -21,7 +21,7 @@ from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.modes import describe_mode
-from treadle.apps.services.costs import describe_thinking
+from treadle.apps.services.costs import describe_thinking, list_purposes
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.text import format_dollars, suggest
 from treadle.core.transcript.content import Text, UserContent
@@ -144,10 +144,11 @@ async def _cost(host: LocalHost, questions: EditorQuestions, arguments: str) -> 
     usage = host.driver.total_usage
     thinking = describe_thinking(usage, compute_thinking_cost(host.model.name, usage))
     cost = "not known" if usage.cost is None else format_dollars(usage.cost)
+    purposes = ", ".join(f"{name} {price}" for name, price in list_purposes(host.driver.session_id))
     return CommandAnswer(
         f"Cost of this session: {cost}. Tokens: {usage.total_input:,} in "
         f"({usage.cache_read:,} from the cache), {usage.output:,} out{thinking}; "
-        f"{usage.requests} requests."
+        f"{usage.requests} requests.{purposes and f' By purpose: {purposes}.'}"
     )
 
 

@@ -418,7 +418,7 @@ def _assemble(
 
         judge = small_model or model
         wrapped = wrap_model(judge, secrets, None, suspend=False)
-        return make_runners(wrapped, make_named_model, gates)
+        return make_runners(wrapped, make_named_model)
 
     if extensions.hooks:
         observers.append(drivers)

@@ -11,15 +11,16 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.core.contracts.gate import Gate
-from treadle.core.contracts.model import Model
+from treadle.core.contracts.model import CallModel, Model, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.workspace import ProgramResult
+from treadle.core.contracts.wrapped import WrappedModel, call_directly
 from treadle.core.errors import TreadleError
+from treadle.core.loop.recovery import Retry
 from treadle.core.redaction import is_secret
 from treadle.policy.hooks import HookConfig, HookFailed, RunHook
 
@@ -41,14 +42,14 @@ class HookJudgment(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def make_runners(
-    model: Model, make_model: Callable[[str], Model], gates: Sequence[Gate]
-) -> dict[str, RunHook]:
-    """The runners by kind. `model` judges prompts that name no other; `gates` bound its cost."""
-    return {"http": post_hook, "prompt": PromptHookRunner(model, make_model, gates)}
+def make_runners(model: Model, make_model: Callable[[str], Model]) -> dict[str, RunHook]:
+    """The runners by kind. `model` judges prompts that name no other."""
+    return {"http": post_hook, "prompt": PromptHookRunner(model, make_model)}
 
 
-async def post_hook(hook: HookConfig, data: bytes) -> ProgramResult:
+async def post_hook(
+    hook: HookConfig, data: bytes, call_model: CallModel = call_directly
+) -> ProgramResult:
     """Send the JSON to the address; HookFailed if it cannot be reached or refuses."""
     from treadle.models.http.client import Client
     from treadle.models.http.transport import TransportError
@@ -85,19 +86,18 @@ def fill_headers(hook: HookConfig, environ: Mapping[str, str]) -> dict[str, str]
 
 
 class PromptHookRunner:
-    """A model judges what the JSON describes."""
+    """A model judges what the JSON describes; the session of the hook pays for it."""
 
-    def __init__(
-        self, model: Model, make_model: Callable[[str], Model], gates: Sequence[Gate]
-    ) -> None:
-        self._model, self._make_model, self._gates = model, make_model, tuple(gates)
+    def __init__(self, model: Model, make_model: Callable[[str], Model]) -> None:
+        self._model, self._make_model = model, make_model
 
-    async def __call__(self, hook: HookConfig, data: bytes) -> ProgramResult:
+    async def __call__(self, hook: HookConfig, data: bytes, call_model: CallModel) -> ProgramResult:
         own = None
         try:
             async with asyncio.timeout(hook.timeout):
                 own = self._make_model(hook.model) if hook.model else None
-                judgment = await self._judge(own or self._model, hook.command, data.decode())
+                judge = _Judge(own or self._model, call_model)
+                judgment = await self._judge(judge, hook.command, data.decode())
         except TimeoutError:
             return _make_result(b"", timed_out=True)
         except TreadleError as error:
@@ -120,12 +120,23 @@ class PromptHookRunner:
             model,
             instructions=JUDGE_INSTRUCTIONS,
             output_type=HookJudgment,
-            gates=self._gates,
+            retry=Retry(attempts=1, fallback=False),  # each call is retried by the gateway
             name="hook",
             role="hook",
             caller="child",
         )
         return (await agent.run(text)).output
+
+
+class _Judge(WrappedModel):
+    """The wrapped model, called through the gateway of the session that the hook belongs to."""
+
+    def __init__(self, model: Model, call_model: CallModel) -> None:
+        super().__init__(model)
+        self._call_model = call_model
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield Reply(await self._call_model(request, "judge", self._model))
 
 
 def _make_result(stdout: bytes, *, timed_out: bool = False) -> ProgramResult:

@@ -107,6 +107,7 @@ class PolicySampler:
             caller="child",
             parent_ids=(context.session_id,),
         )
+        agent.config = msgspec.structs.replace(agent.config, purpose="sampling")
         store = None
         if self._open_store is not None:
             store = await self._open_store(context.session_id, context.call_id)

@@ -12,7 +12,6 @@ from treadle.core.errors import ConfigError
 from treadle.core.text import format_count, format_dollars
 
 USAGE = "usage: /btw QUESTION, answered from the context of this session without a trace in it"
-NO_TEXT = "The model gave no answer: it wanted to use a tool. Send the question as a message."
 
 
 class SideAnswer(msgspec.Struct, frozen=True):
@@ -37,7 +36,7 @@ async def ask_aside(conversation: Conversation, question: str) -> SideAnswer:
     tokens = f"{format_count(usage.total_input)} tokens in, {format_count(usage.output)} out"
     cost = f"{format_dollars(usage.cost)}, " if usage.cost else ""
     if reply.stop == "aborted":
-        cost_known = f"{cost}{tokens}" if usage.requests else "its cost is not known"
+        cost_known = f"{cost}{tokens}" if usage.total else "its cost is not known"
         return SideAnswer("", f"the side question is stopped: {cost_known}", is_stopped=True)
     note = f"{cost}{tokens}; not part of the conversation"
-    return SideAnswer(reply.text.strip() or NO_TEXT, note)
+    return SideAnswer(reply.text.strip(), note)

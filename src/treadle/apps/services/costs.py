@@ -1,6 +1,7 @@
 """Cost reports, the same for every host.
 
-    load_cost_report   cost, tokens and cache use of all sessions, by model, session, day, project
+    load_cost_report   cost, tokens and cache use of all sessions, by model, session, day, project,
+                       purpose
     format_report      the report as text with bars, as wide as the terminal (HTML: pages/cost.py)
 
 The numbers come from treadle.sessions.cost. A call without a known price is reported as unknown,
@@ -31,7 +32,7 @@ from treadle.sessions.library import Library
 
 MAX_ROWS = 20
 MAX_DAYS = 31
-ALL_GROUPINGS: tuple[GroupBy, ...] = ("day", "model", "project", "session")
+ALL_GROUPINGS: tuple[GroupBy, ...] = ("day", "model", "project", "session", "purpose")
 
 
 class CostReport(msgspec.Struct, frozen=True):
@@ -86,9 +87,17 @@ def sum_thinking_cost(models: Sequence[CostTotal]) -> float:
     return sum(compute_thinking_cost(total.key, total.usage) or 0.0 for total in models)
 
 
-def load_session_cost(session_id: str, library: Library | None = None) -> list[CostTotal]:
-    """The costs of one session and its subagents so far, by model."""
-    return group_costs(read_costs(library or Library(), sessions=[session_id]), "model")
+def load_session_cost(
+    session_id: str, by: GroupBy = "model", library: Library | None = None
+) -> list[CostTotal]:
+    """The costs of one session and its subagents so far."""
+    return group_costs(read_costs(library or Library(), sessions=[session_id]), by)
+
+
+def list_purposes(session_id: str) -> list[tuple[str, str]]:
+    """What the calls of a session were for, and their cost; empty if all were for the same."""
+    totals = load_session_cost(session_id, "purpose")
+    return [(total.key, format_cost(total)) for total in totals] if len(totals) > 1 else []
 
 
 def report_to_dict(report: CostReport) -> dict[str, object]:
@@ -167,8 +176,14 @@ def _format_share(part: int, usage: Usage) -> str:
 
 
 def make_tables(report: CostReport) -> list[CostTable]:
-    """The report as rows with bars; rows beyond the maximum are summed up in one line."""
-    return [_make_table(by, sums, report) for by, sums in report.groups.items()]
+    """The report as rows with bars; rows beyond the maximum are summed up in one line. One purpose
+    alone tells nothing beside other tables."""
+    groups = report.groups
+    return [
+        _make_table(by, sums, report)
+        for by, sums in groups.items()
+        if by != "purpose" or len(sums) > 1 or len(groups) == 1
+    ]
 
 
 def _make_table(by: GroupBy, sums: list[CostTotal], report: CostReport) -> CostTable:

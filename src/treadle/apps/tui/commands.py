@@ -276,7 +276,7 @@ async def _theme(ui: Frontend, arguments: str) -> None:
 
 
 async def _cost(ui: Frontend, arguments: str) -> None:
-    from treadle.apps.services.costs import describe_thinking
+    from treadle.apps.services.costs import describe_thinking, list_purposes
     from treadle.models.catalog import compute_thinking_cost
 
     usage = ui.host.driver.total_usage
@@ -288,6 +288,7 @@ async def _cost(ui: Frontend, arguments: str) -> None:
         ("output tokens", f"{usage.output:,}{thinking}"),
         ("requests", f"{usage.requests:,}"),
         ("cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
+        *[(f"  {purpose}", cost) for purpose, cost in list_purposes(ui.host.driver.session_id)],
     ]
     ui.show_message(_format_table(rows))
 

@@ -39,7 +39,7 @@ from treadle.context.compaction.trims import (
 from treadle.context.token_estimator import TokenEstimator, count_chars
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.errors import ContextTooLong
+from treadle.core.errors import CallNotAdmitted, ContextTooLong, ModelError
 from treadle.core.session_cache import SessionCache
 from treadle.core.text import plural
 from treadle.core.transcript.integrity import find_violations
@@ -66,6 +66,11 @@ class _CompactionState:
         self.failed_attempts = 0
         self.was_warned = False
         self.calls_since_summary = MIN_CALLS_BETWEEN_SUMMARIES
+        self.has_failed_summary = False  # the last one
+
+
+class _PutOff(Exception):
+    """There is no summary now, and there is room: the view stays as it is."""
 
 
 class Compactor:
@@ -133,11 +138,15 @@ class Compactor:
             target = min(target, before // 2)  # the estimate was wrong, or the user asked for it
         best: list[Item] = list(context.transcript)
         focus = f"{context.focus}\n{focus}".strip()
-        async for candidate in self._candidates(context, session, target, focus):
-            if count_chars(candidate) < count_chars(best) and not find_violations(candidate):
-                best = candidate
-            if count_chars(best) <= target:
-                break
+        has_room = used < get_token_limit(context) and context.point != "context_too_long"
+        try:
+            async for candidate in self._candidates(context, session, target, focus, has_room):
+                if count_chars(candidate) < count_chars(best) and not find_violations(candidate):
+                    best = candidate
+                if count_chars(best) <= target:
+                    break
+        except _PutOff:
+            return None
         if context.point != "on_request":
             # User messages are cut only if the request cannot be sent otherwise.
             is_refused = context.point == "context_too_long"
@@ -159,7 +168,12 @@ class Compactor:
         return Transcript(best)
 
     async def _candidates(
-        self, context: MutationContext, session: _CompactionState, target: int, focus: str
+        self,
+        context: MutationContext,
+        session: _CompactionState,
+        target: int,
+        focus: str,
+        has_room: bool,
     ) -> AsyncIterator[list[Item]]:
         """Smaller views, the least lossy first."""
         items: list[Item] = list(context.transcript)
@@ -167,48 +181,60 @@ class Compactor:
         lighter = trim_old_items(items, tail)
         if context.point != "on_request":
             yield lighter
-        shorter = await self._summarize(context, session, items, tail, target, focus)
+        old, new = items[: len(items) - tail], items[len(items) - tail :]
+        shorter = items
+        if any(not is_pin(item) for item in old):
+            pins = collect_pins(old)
+            room = max(500, target - count_chars(pins) - count_chars(new))
+            text = await self._write_summary(context, session, old, focus, room, has_room)
+            summary = SummaryItem(_cut_to_size(text, room), len(old))
+            limit = min(room - count_chars([summary]), int(FILES_SHARE * target))
+            files = await self._show_files(context.session_id, new, limit)
+            shorter = [*pins, summary, *files, *new]
         yield shorter
         for harder in _shrink_further(shorter):
             yield harder
 
-    async def _summarize(
+    async def _write_summary(
         self,
         context: MutationContext,
         session: _CompactionState,
-        items: list[Item],
-        tail: int,
-        target: int,
+        old: list[Item],
         focus: str,
-    ) -> list[Item]:
-        """The older items as pins and one summary; the tail unchanged."""
-        old, new = items[: len(items) - tail], items[len(items) - tail :]
-        if not any(not is_pin(item) for item in old):
-            return items
-        pins = collect_pins(old)
-        text = ""
+        room: int,
+        has_room: bool,
+    ) -> str:
+        """The summary of the older items, or a count of their tool calls: without a model, or if it
+        fails and there is no room to wait. Otherwise _PutOff."""
         model = self._model() if callable(self._model) else self._model
-        is_soon = session.calls_since_summary < MIN_CALLS_BETWEEN_SUMMARIES
-        if context.point == "before_model" and is_soon:
-            model = None
-        if model is not None:
-            session.calls_since_summary = 0
-            limit = int(model.card.window * 2)  # characters: safely below the window in tokens
-            session_id, reserve = context.session_id, context.reserve
+        is_early = context.point == "before_model"
+        is_soon = is_early and session.calls_since_summary < MIN_CALLS_BETWEEN_SUMMARIES
+        if model is not None and is_soon:
+            if has_room:
+                raise _PutOff
+            model = model if session.has_failed_summary else None
+        if model is None:
+            return _summarize_without_model(old)
+        session.calls_since_summary = 0
+        limit = int(model.card.window * 2)  # characters: safely below the window in tokens
+        ids, problem = context.session_id, ""
+        try:
             text = await summarize(
-                model, old, limit, focus=focus, session_id=session_id, reserve=reserve
+                model, old, limit, focus=focus, session_id=ids, call_model=context.call_model
             )
-        room = max(500, target - count_chars(pins) - count_chars(new))
-        if not text or estimate_text_chars(text) > max(room, count_chars(old) // 2):
-            if model is not None:
-                context.notify("the summary is unusable; a count of tool calls replaces it")
-            text = _summarize_without_model(old)
-        summary = SummaryItem(_cut_to_size(text, room), len(old))
-        room -= count_chars([summary])
-        files = await self._show_files(
-            context.session_id, new, min(room, int(FILES_SHARE * target))
-        )
-        return [*pins, summary, *files, *new]
+        except (ModelError, CallNotAdmitted) as error:
+            text, problem = "", f": {error}"
+            # A budget does not grow: what the user asked for is done without a summary.
+            has_room = has_room and (is_early or isinstance(error, ModelError))
+        if text and estimate_text_chars(text) <= max(room, count_chars(old) // 2):
+            session.has_failed_summary = False
+            return text
+        session.has_failed_summary = True
+        if has_room:
+            context.notify(f"there is no usable summary; the compaction is put off{problem}")
+            raise _PutOff
+        context.notify(f"there is no usable summary; a count of tool calls replaces it{problem}")
+        return _summarize_without_model(old)
 
     async def _show_files(
         self, session_id: str, kept: Sequence[Item], limit: int

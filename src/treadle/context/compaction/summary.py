@@ -6,20 +6,12 @@ loses convenience, not facts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from treadle.context.compaction.trims import truncate_middle
-from treadle.core.contracts.model import (
-    Model,
-    ModelCard,
-    ModelOptions,
-    ModelRequest,
-    ModelUsageUpdated,
-    Reply,
-)
-from treadle.core.contracts.mutator import ReserveBudget, no_reservation
-from treadle.core.errors import ModelError
-from treadle.core.transcript import AssistantItem, NoticeItem, SummaryItem, ToolResultItem, Usage
+from treadle.core.contracts.model import CallModel, Model, ModelCard, ModelOptions, ModelRequest
+from treadle.core.contracts.wrapped import call_directly
+from treadle.core.transcript import NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import Item, UserItem, to_user_item
 from treadle.core.transcript.size_estimate import estimate_text_chars
@@ -46,9 +38,9 @@ async def summarize(
     *,
     focus: str = "",
     session_id: str = "",
-    reserve: ReserveBudget = no_reservation,
+    call_model: CallModel = call_directly,
 ) -> str:
-    """Notes on these items; empty if the model fails or `reserve` finds no budget for the call.
+    """Notes on these items; empty if the model writes none. Raises what `call_model` raises.
     `limit` is the number of characters shown to the model."""
     shown, max_tokens = format_items(items, limit), get_summary_tokens(model.card)
     task = f"<conversation>\n{shown}\n</conversation>"
@@ -61,12 +53,10 @@ async def summarize(
         options=ModelOptions(max_tokens=max_tokens, thinking=thinking),
         session_id=f"{session_id}/summary",  # its own cached prefix
     )
-    chars = estimate_text_chars(task) + len(INSTRUCTIONS)
     for _ in range(ATTEMPTS):
-        settle = reserve(model.card, chars, max_tokens)
-        text = await _ask(model, request, settle) if settle is not None else None
-        if text or text is None:
-            return text or ""
+        text = (await call_model(request, "summary", model)).text.strip()
+        if text:
+            return text
     return ""
 
 
@@ -74,23 +64,6 @@ def get_summary_tokens(card: ModelCard) -> int:
     """How long a summary may be: 8,000 to 16,000 tokens, less with a small window."""
     share = min(MAX_SUMMARY_TOKENS, card.window // SUMMARY_SHARE)
     return min(card.max_output, max(MIN_SUMMARY_TOKENS, share))
-
-
-async def _ask(model: Model, request: ModelRequest, settle: Callable[[Usage], None]) -> str | None:
-    """The text of the reply, which may be empty; None if the model fails."""
-    reply: AssistantItem | None = None
-    used = Usage()
-    try:
-        async for event in model.stream(request):
-            if isinstance(event, ModelUsageUpdated):
-                used = event.usage
-            elif isinstance(event, Reply):
-                reply, used = event.item, event.item.usage
-    except ModelError:
-        return None
-    finally:
-        settle(used)
-    return reply.text.strip() if reply is not None else ""
 
 
 def format_items(items: Sequence[Item], limit: int) -> str:

@@ -25,6 +25,8 @@ from typing import Any, Generic, Literal, Protocol
 
 import msgspec
 
+from treadle.core.contracts.model import CallModel
+from treadle.core.contracts.wrapped import call_directly
 from treadle.core.events import Caller
 from treadle.core.transcript.content import Arguments
 from treadle.core.type_variables import HookDataT
@@ -46,13 +48,15 @@ HookPoint = Literal[
 
 class HookInput(msgspec.Struct, Generic[HookDataT], frozen=True):
     """The point of the call. `data` depends on the point: `HookInput[PreToolUseData]` has
-    `tool_name`, `tool_input` and so on. It must not be changed: answer with a Change instead."""
+    `tool_name`, `tool_input` and so on. It must not be changed: answer with a Change instead.
+    A hook makes its own model calls by `call_model`, with the purpose "judge"."""
 
     point: HookPoint
     session_id: str
     turn_id: str
     data: HookDataT
     caller: Caller = "library"
+    call_model: CallModel = call_directly
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ and history belong to the loop, not to a model. Used by core/loop/model_call.py.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -31,6 +31,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import CallPurpose, Usage
 
 MIN_TASK_BUDGET = 20_000
+SettleUsage = Callable[[Usage], None]
 
 _COUNT = whole_number(0)
 _CACHE_REQUEST: Mapping[str, Expected] = {
@@ -104,6 +105,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """All that a model receives. `quarantine` holds (item, part) pairs that must not be sent.
 
     `metadata` is the caller's, of this turn; a codec sends what its provider has a field for.
+    `admit_probe` is awaited before each request with which a model searches for what its provider
+    refuses. None: the request must not be sent; else a function to call once with what it used.
     """
 
     transcript: Transcript
@@ -114,10 +117,14 @@ class ModelRequest(msgspec.Struct, frozen=True):
     quarantine: frozenset[tuple[int, int]] = frozenset()
     session_id: str = ""
     turn_id: str = ""
-    idempotency_key: str = ""  # the same for every attempt at one reply
+    idempotency_key: str = ""  # the same for every attempt with the same content
     caller: Caller = "library"
     metadata: Metadata = {}
     purpose: CallPurpose = "turn"
+    admit_probe: AdmitProbe | None = None
+
+
+AdmitProbe = Callable[[ModelRequest], Awaitable[SettleUsage | None]]
 
 
 class ModelCard(msgspec.Struct, frozen=True):
@@ -261,3 +268,8 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...
 
     async def aclose(self) -> None: ...
+
+
+# Makes a call through the gateway of a session (core/loop/model_gateway.py): admitted by its gates,
+# retried, and counted. Raises ModelError, and CallNotAdmitted at a limit.
+CallModel = Callable[[ModelRequest, CallPurpose, Model], Awaitable[AssistantItem]]

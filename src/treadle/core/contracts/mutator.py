@@ -12,7 +12,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.model import CallModel, ModelCard
+from treadle.core.contracts.wrapped import call_directly
 from treadle.core.events import Event
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
@@ -22,16 +23,6 @@ from treadle.core.transcript.usage import Usage
 MutationPoint = Literal[
     "before_model", "after_tool_result", "after_turn_ended", "context_too_long", "on_request"
 ]
-
-
-# Takes the card of the model, the characters of the request and the maximum tokens of the reply.
-# Returns None if the budget does not allow the call, else a function to call once with the usage.
-ReserveBudget = Callable[[ModelCard, int, int], Callable[[Usage], None] | None]
-
-
-def no_reservation(card: ModelCard, chars: int, max_output: int) -> Callable[[Usage], None]:
-    """Default reservation when there are no budgets."""
-    return lambda used: None
 
 
 EmitEvent = Callable[..., None]
@@ -46,7 +37,7 @@ class MutationContext(msgspec.Struct, frozen=True):
 
     notify                 shows one line to the user
     run_pre_compact_hooks  None: a hook blocks the compaction; a text is added to the focus
-    reserve                reserves budget for a model call by the mutator; see ReserveBudget
+    call_model             makes a model call of the mutator's own, with the purpose "summary"
     emit                   emits an event: its type, and its fields after the first three
     """
 
@@ -60,7 +51,7 @@ class MutationContext(msgspec.Struct, frozen=True):
     notify: Callable[[str], None]
     run_pre_compact_hooks: Callable[[], Awaitable[str | None]]
     focus: str = ""  # what the user wants to keep above all
-    reserve: ReserveBudget = no_reservation
+    call_model: CallModel = call_directly
     emit: EmitEvent = ignore_event
 
 

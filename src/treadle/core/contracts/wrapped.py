@@ -11,7 +11,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
+import msgspec
+
+from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import (
@@ -32,9 +34,11 @@ from treadle.core.contracts.workspace import (
     RunningCommand,
     Workspace,
 )
-from treadle.core.errors import StoreError
+from treadle.core.errors import StoreError, StreamBroken
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import Entry
+from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.usage import CallPurpose
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,6 +135,16 @@ def open_stream(
     if not hasattr(stream, "aclose"):
         return nullcontext(stream)
     return aclosing(cast("AsyncGenerator[ModelEvent, None]", stream))
+
+
+async def call_directly(request: ModelRequest, purpose: CallPurpose, model: Model) -> AssistantItem:
+    """A CallModel without a session: nothing is admitted, retried or counted."""
+    request = msgspec.structs.replace(request, purpose=purpose)
+    async with open_stream(model, request) as events:
+        async for event in events:
+            if isinstance(event, Reply):
+                return event.item
+    raise StreamBroken(f"{model.name} ended its stream without a reply", provider=model.name)
 
 
 class WrappedStore:

@@ -25,6 +25,7 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
 from treadle.core.loop.recovery import DEFAULT_RETRY, Retry
 from treadle.core.transcript.items import Metadata
+from treadle.core.transcript.usage import CallPurpose
 from treadle.core.type_variables import DepsT
 
 
@@ -91,6 +92,7 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Workspace | None = None
     agent_type: str = ""  # the kind of a child agent
     parent_ids: tuple[str, ...] = ()  # of a child agent: its parent's session, then that one's, …
+    purpose: CallPurpose = "turn"  # of the calls of its turns: sampling, for a server
     caller: Caller = "library"
     task_manager: MakeTaskManager | None = None  # None: tasks run in this process
     clock: Clock = msgspec.field(default_factory=RealClock)

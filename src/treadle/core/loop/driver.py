@@ -4,9 +4,9 @@
 
 `next()` runs until the host can act: input needed, approval needed, a tool round finished, or the
 turn finished. Nothing else advances the loop. The next move is read off the transcript by
-pending(); there is no other state that a crash could lose. Details: model_call.py, tool_round.py,
-reply_handling.py, mutators.py, gates.py, session_state.py; what a host can do besides `next()`:
-host_controls.py. `run` and `stream` are in agents/.
+pending(); there is no other state that a crash could lose. Details: model_gateway.py,
+tool_round.py, reply_handling.py, mutators.py, session_state.py; what a host can do besides
+`next()`: host_controls.py. `run` and `stream` are in agents/.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 
 import msgspec
 
+from treadle.core.contracts.gate import Stop
 from treadle.core.contracts.hook import AddContext
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.store import Store
@@ -25,12 +26,12 @@ from treadle.core.loop.background import BackgroundTasks, TaskReports
 from treadle.core.loop.call_repair import CallRepairer
 from treadle.core.loop.child_approvals import OpenRound
 from treadle.core.loop.config import DriverConfig, TurnSettings
-from treadle.core.loop.gates import GateRunner
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls
 from treadle.core.loop.inbox import InputAcceptor
 from treadle.core.loop.instructions import Instructions
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, build_request
+from treadle.core.loop.model_gateway import ModelGateway
 from treadle.core.loop.mutators import MutatorRunner
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.reply_handling import (
@@ -68,7 +69,9 @@ class Driver(HostControls):
         emitter, session, inbox = self._emitter, self._session, self._inbox
         self._config = config
         self._toolbox = toolbox = Toolbox(config.source, emitter)
-        self._hooks = hooks = Hooks(config.hooks, emitter, config.caller)
+        self._hooks = hooks = Hooks(
+            config.hooks, emitter, config.caller, lambda *call: self._gateway.call(*call)
+        )
         self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
         self._task_reports = reports = TaskReports(emitter, inbox.put)
         make_tasks = config.task_manager or BackgroundTasks
@@ -95,7 +98,15 @@ class Driver(HostControls):
             on_quarantine=session.quarantine_part,
             interruption=self._interruption,
         )
-        self._gates = GateRunner(config, emitter, session, toolbox, self._model_caller)
+        self._gateway = ModelGateway(
+            config,
+            emitter,
+            session,
+            toolbox,
+            inbox,
+            self._model_caller,
+            self._tool_round.eager.reset,
+        )
         self._instructions = Instructions(config, emitter, session)
         self._mutators = MutatorRunner(
             config,
@@ -103,11 +114,12 @@ class Driver(HostControls):
             session,
             toolbox,
             hooks,
-            inbox,
-            self._model_caller,
+            self._gateway,
             self._instructions,
         )
-        self._side_questions = SideQuestions(config, session, toolbox, self._instructions)
+        self._side_questions = SideQuestions(
+            config, session, toolbox, self._instructions, self._gateway
+        )
         self._next_cache: CacheRequest | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
 
@@ -178,7 +190,7 @@ class Driver(HostControls):
         return AwaitingInput(self.submit, refusal)
 
     async def _call_model(self) -> TurnEnd | None:
-        """One model call, at the only place where one is made."""
+        """One reply of the turn, at the only place where one is asked for."""
         refusal = await self._input_acceptor.accept_queued()
         if refusal and isinstance(pending(self._session.state.transcript), Rest):
             return None  # there is no new message to answer
@@ -188,30 +200,22 @@ class Driver(HostControls):
             await self._mutators.run("before_model")
             await self._log.flush_before_model_call()
             system = await self._instructions.read()
-            stop = self._gates.admit(system)
-            if stop is not None:
-                return handle_stop(stop, self._session)
-            self._tool_round.eager.reset(may_start=self._gates.call_stop is None)
             cache = self._next_cache or self._config.cache
-            limit = self._gates.max_output
-            request = build_request(
-                self._session, system, self._toolbox, self._config, cache, limit
-            )
-            reply = await self._model_caller.call(request)
+            request = build_request(self._session, system, self._toolbox, self._config, cache)
+            reply = await self._gateway.call_turn(request)
+            if isinstance(reply, Stop):
+                return handle_stop(reply, self._session)
             if isinstance(reply, RetryWithBudget):
-                self._gates.settle()
                 self._session.record_transition(reply.reason)
                 return None
-            self._gates.settle(reply.usage)
-            self._session.add_usage(reply.model, reply.usage, "turn")
             self._next_cache = None
             most = self._config.max_continuations
-            end = handle_reply(reply, self._session, most, self._gates.call_stop)
+            end = handle_reply(reply, self._session, most, self._gateway.call_stop)
             if not reply.calls:  # no call of this reply will use what a failed attempt started
                 await self._tool_round.eager.cancel_started()
             return end
         except Exception as error:
-            self._gates.settle()
+            self._gateway.release()
             if not isinstance(error, ModelError):
                 raise
             return await handle_model_error(error, self._session, self._mutators.run)
@@ -281,8 +285,8 @@ class Driver(HostControls):
         self._approvals.clear()
         await self._cancel_round()
         self._tool_round.forget_asked()
-        partial = self._model_caller.take_partial_reply()
-        self._gates.settle()
+        partial = self._gateway.take_partial_reply()
+        self._gateway.release()
         reason = self._interruption.reason or "cancelled"
         end = TurnEnd("aborted", metadata={"interrupted": True, "interrupt_reason": reason})
         if not session.is_turn_running:  # interrupted before the turn began: input stays queued
@@ -350,7 +354,7 @@ class Driver(HostControls):
         """The model answers a question about the conversation, which does not change; also while a
         turn runs. Its usage is counted. Raises ModelError, and LoopError at a limit."""
         self._check_open()
-        return await self._side_questions.ask(question, self._model_caller.model)
+        return await self._side_questions.ask(question)
 
     def stop_aside(self) -> bool:
         """Stop the question of `ask_aside` that is being answered, whose reply is then empty, with

@@ -20,6 +20,8 @@ from treadle.core.contracts.hook import (
     Permit,
     get_hook_timeout,
 )
+from treadle.core.contracts.model import CallModel
+from treadle.core.contracts.wrapped import call_directly
 from treadle.core.errors import TreadleError, error_message
 from treadle.core.events import Caller, WarningRaised
 from treadle.core.loop.emitter import Emitter
@@ -31,13 +33,20 @@ SESSION_END_TIMEOUT = 90.0  # closing a session waits no longer for one hook
 class Hooks:
     """Runs each hook of a point in order; the first Block or Permit ends the run."""
 
-    def __init__(self, hooks: Sequence[Hook], emitter: Emitter, caller: Caller = "library") -> None:
+    def __init__(
+        self,
+        hooks: Sequence[Hook],
+        emitter: Emitter,
+        caller: Caller = "library",
+        call_model: CallModel = call_directly,
+    ) -> None:
         self._by_point: dict[HookPoint, list[Hook]] = {}
         for hook in hooks:
             for point in hook.points:
                 self._by_point.setdefault(point, []).append(hook)
         self._emitter = emitter
         self._caller = caller
+        self._call_model = call_model
 
     def has(self, point: HookPoint) -> bool:
         return point in self._by_point
@@ -50,7 +59,7 @@ class Hooks:
             name = type(hook).__name__
             try:
                 ids = (emitter.session_id, emitter.turn_id)
-                hook_input = HookInput(point, *ids, data, self._caller)
+                hook_input = HookInput(point, *ids, data, self._caller, self._call_model)
                 answer = await self._run_bounded(hook, hook_input)
             except Exception as error:  # noqa: BLE001 - a hook may raise anything
                 problem = _failure_text(name, point, error)

@@ -1,8 +1,8 @@
 """One model call: request, stream, retry, and one whole reply.
 
 A failed attempt leaves only an event: its text is discarded, and one paid reply is one assistant
-item. When the next attempt may cost more than was reserved, the driver has to ask the gates again
-(RetryWithBudget). What to do about an error is in recovery.py.
+item. When the next attempt may cost more than was reserved, the gates have to be asked again
+(RetryWithBudget). Used by model_gateway.py; what to do about an error is in recovery.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.model import (
+    AdmitProbe,
     CacheRequest,
     Model,
     ModelCard,
@@ -57,13 +58,14 @@ from treadle.core.loop.recovery import (
     UseFallback,
     choose_recovery,
 )
+from treadle.core.loop.request_keys import RequestKeys
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
-from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, CallPurpose, Usage
 
 PartKind = Literal["", "text", "thinking"]
 CHOSEN_REASON = "chosen for the next request"
@@ -87,10 +89,10 @@ class ModelCaller:
         retry: Retry,
         *,
         is_taken_id: Callable[[str], bool],
-        on_call: Callable[[ToolCall], None],
-        repair: Callable[[ToolCall], ToolCall],
-        on_quarantine: Callable[[PartQuarantined], None],
-        interruption: Interruption,
+        on_call: Callable[[ToolCall], None] = lambda call: None,
+        repair: Callable[[ToolCall], ToolCall] = lambda call: call,
+        on_quarantine: Callable[[PartQuarantined], None] = lambda part: None,
+        interruption: Interruption | None = None,
     ) -> None:
         self.model = model
         self._chosen_model: Model | None = None  # for the next request
@@ -103,7 +105,9 @@ class ModelCaller:
         self._on_call = on_call
         self._repair = repair
         self._on_quarantine = on_quarantine
-        self._interruption = interruption
+        self._interruption = interruption or Interruption()
+        self._keys = RequestKeys()
+        self.admit_probe: AdmitProbe | None = None  # see ModelRequest; set by the gateway
         self._streamed_text: list[str] = []  # the text of the running attempt
         self._has_streamed = False  # whether observers saw something of the running attempt
         self._open_part: PartKind = ""
@@ -142,37 +146,41 @@ class ModelCaller:
         Failures are counted until there is a reply or an error: a notice that a gate or the user
         adds between two attempts makes another request, but not more attempts.
         """
+        self._quarantine = request.quarantine
         try:
-            reply = await self._call(request)
+            while True:
+                try:
+                    reply = await self._attempt(self._begin_attempt(request))
+                except ModelError as error:
+                    self._discard_partial()
+                    again = await self._recover(error)
+                    self._lost_usage = self.take_lost_usage()
+                    is_other = again.reason == "fallback" or self._has_choice
+                    if is_other or self._lost_usage is not NO_USAGE:
+                        return again
+                else:
+                    self._forget_failures()
+                    return reply
         except BaseException:
             self._forget_failures()
             raise
-        if not isinstance(reply, RetryWithBudget):
-            self._forget_failures()
-        return reply
+
+    def _begin_attempt(self, request: ModelRequest) -> ModelRequest:
+        """The request of the next attempt: parts that an earlier one found refused are left out."""
+        self._attempts += 1
+        self.last_model_name = self.model.name
+        self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
+        key = self._keys.make_key(request, self._quarantine, self.last_model_name)
+        return msgspec.structs.replace(
+            request,
+            quarantine=self._quarantine,
+            idempotency_key=key,
+            admit_probe=self.admit_probe,
+        )
 
     def _forget_failures(self) -> None:
         self._attempts = 0
         self._failures.clear()
-
-    async def _call(self, request: ModelRequest) -> AssistantItem | RetryWithBudget:
-        self._quarantine = request.quarantine
-        while True:
-            self._attempts += 1
-            self.last_model_name = self.model.name
-            self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
-            if self._quarantine != request.quarantine:
-                # Parts that an earlier attempt found refused are not sent again.
-                request = msgspec.structs.replace(request, quarantine=self._quarantine)
-            try:
-                return await self._attempt(request)
-            except ModelError as error:
-                self._discard_partial()
-                again = await self._recover(error)
-                self._lost_usage = self.take_lost_usage()
-                is_other = again.reason == "fallback" or self._has_choice
-                if is_other or self._lost_usage is not NO_USAGE:
-                    return again
 
     async def _recover(self, error: ModelError) -> RetryWithBudget:
         """Wait for a retry, or switch to the fallback; raise what neither can help. A model that
@@ -276,6 +284,8 @@ class ModelCaller:
             problem = f"{self.model.name} was cancelled from inside"
             raise StreamBroken(problem, provider=self.model.name) from error
         finally:
+            if reply is None and self._has_streamed and self._attempt_usage is NO_USAGE:
+                self._attempt_usage = UNKNOWN_USAGE
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
@@ -415,23 +425,17 @@ class _AnnouncedCalls:
 
 
 def build_request(
-    session: SessionState,
-    system: str,
-    toolbox: Toolbox,
-    config: DriverConfig,
-    cache: CacheRequest,
-    max_output: int | None = None,
+    session: SessionState, system: str, toolbox: Toolbox, config: DriverConfig, cache: CacheRequest
 ) -> ModelRequest:
-    """The request for the next reply, from the view as it is. `max_output` is what gates allow."""
+    """The request for the next reply, from the view as it is."""
     state, turn, options = session.state, session.turn, session.settings.options or config.options
-    if max_output is not None:
-        options = msgspec.structs.replace(options, max_tokens=max_output)
+    purpose: CallPurpose = config.purpose
     if session.closing_stop:
         # The tools stay in the request, so that its cached prefix stays valid.
         options = msgspec.structs.replace(
             options, max_tokens=session.closing_stop.closing_tokens, tool_choice="none"
         )
-    key = f"{session.id}/{turn.id}/{len(session.history)}"
+        purpose = "closing"
     return ModelRequest(
         state.transcript,
         system,
@@ -441,7 +445,15 @@ def build_request(
         state.quarantine,
         session.id,
         turn.id,
-        f"{key}/smaller" if session.was_compacted else key,
-        config.caller,
-        turn.metadata,
+        make_turn_key(session),
+        caller=config.caller,
+        metadata=turn.metadata,
+        purpose=purpose,
     )
+
+
+def make_turn_key(session: SessionState) -> str:
+    """Which reply the next request asks for: the same after a crash. See request_keys.py."""
+    state = session.state
+    position = f"{len(session.history)}.{len(state.transcript)}.{session.chars}"
+    return f"{session.id}/{session.turn.id}/{position}"

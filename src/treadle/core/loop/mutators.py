@@ -1,8 +1,7 @@
 """Runs the mutators, and takes over the view that they return.
 
 They run in order. The view of each is checked against every law and taken over before the next
-one runs, so that an interruption loses none. Model calls of a mutator are reserved with the same
-gates.
+one runs, so that an interruption loses none. Model calls of a mutator pass the gateway.
 """
 
 from __future__ import annotations
@@ -12,18 +11,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from treadle.core.contracts.hook import AddContext, Block
-from treadle.core.contracts.model import ModelCard, add_cost
 from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
-from treadle.core.errors import LawBroken, TreadleError, error_message
+from treadle.core.errors import CallNotAdmitted, LawBroken, TreadleError, error_message
 from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.gates import Gates
 from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.inbox import Inbox
 from treadle.core.loop.instructions import Instructions
 from treadle.core.loop.interruption import await_contained
-from treadle.core.loop.model_call import ModelCaller
+from treadle.core.loop.model_gateway import ModelGateway
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.integrity import Violation, find_violations, is_empty
@@ -31,7 +27,6 @@ from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, UserI
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
 
 
 class MutatorRunner:
@@ -42,8 +37,7 @@ class MutatorRunner:
         session: SessionState,
         toolbox: Toolbox,
         hooks: Hooks,
-        inbox: Inbox,
-        model_caller: ModelCaller,
+        gateway: ModelGateway,
         instructions: Instructions,
     ) -> None:
         self._config = config
@@ -51,8 +45,7 @@ class MutatorRunner:
         self._session = session
         self._toolbox = toolbox
         self._hooks = hooks
-        self._inbox = inbox
-        self._model_caller = model_caller
+        self._gateway = gateway
         self._instructions = instructions
 
     async def run(self, point: MutationPoint, focus: str = "") -> bool:
@@ -65,13 +58,13 @@ class MutatorRunner:
             state.transcript,
             self._emitter.session_id,
             self._emitter.turn_id,
-            self._model_caller.model.card,
+            self._gateway.model.card,
             state.last_usage,
             estimate_text_chars(await self._instructions.read()) + self._toolbox.spec_chars,
             lambda text: self._emitter.emit(Notified, text),
             lambda: self._run_pre_compact_hooks(point),
             focus,
-            self._reserve,
+            self._gateway.call,
             self._emitter.emit,
         )
         return await run_mutators(self._config.mutators, scene, self._emitter, self._take_over)
@@ -87,26 +80,6 @@ class MutatorRunner:
         if any(isinstance(answer, Block) for answer in answers):
             return None
         return "\n".join(answer.text for answer in answers if isinstance(answer, AddContext))
-
-    def _reserve(
-        self, card: ModelCard, chars: int, max_output: int
-    ) -> Callable[[Usage], None] | None:
-        """Reserve a model call of a mutator with the gates."""
-        gates = Gates(self._config.gates, self._emitter)
-        estimate = self._session.estimate_request(card, chars, max_output)
-        stop, admitted = gates.admit(estimate)
-        for text in admitted.notices:
-            self._inbox.put(NoticeItem(text, kind="budget"))
-        if stop is not None or admitted.max_output is not None:  # a mutator needs its whole reply
-            gates.settle(Usage())
-            return None
-
-        def settle(used: Usage) -> None:
-            used = add_cost(used, card)
-            gates.settle(used)
-            self._session.add_usage(card.name, used, "summary")
-
-        return settle
 
 
 async def run_mutators(
@@ -124,6 +97,8 @@ async def run_mutators(
         new: Transcript | None = None
         try:
             new = await await_contained(mutator.mutate(context), f"mutator {mutator.name}", emitter)
+        except CallNotAdmitted as error:
+            emitter.emit(WarningRaised, f"mutator {mutator.name} did nothing: {error}")
         except TreadleError:
             raise
         except Exception as error:  # noqa: BLE001 - a mutator may raise anything

@@ -96,13 +96,7 @@ class Toolbox:
             if not isinstance(schema, dict):
                 problem = f"its schema is {schema!r:.80}; it must be a dict"
                 raise ConfigError(f"tool {spec.name!r}: {problem}")
-        self.spec_chars = sum(
-            len(spec.name)
-            + estimate_text_chars(spec.description)
-            + len(msgspec.json.encode(spec.schema))
-            for spec in self.specs
-            if not spec.deferred
-        )
+        self.spec_chars = estimate_spec_chars(self.specs)
         added = tuple(name for name in self._by_name if name not in before)
         removed = tuple(name for name in before if name not in self._by_name)
         if not is_first and (added or removed):
@@ -123,6 +117,17 @@ class Toolbox:
         more = f" and {len(names) - MAX_LISTED_TOOLS} more" if len(names) > MAX_LISTED_TOOLS else ""
         listed = f" The tools are {', '.join(names[:MAX_LISTED_TOOLS])}{more}." if names else ""
         return f"error: unknown tool `{name}`{hint}{listed}"
+
+
+def estimate_spec_chars(specs: Sequence[ToolSpec]) -> int:
+    """What the definitions of these tools add to a request."""
+    return sum(
+        len(spec.name)
+        + estimate_text_chars(spec.description)
+        + len(msgspec.json.encode(spec.schema))
+        for spec in specs
+        if not spec.deferred
+    )
 
 
 class PreparedCall(msgspec.Struct, frozen=True):

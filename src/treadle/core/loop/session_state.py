@@ -54,7 +54,7 @@ from treadle.core.transcript.recover import repair_entries
 from treadle.core.transcript.size_estimate import estimate_chars
 from treadle.core.transcript.state import TurnState, View, diff_views, make_turn_id
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
+from treadle.core.transcript.usage import TURN_PURPOSES, CallPurpose, Usage
 
 TRACE_LENGTH = 1_000
 
@@ -108,7 +108,7 @@ class SessionState:
         self._emitter.emit_item(position, item)
 
     def estimate_request(
-        self, card: ModelCard, request_chars: int, max_output: int
+        self, card: ModelCard, request_chars: int, max_output: int, purpose: CallPurpose
     ) -> RequestEstimate:
         """What a gate sees: usage so far and the worst case of the next request."""
         state = self.state
@@ -124,7 +124,8 @@ class SessionState:
             card,
             request_chars,
             max_output,
-            parent_ids=self._parent_ids,
+            purpose,
+            self._parent_ids,
         )
 
     def record_transition(self, reason: str) -> None:
@@ -206,12 +207,13 @@ class SessionState:
 
     # --- what a turn uses ----------------------------------------------------------------
 
-    def add_usage(self, model: str, used: Usage, purpose: CallPurpose) -> None:
-        """Add what a model call used. Events tell of those that are part of a turn."""
-        if used == NO_USAGE and purpose != "turn":
-            return
+    def add_usage(
+        self, model: str, used: Usage, purpose: CallPurpose, *, is_reply: bool = False
+    ) -> None:
+        """Add what a model call used; `is_reply`: it was a reply of the turn. What is no part of a
+        turn counts for the session only, and no event tells of it."""
         self.write(UsageRecorded(model, used, purpose))
-        if purpose in TURN_PURPOSES:
+        if is_reply or purpose in TURN_PURPOSES:
             turn = self.state.turn
             total = turn.usage if turn is not None else used
             self._emitter.emit(UsageUpdated, model, used, total)

@@ -67,3 +67,4 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 NO_USAGE = Usage()
+UNKNOWN_USAGE = Usage(requests=1, cost=None)  # of a call that was paid for

@@ -32,7 +32,7 @@ from treadle.models.provider_base.error_mapping import (
     map_stream_error,
     map_transport_error,
 )
-from treadle.models.quarantine import RefusalSearch
+from treadle.models.quarantine import RefusalSearch, without_tools
 
 EventBatch = list[ModelEvent]
 
@@ -73,11 +73,11 @@ class HTTPModel:
                     async for events in batches:
                         if not has_streamed:
                             has_streamed = any(type(e) is not ModelUsageUpdated for e in events)
-                        if search is not None:
-                            events = search.add_search_usage(events)
+                        if search is not None:  # it is accepted without these
+                            self._refused_tools += search.take_refused_tools()
                         for event in events:
                             yield event
-                break
+                return
             except ContextTooLong:
                 raise
             except BadRequest as refusal:
@@ -87,17 +87,17 @@ class HTTPModel:
                 request = await search.next_request(request, refusal)
             for event in search.take_events():
                 yield event
-        if search is not None:
-            self._refused_tools += search.refused_tools
 
     def _open_exchange(self, request: ModelRequest) -> aclosing[AsyncGenerator[EventBatch, None]]:
         return aclosing(self._exchange(request))
 
     def _without_refused_tools(self, request: ModelRequest) -> ModelRequest:
-        if not self._refused_tools:
+        shorter = without_tools(request, self._refused_tools)
+        if len(shorter.tools) == len(request.tools):
             return request
-        tools = tuple([spec for spec in request.tools if spec not in self._refused_tools])
-        return msgspec.structs.replace(request, tools=tools)
+        # Another body: it needs another key than the one that was refused.
+        key = f"{request.idempotency_key}/{len(shorter.tools)}" if request.idempotency_key else ""
+        return msgspec.structs.replace(shorter, idempotency_key=key)
 
     async def _exchange(self, request: ModelRequest) -> AsyncGenerator[EventBatch, None]:
         """Send the request once: the events of each chunk, and the reply as the last event."""

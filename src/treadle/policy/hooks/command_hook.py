@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.core.contracts.hook import AddContext, Block, Hook, HookAnswer, HookInput, Permit
+from treadle.core.contracts.model import CallModel
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import TreadleError
 from treadle.core.sanitize import strip_escapes
@@ -64,7 +65,7 @@ class RunProgram(Protocol):
     ) -> ProgramResult: ...
 
 
-RunHook = Callable[[HookConfig, bytes], Awaitable[ProgramResult]]
+RunHook = Callable[[HookConfig, bytes, CallModel], Awaitable[ProgramResult]]
 """Runs a hook that is no command, with the JSON; HookFailed if it cannot."""
 
 
@@ -182,7 +183,7 @@ class CommandHook:
             runner = context.runners.get(command.kind)
             if runner is None:
                 raise HookFailed(f"{self._label}: hooks of the type {command.kind} do not run here")
-            return await runner(command, data)
+            return await runner(command, data, hook_input.call_model)
         folders = dict.fromkeys(("TREADLE_PROJECT_DIR", "CLAUDE_PROJECT_DIR"), folder)
         return await context.run(
             ("/bin/sh", "-c", command.command),

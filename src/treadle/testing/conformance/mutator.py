@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import get_args
 
-from treadle.core.contracts.model import ModelCard
-from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator, ReserveBudget
+from treadle.core.contracts.model import CallModel, Model, ModelCard, ModelRequest
+from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
+from treadle.core.contracts.wrapped import call_directly
+from treadle.core.errors import CallNotAdmitted
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import (
@@ -26,7 +28,7 @@ from treadle.core.transcript.items import (
 )
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import CallPurpose, Usage
 from treadle.testing.conformance.promises import Promise, build, keep_promises
 
 MakeMutator = Callable[[], Mutator | Awaitable[Mutator]]
@@ -64,29 +66,13 @@ async def check_mutator(make: MakeMutator, transcripts: Transcripts = ()) -> Non
     await keep_promises("mutator", MUTATOR_PROMISES, make, (*TRANSCRIPTS, *transcripts))
 
 
-class _Reservations:
-    """Counts what a mutator reserves and settles; `is_empty`: there is no budget."""
-
-    def __init__(self, *, is_empty: bool = False) -> None:
-        self._is_empty = is_empty
-        self.settled: list[int] = []
-
-    def __call__(
-        self, card: ModelCard, chars: int, max_output: int
-    ) -> Callable[[Usage], None] | None:
-        if self._is_empty:
-            return None
-        number = len(self.settled)
-        self.settled.append(0)
-
-        def settle(used: Usage) -> None:
-            self.settled[number] += 1
-
-        return settle
+async def admit_nothing(request: ModelRequest, purpose: CallPurpose, model: Model) -> AssistantItem:
+    """A `call_model` of a session whose budget is used up."""
+    raise CallNotAdmitted("there is no budget for the call")
 
 
 def make_mutation_context(
-    point: MutationPoint, transcript: Transcript, reserve: ReserveBudget | None = None
+    point: MutationPoint, transcript: Transcript, call_model: CallModel = call_directly
 ) -> MutationContext:
     """What a mutator gets at a point, as the loop makes it."""
 
@@ -103,17 +89,17 @@ def make_mutation_context(
         overhead_chars=1_000,
         notify=lambda text: None,
         run_pre_compact_hooks=run_pre_compact_hooks,
-        reserve=reserve or _Reservations(),
+        call_model=call_model,
     )
 
 
 async def _list_views(
-    make: MakeMutator, transcripts: Transcripts, reserve: ReserveBudget | None = None
+    make: MakeMutator, transcripts: Transcripts, call_model: CallModel = call_directly
 ) -> list[tuple[Transcript, Transcript]]:
     """Each transcript with the view that the mutator makes of it, if it makes one."""
     views = []
     mutator = await build(make)
-    for context in _list_contexts(mutator, transcripts, reserve):
+    for context in _list_contexts(mutator, transcripts, call_model):
         new = await mutator.mutate(context)
         assert new is None or isinstance(new, Transcript), f"mutate() returns {new!r:.200}"
         if new is not None and new is not context.transcript:
@@ -122,7 +108,7 @@ async def _list_views(
 
 
 def _list_contexts(
-    mutator: Mutator, transcripts: Transcripts, reserve: ReserveBudget | None
+    mutator: Mutator, transcripts: Transcripts, call_model: CallModel
 ) -> Iterator[MutationContext]:
     points: tuple[MutationPoint, ...] = get_args(MutationPoint)
     for transcript in transcripts:
@@ -130,7 +116,7 @@ def _list_contexts(
         for point in points:
             # Calls are open only while the user has to approve them: then a host may compact.
             if point in mutator.points and (point == "on_request" or not is_open):
-                yield make_mutation_context(point, transcript, reserve)
+                yield make_mutation_context(point, transcript, call_model)
 
 
 async def has_a_name_and_points(make: MakeMutator, transcripts: Transcripts) -> None:
@@ -177,14 +163,8 @@ async def does_not_change_the_old_view(make: MakeMutator, transcripts: Transcrip
         assert [id(item) for item in before] == [id(item) for item in after], "its items change"
 
 
-async def settles_each_reservation_once(make: MakeMutator, transcripts: Transcripts) -> None:
-    reservations = _Reservations()
-    await _list_views(make, transcripts, reservations)
-    assert set(reservations.settled) <= {1}, f"settled so often: {reservations.settled}"
-
-
 async def works_without_a_budget(make: MakeMutator, transcripts: Transcripts) -> None:
-    await _list_views(make, transcripts, _Reservations(is_empty=True))
+    await _list_views(make, transcripts, admit_nothing)
 
 
 MUTATOR_PROMISES: tuple[Promise, ...] = (
@@ -194,6 +174,5 @@ MUTATOR_PROMISES: tuple[Promise, ...] = (
     keeps_the_open_calls,
     items_that_stay_are_the_same_objects,
     does_not_change_the_old_view,
-    settles_each_reservation_once,
     works_without_a_budget,
 )

@@ -8,6 +8,7 @@ import json
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from treadle.apps.services.console import UsageError
 from treadle.apps.services.costs import (
     format_cost,
     format_report,
+    list_purposes,
     load_cost_report,
     load_session_cost,
 )
@@ -32,7 +34,7 @@ PRICED = Usage(100, 1_000, cache_read=800, cache_write=100, requests=1, cost=1.2
 UNPRICED = Usage(1_000, 10, requests=1, cost=None)
 
 
-async def spent(*calls: tuple[str, Usage], folder: str = ".", ago: float = 0.0) -> str:
+async def spent(*calls: tuple[Any, ...], folder: str = ".", ago: float = 0.0) -> str:
     journal = Library().create(Path(folder))
     journal._clock = lambda: time.time() - ago
     journal.append(ItemAdded(to_user_item("Mend the parser, please")))
@@ -86,6 +88,18 @@ async def test_json_has_the_same_numbers(capsys):
     assert json.loads(shown(capsys, "--json", "--by", "day")).keys() == {
         "version", "since", "total", "thinking_cost", "by_day",
     }  # fmt: skip
+
+
+async def test_what_the_calls_were_for_is_shown_if_it_differs(capsys):
+    await spent(("m", PRICED, "turn"), ("m", PRICED, "turn"))
+    assert "by purpose" not in shown(capsys)
+    session = await spent(("m", PRICED, "turn"), ("m", PRICED, "side_question"))
+    text = shown(capsys)
+    assert "by purpose" in text
+    assert "side question" in text
+    assert list_purposes(session) == [("turn", "$1.25"), ("side question", "$1.25")]
+    [turns, aside] = json.loads(shown(capsys, "--json", "--by", "purpose"))["by_purpose"]
+    assert (turns["calls"], aside["calls"]) == (3, 1)
 
 
 async def test_sessions_are_named_by_what_was_asked(capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""`treadle cost`: costs by day, model, project or session.
+"""`treadle cost`: costs by day, model, project, session or purpose.
 
 Reads the journals of the sessions. Uses services/costs.py.
 """
@@ -21,18 +21,18 @@ from treadle.apps.services.help_option import wants_help
 from treadle.core.sanitize import escape_invisible
 
 HELP = """\
-usage: treadle cost [--by day|model|project|session] [--since 30d] [--here]
+usage: treadle cost [--by day|model|project|session|purpose] [--since 30d] [--here]
                     [--json | --html FILE]
 
 Shows the cost, the tokens and the cache use of the sessions on this machine.
-  --by WHAT      one table only (default: by day, model and project)
+  --by WHAT      one table only (default: by day, model, project, and what the calls were for)
   --since WHEN   30d, 12h, 2w, a date such as 2026-10-31, or all (default: 30d)
   --here         only sessions of this folder
   --json         print JSON; a cost without a known price is null
   --html FILE    write a page with charts, also by session; it loads nothing from the network"""
 
 SECONDS_PER_UNIT = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
-DEFAULT_GROUPINGS = ("day", "model", "project")
+DEFAULT_GROUPINGS = ("day", "model", "project", "purpose")
 
 
 def run(arguments: list[str]) -> int:

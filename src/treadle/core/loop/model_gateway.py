@@ -1,0 +1,266 @@
+"""The one gateway for model calls: every call of a session passes here, whatever it is for.
+
+    admitted   the gates see its worst case (gates.py)
+    retried    by the one table (model_call.py, recovery.py)
+    settled    with what it used, also if it fails or is cancelled
+    recorded   in the log, with its purpose
+
+`call_turn` is for the replies of turns: the driver streams them and decides what comes next. `call`
+is for all others, which leave the conversation and its events alone: side questions, summaries of
+mutators, hooks that judge. Probes of a search for what a provider refuses come from the model,
+through `ModelRequest.admit_probe`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from treadle.core.contracts.gate import RequestEstimate, Stop
+from treadle.core.contracts.model import (
+    Model,
+    ModelCard,
+    ModelOptions,
+    ModelRequest,
+    SettleUsage,
+    add_cost,
+)
+from treadle.core.contracts.observer import BaseObserver
+from treadle.core.errors import CallNotAdmitted
+from treadle.core.events import Event, Notified, WarningRaised
+from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.gates import ADMITTED, Gates
+from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, make_turn_key
+from treadle.core.loop.prepare import Toolbox, estimate_spec_chars
+from treadle.core.loop.session_state import SessionState
+from treadle.core.transcript.items import AssistantItem, NoticeItem
+from treadle.core.transcript.size_estimate import estimate_item_chars, estimate_text_chars
+from treadle.core.transcript.usage import NO_USAGE, CallPurpose, Usage
+
+
+class ResetEager(Protocol):
+    def __call__(self, *, may_start: bool) -> None: ...
+
+
+class ModelGateway:
+    """`caller` streams the replies of turns; `reset_eager` is called before each of them."""
+
+    def __init__(
+        self,
+        config: DriverConfig,
+        emitter: Emitter,
+        session: SessionState,
+        toolbox: Toolbox,
+        inbox: Inbox,
+        caller: ModelCaller,
+        reset_eager: ResetEager,
+    ) -> None:
+        self._config = config
+        self._emitter = emitter
+        self._session = session
+        self._toolbox = toolbox
+        self._inbox = inbox
+        self._caller = caller
+        self._reset_eager = reset_eager
+        self._turn_gates = Gates(config.gates, emitter)
+        caller.admit_probe = partial(self._admit_probe, caller, emitter)
+        self._partial_reply: AssistantItem | None = None
+        self.call_stop: Stop | None = None  # how the turn ends if the last reply calls tools
+
+    @property
+    def model(self) -> Model:
+        """The model of the next turn."""
+        return self._caller.model
+
+    # --- replies of turns ----------------------------------------------------------------
+
+    async def call_turn(self, request: ModelRequest) -> AssistantItem | RetryWithBudget | Stop:
+        """The reply; or RetryWithBudget: ask again with a new request; or why it is not asked for.
+        Raises ModelError."""
+        self._partial_reply = None
+        session, admitted = self._session, ADMITTED
+        is_closing = request.purpose == "closing"
+        # A closing reply is reserved already, when the gates stopped the turn.
+        self._turn_gates.gates = (*self._config.gates, *self._session.settings.gates)
+        if self._turn_gates.gates and not (is_closing and self._turn_gates.has_reservations):
+            stop, admitted = await self._turn_gates.admit(self._estimate_turn(request))
+            for text in admitted.notices:
+                session.append(NoticeItem(text, kind="budget"))
+            if stop is not None and not (is_closing and stop.closing_tokens):
+                return stop
+        self.call_stop = admitted.call_stop
+        self._reset_eager(may_start=admitted.call_stop is None)
+        if admitted.notices or admitted.max_output is not None:
+            request = msgspec.structs.replace(
+                request,
+                transcript=session.state.transcript,
+                options=_limit_output(request.options, admitted.max_output),
+                idempotency_key=make_turn_key(session),
+            )
+        return await self._make_call(self._caller, request, self._turn_gates)
+
+    def take_partial_reply(self) -> AssistantItem | None:
+        """The text that was streamed before the call was cancelled, without calls."""
+        reply, self._partial_reply = self._partial_reply, None
+        return reply
+
+    def release(self) -> None:
+        """Give back what is reserved for a closing reply that is not asked for."""
+        self._turn_gates.settle(NO_USAGE)
+
+    def _estimate_turn(self, request: ModelRequest) -> RequestEstimate:
+        card = self._caller.model.card
+        fixed = estimate_text_chars(request.system) + self._toolbox.spec_chars
+        options = self._session.settings.options or self._config.options
+        max_output = _find_max_output(options, card)
+        chars = self._session.chars + fixed
+        return self._session.estimate_request(card, chars, max_output, request.purpose)
+
+    # --- all other calls -----------------------------------------------------------------
+
+    async def call(
+        self,
+        request: ModelRequest,
+        purpose: CallPurpose,
+        model: Model | None = None,
+        on_settled: Callable[[Usage], None] | None = None,
+    ) -> AssistantItem:
+        """The reply of `model`, or of that of the session. Raises ModelError, and CallNotAdmitted.
+
+        `on_settled` is told what each attempt used, also if the call is cancelled."""
+        session_id, config = self._session.id, self._config
+        silent = Emitter((_Relay(self._emitter),), session_id, config.name)
+        is_taken = self._session.has_call_id
+        caller = ModelCaller(
+            model or self.model, silent, config.clock, config.retry, is_taken_id=is_taken
+        )
+        request = msgspec.structs.replace(
+            request,
+            session_id=request.session_id or session_id,
+            idempotency_key=f"{session_id}/{purpose}/{os.urandom(8).hex()}",
+            caller=config.caller,
+            purpose=purpose,
+        )
+        caller.admit_probe = partial(self._admit_probe, caller, silent)
+        while True:
+            gates = Gates(config.gates, silent)
+            max_output = await self._admit(gates, caller.model.card, request)
+            options = _limit_output(request.options, max_output)
+            limited = msgspec.structs.replace(request, options=options)
+            reply = await self._make_call(caller, limited, gates, on_settled)
+            if isinstance(reply, AssistantItem):
+                return reply
+
+    async def _admit(self, gates: Gates, card: ModelCard, request: ModelRequest) -> int | None:
+        """The most tokens of the reply, None: as the request says; CallNotAdmitted at a limit."""
+        if not self._config.gates:
+            return None
+        max_output, purpose = _find_max_output(request.options, card), request.purpose
+        estimate = self._session.estimate_request(
+            card, self._count_chars(request), max_output, purpose
+        )
+        stop, admitted = await gates.admit(estimate)
+        for text in admitted.notices:
+            self._inbox.put(NoticeItem(text, kind="budget"))
+        is_too_short = purpose == "summary" and admitted.max_output is not None
+        if stop is None and not is_too_short:
+            return admitted.max_output
+        gates.settle(NO_USAGE)
+        why = stop.detail or stop.reason if stop is not None else "the budget is too small for it"
+        raise CallNotAdmitted(f"the {purpose.replace('_', ' ')} is not asked: {why}")
+
+    async def _admit_probe(
+        self, caller: ModelCaller, emitter: Emitter, probe: ModelRequest
+    ) -> SettleUsage | None:
+        gates, model = Gates(self._config.gates, emitter), caller.model
+        try:
+            probe = msgspec.structs.replace(probe, purpose="search")
+            await self._admit(gates, model.card, probe)
+        except CallNotAdmitted as error:
+            emitter.emit(WarningRaised, f"what {model.name} refuses is not searched for: {error}")
+            return None
+
+        def settle(used: Usage) -> None:
+            used = add_cost(used, model.card)
+            gates.settle(used)
+            self._record(model.name, used, "search")
+
+        return settle
+
+    # --- both ----------------------------------------------------------------------------
+
+    async def _make_call(
+        self,
+        caller: ModelCaller,
+        request: ModelRequest,
+        gates: Gates,
+        on_settled: Callable[[Usage], None] | None = None,
+    ) -> AssistantItem | RetryWithBudget:
+        """The call that was admitted; what it used is settled and recorded, whatever happens."""
+        reply: AssistantItem | RetryWithBudget | None = None
+        is_turn, purpose = caller is self._caller, request.purpose
+        try:
+            reply = await caller.call(request)
+            return reply
+        except asyncio.CancelledError:
+            if is_turn:
+                self._partial_reply = caller.take_partial_reply()  # with its usage
+            raise
+        finally:
+            used = lost = caller.take_lost_usage()  # of attempts without a reply
+            if lost is not NO_USAGE:
+                self._record(caller.last_model_name, lost, purpose)
+            if isinstance(reply, AssistantItem):
+                used = reply.usage if lost is NO_USAGE else lost + reply.usage
+            gates.settle(used)
+            if is_turn and isinstance(reply, AssistantItem):
+                self._session.add_usage(reply.model, reply.usage, purpose, is_reply=True)
+            elif isinstance(reply, AssistantItem):
+                self._record(caller.last_model_name, reply.usage, purpose)
+            if on_settled is not None:
+                on_settled(used)
+
+    def _record(self, model: str, used: Usage, purpose: CallPurpose) -> None:
+        if used != NO_USAGE:
+            self._session.add_usage(model, used, purpose)
+
+    def _count_chars(self, request: ModelRequest) -> int:
+        is_own = request.tools is self._toolbox.specs
+        tools = self._toolbox.spec_chars if is_own else estimate_spec_chars(request.tools)
+        items = sum(map(estimate_item_chars, request.transcript))
+        return items + tools + estimate_text_chars(request.system)
+
+
+class _Relay(BaseObserver):
+    """Passes on what concerns the user of a call that is otherwise silent."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, (Notified, WarningRaised)):
+            self._emitter.emit(type(event), event.text)
+
+
+def _limit_output(options: ModelOptions, most: int | None) -> ModelOptions:
+    if most is None:
+        return options
+    if options.max_tokens is not None:
+        most = min(most, options.max_tokens)
+    return msgspec.structs.replace(options, max_tokens=most)
+
+
+def _find_max_output(options: ModelOptions, card: ModelCard) -> int:
+    """The most tokens that a model may use for a reply to a request with these options."""
+    if options.max_tokens is not None:
+        return options.max_tokens
+    if options.thinking in (None, "auto") and card.default_output is not None:
+        return card.default_output
+    return card.max_output
