@@ -15,7 +15,8 @@ from treadle.core.errors import EmptyReply, Overloaded, StreamBroken
 from treadle.core.events import Notified
 from treadle.core.steps import Finished
 from treadle.core.transcript import to_user_item
-from treadle.core.transcript.entries import UsageRecorded, fold_entries
+from treadle.core.transcript.entries import UsageRecorded
+from treadle.core.transcript.state import fold_entries
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget
 from treadle.testing.clock import ManualClock
@@ -39,7 +40,7 @@ async def test_a_side_question_is_not_held_to_the_output_of_the_turn():
     model = Scripted(['{"value": 3}', "I count."], card=card)
     agent = Agent(model, output_type=int)
     driver = agent.start("how many?")
-    await agent.finish_run(driver)
+    await agent.finish_turn(driver)
     assert model.requests[0].options.output_schema is not None
     assert (await driver.ask_aside("what are you doing?")).text == "I count."
     assert model.requests[1].options == ModelOptions(tool_choice="none")
@@ -61,10 +62,10 @@ async def test_a_side_question_is_no_part_of_the_turn_live_and_in_the_log():
     driver = Agent(model, [RecordingTool()]).start("go", store=store)
     await driver.next()
     await driver.ask_aside("why?")
-    view = driver.snapshot().view
-    assert view.turn_progress.usage.cost == 1.0
-    assert fold_entries(store.entries).turn_progress.usage == view.turn_progress.usage
-    assert fold_entries(store.entries).usage == view.usage == USED + USED
+    live, logged = driver.state, fold_entries(store.entries)
+    assert live.turn is not None
+    assert live.turn.usage.cost == 1.0
+    assert (logged.turn, logged.usage) == (live.turn, USED + USED)
     assert purposes(store) == ["turn", "side_question"]
 
 
