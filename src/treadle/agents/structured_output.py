@@ -58,6 +58,8 @@ class FinalAnswerTool(BaseTool, BaseGate):
     ends the turn after as many calls that do not fit as the run has attempts.
     """
 
+    reads_size = False
+
     def __init__(self, output: OutputType) -> None:
         self._output = output
         self.attempts: Attempts | None = None  # of the run

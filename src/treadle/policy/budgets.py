@@ -46,6 +46,8 @@ class RoundLimit(BaseGate):
     """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three, and the answer
     after them. A model that calls tools once more is asked to sum up without them."""
 
+    reads_size = False
+
     def __init__(self, limit: int) -> None:
         self.limit = _check_count("limit of tool rounds", limit)
 

@@ -39,9 +39,13 @@ class Gates:
     """Asks every gate before a model call, and settles with those that admitted it."""
 
     def __init__(self, gates: Sequence[Gate], emitter: Emitter) -> None:
-        self.gates = gates
+        self.set_gates(gates)
         self._emitter = emitter
         self._admitted: list[tuple[Gate, RequestEstimate]] = []
+
+    def set_gates(self, gates: Sequence[Gate]) -> None:
+        self.gates = gates
+        self.reads_size = any(getattr(gate, "reads_size", True) for gate in gates)
 
     @property
     def has_reservations(self) -> bool:

@@ -75,6 +75,10 @@ class Inbox:
                     self._session.write(InputMoved(index, to, message.id))
 
     @property
+    def is_empty(self) -> bool:
+        return not self._offers and not self._session.state.queued
+
+    @property
     def waiting(self) -> tuple[QueuedMessage, ...]:
         return (*self._session.state.queued, *self._offers)
 
@@ -105,6 +109,8 @@ class InputAcceptor:
     async def accept_queued(self) -> str:
         """Append every waiting item in order; why a hook refused the last that it refused."""
         last_refusal = ""
+        if self._inbox.is_empty:
+            return last_refusal
         while messages := self._inbox.waiting:
             waiting = messages[0]
             item = waiting.item

@@ -455,5 +455,4 @@ def build_request(
 def make_turn_key(session: SessionState) -> str:
     """Which reply the next request asks for: the same after a crash. See request_keys.py."""
     state = session.state
-    position = f"{len(session.history)}.{len(state.transcript)}.{session.chars}"
-    return f"{session.id}/{session.turn.id}/{position}"
+    return f"{session.id}/{session.turn.id}/{len(state.transcript)}.{state.view_changes}"

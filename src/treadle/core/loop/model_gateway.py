@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.core.contracts.gate import RequestEstimate, Stop
+from treadle.core.contracts.gate import Gate, RequestEstimate, Stop
 from treadle.core.contracts.model import (
     Model,
     ModelCard,
@@ -70,6 +70,7 @@ class ModelGateway:
         self._caller = caller
         self._reset_eager = reset_eager
         self._turn_gates = Gates(config.gates, emitter)
+        self._added_gates: tuple[Gate, ...] = ()  # of the turn
         caller.admit_probe = partial(self._admit_probe, caller, emitter)
         self._partial_reply: AssistantItem | None = None
         self.call_stop: Stop | None = None  # how the turn ends if the last reply calls tools
@@ -88,7 +89,9 @@ class ModelGateway:
         session, admitted = self._session, ADMITTED
         is_closing = request.purpose == "closing"
         # A closing reply is reserved already, when the gates stopped the turn.
-        self._turn_gates.gates = (*self._config.gates, *self._session.settings.gates)
+        if session.settings.gates is not self._added_gates:
+            self._added_gates = session.settings.gates
+            self._turn_gates.set_gates((*self._config.gates, *self._added_gates))
         if self._turn_gates.gates and not (is_closing and self._turn_gates.has_reservations):
             stop, admitted = await self._turn_gates.admit(self._estimate_turn(request))
             for text in admitted.notices:
@@ -116,12 +119,13 @@ class ModelGateway:
         self._turn_gates.settle(NO_USAGE)
 
     def _estimate_turn(self, request: ModelRequest) -> RequestEstimate:
-        card = self._caller.model.card
-        fixed = estimate_text_chars(request.system) + self._toolbox.spec_chars
-        options = self._session.settings.options or self._config.options
-        max_output = _find_max_output(options, card)
-        chars = self._session.chars + fixed
-        return self._session.estimate_request(card, chars, max_output, request.purpose)
+        card, session = self._caller.model.card, self._session
+        max_output = _find_max_output(session.settings.options or self._config.options, card)
+        chars = 0
+        if self._turn_gates.reads_size:
+            fixed = estimate_text_chars(request.system) + self._toolbox.spec_chars
+            chars = session.chars + fixed
+        return session.estimate_request(card, chars, max_output, request.purpose)
 
     # --- all other calls -----------------------------------------------------------------
 

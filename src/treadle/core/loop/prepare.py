@@ -173,11 +173,7 @@ class CallPreparer:
         self._hooks = hooks
         self._on_notice = on_notice
         # By call id: what the policy and the hooks said. None: a hook has permitted the call.
-        self._asked: dict[str, tuple[Arguments, PendingApproval | None]] = {}
-
-    def forget_asked(self) -> None:
-        """The round is over."""
-        self._asked.clear()
+        self.asked: dict[str, tuple[Arguments, PendingApproval | None]] = {}
 
     async def prepare(
         self, calls: Sequence[ToolCall], state: View
@@ -306,8 +302,8 @@ class CallPreparer:
         """Decide, or add the call to the approvals that are needed, unless it would fail."""
         if decision is not None and decision.decision == "deny":
             return prepared.denied(decision.reason)
-        arguments, asked = self._asked.get(prepared.call.id, (None, None))
-        if arguments == prepared.arguments and arguments is not None:
+        arguments, asked = self.asked.get(prepared.call.id, (None, None))
+        if arguments is not None and arguments == prepared.arguments:
             if asked is None or decision is None:
                 approvals += [asked] if asked is not None else []
             elif decision.always:
@@ -330,10 +326,10 @@ class CallPreparer:
         if answers and isinstance(answers[-1], Block):
             return prepared.denied(answers[-1].reason)
         if answers and isinstance(answers[-1], Permit):
-            self._asked[prepared.call.id] = prepared.arguments, None
+            self.asked[prepared.call.id] = prepared.arguments, None
             return prepared
         asked = _pending_approval(prepared, verdict, shown, self._emitter.session_id)
-        self._asked[prepared.call.id] = prepared.arguments, asked
+        self.asked[prepared.call.id] = prepared.arguments, asked
         approvals.append(asked)
         return prepared
 
@@ -393,7 +389,7 @@ class CallPreparer:
 
 def _find_wrong_access(access: object) -> str | None:
     """Why a policy and the order of calls cannot use what a tool says that it touches."""
-    if access is NO_ACCESS:
+    if access is NO_ACCESS or access == NO_ACCESS:
         return None
     if not isinstance(access, Access):
         return f"it returned {access!r:.80}, not an Access"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -54,12 +56,19 @@ from treadle.core.transcript.recover import repair_entries
 from treadle.core.transcript.size_estimate import estimate_chars
 from treadle.core.transcript.state import TurnState, View, diff_views, make_turn_id
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import TURN_PURPOSES, CallPurpose, Usage
+from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
 
 TRACE_LENGTH = 1_000
 
 
 class SessionState:
+    if TYPE_CHECKING:
+
+        @property
+        def state(self) -> View: ...
+    else:
+        state = property(attrgetter("_log.state"))  # read many times a round
+
     def __init__(
         self,
         log: SessionLog,
@@ -79,10 +88,6 @@ class SessionState:
         self.write = log.append  # the only way in which the state changes
         self._caller = caller
         self._parent_ids = parent_ids
-
-    @property
-    def state(self) -> View:
-        return self._log.state
 
     @property
     def id(self) -> str:
@@ -111,7 +116,7 @@ class SessionState:
         self, card: ModelCard, request_chars: int, max_output: int, purpose: CallPurpose
     ) -> RequestEstimate:
         """What a gate sees: usage so far and the worst case of the next request."""
-        state = self.state
+        state, children = self.state, self.state.child_usage
         turn = state.turn or TurnState(self._emitter.turn_id)
         return RequestEstimate(
             self._emitter.session_id,
@@ -119,7 +124,7 @@ class SessionState:
             turn.rounds,
             turn.calls,
             turn.usage,
-            state.usage + state.child_usage,
+            state.usage if children is NO_USAGE else state.usage + children,
             state.transcript,
             card,
             request_chars,

@@ -115,7 +115,7 @@ class ToolRound:
             await run_calls(calls, self._config.max_parallel, add_result, save_early)
         await self.eager.cancel_started()
         self._executor.forget_started()
-        self.forget_asked()
+        self._preparer.asked.clear()
         return tuple(results)
 
     def answer_interrupted(self, call: ToolCall) -> ToolResultItem:
@@ -133,7 +133,7 @@ class ToolRound:
 
     def forget_asked(self) -> None:
         """The round is over: what policy and hooks said about its calls is not needed."""
-        self._preparer.forget_asked()
+        self._preparer.asked.clear()
 
     async def aclose(self) -> None:
         """Stop what was started here; bounded in time."""

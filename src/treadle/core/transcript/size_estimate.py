@@ -49,7 +49,8 @@ def estimate_chars(transcript: Transcript) -> int:
     if known > length:  # a longer transcript on the same list
         return sum(map(estimate_item_chars, transcript))
     if known < length:
-        total += sum(map(estimate_item_chars, transcript[known:]))
+        for item in transcript[known:]:
+            total += estimate_item_chars(item)
         transcript.cache[estimate_chars] = (length, total)
     return total  # type: ignore[no-any-return]
 

@@ -83,7 +83,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
     `turn` is the open one. `history` is the transcript without any replacement; None while there
     was no replacement. `last_usage` is what the provider measured for the view as it is. `origins`
-    are the sessions that this one was forked from, the last one first.
+    are the sessions that this one was forked from, the last one first. `view_changes` counts how
+    often the view changed otherwise than by growing.
     """
 
     transcript: Transcript = msgspec.field(default_factory=Transcript)
@@ -102,6 +103,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     last_usage: Usage = NO_USAGE
     last_start: TurnStart | None = None
     origins: tuple[str, ...] = ()
+    view_changes: int = 0
 
     @property
     def turn_starts(self) -> list[TurnStart]:
@@ -172,8 +174,8 @@ def _add_result(
 ) -> View:
     turn, call_id = state.turn, result.call_id
     if turn is not None:
-        is_last = not isinstance(pending(transcript), RunTools)
-        turn = replace(turn, calls=turn.calls + 1, rounds=turn.rounds + is_last)
+        rounds = turn.rounds + _ends_round(transcript)
+        turn = replace(turn, calls=turn.calls + 1, rounds=rounds)
     return replace(
         state,
         transcript=transcript,
@@ -184,6 +186,14 @@ def _add_result(
         intents=_without(state.intents, call_id),
         early_results=_without(state.early_results, call_id),
     )
+
+
+def _ends_round(transcript: Transcript) -> bool:
+    """Whether the last item is the result of the last open call."""
+    reply = transcript[-2] if len(transcript) > 1 else None
+    if type(reply) is AssistantItem:
+        return len(reply.calls) == 1
+    return not isinstance(pending(transcript), RunTools)
 
 
 def _without(values: dict[str, Any], key: str) -> dict[str, Any]:
@@ -259,6 +269,7 @@ def _rewind(state: View, entry: Rewound) -> View:
         last_start=start.previous,
         last_usage=NO_USAGE,
         queued=(),
+        view_changes=state.view_changes + 1,
     )
 
 
@@ -332,9 +343,7 @@ def _rewrite(state: View, entry: ViewRewritten) -> View:
     # kept that the replacement covers too, but none is lost.
     stop = max(entry.start, entry.stop - _count_lost_items(transcript, entry))
     new = Transcript([*transcript[: entry.start], *entry.items, *transcript[stop:]])
-    return replace(
-        state, transcript=new, history=history, quarantine=frozenset(), last_usage=NO_USAGE
-    )
+    return _set_view(state, new, history)
 
 
 def _count_lost_items(transcript: Transcript, change: ViewRewritten) -> int:
@@ -354,8 +363,17 @@ def _keep_summary(history: Transcript, transcript: Transcript, change: ViewRewri
 
 def _uncompact(state: View, entry: Uncompacted) -> View:
     whole = state.transcript if state.history is None else state.history
+    return _set_view(state, whole, None)
+
+
+def _set_view(state: View, transcript: Transcript, history: Transcript | None) -> View:
     return replace(
-        state, transcript=whole, history=None, quarantine=frozenset(), last_usage=NO_USAGE
+        state,
+        transcript=transcript,
+        history=history,
+        quarantine=frozenset(),
+        last_usage=NO_USAGE,
+        view_changes=state.view_changes + 1,
     )
 
 

@@ -105,7 +105,10 @@ class Transcript(Sequence[Item]):
     def __getitem__(self, index: slice) -> list[Item]: ...
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
         if isinstance(index, slice):
-            return [self._shared.items[i] for i in range(*index.indices(self._length))]
+            start, stop, step = index.indices(self._length)
+            if step > 0:
+                return self._shared.items[start:stop:step]
+            return [self._shared.items[i] for i in range(start, stop, step)]
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
