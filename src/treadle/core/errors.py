@@ -182,6 +182,9 @@ class OutputMismatch(ModelError):
     `problem` says what did not fit, `answer` is what the model said last.
     """
 
+    transcript: Transcript
+    usage: Usage
+
     def __init__(self, message: str, *, provider: str = "", problem: str, answer: str) -> None:
         super().__init__(message, provider=provider)
         self.problem = problem
@@ -190,6 +193,9 @@ class OutputMismatch(ModelError):
 
 class OutputMissing(TreadleError):
     """The run ended before it gave an answer of the output type. `reason` is that of the turn."""
+
+    transcript: Transcript
+    usage: Usage
 
     def __init__(self, reason: TerminalReason, *, detail: str = "") -> None:
         more = f" ({detail})" if detail else ""

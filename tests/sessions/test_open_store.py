@@ -1,0 +1,243 @@
+"""Opening, closing and forking sessions, in every kind of store."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from treadle import Agent, tool
+from treadle.core.errors import DriverBusy, LoopError
+from treadle.core.events import WarningRaised
+from treadle.core.steps import Finished
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.entries import ItemAdded, TurnBegan
+from treadle.core.transcript.items import AssistantItem, to_user_item
+from treadle.core.transcript.usage import Usage
+from treadle.models import Pause, Say, Scripted
+from treadle.sessions.history import fork
+from treadle.sessions.library import Library
+from treadle.sessions.open_store import open_store
+from treadle.testing.observers import RecordingObserver
+
+PLACES = ["folder", "sessions.db"]
+USED = Usage(input=100, output=10, requests=1, cost=1.0)
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_turn_that_lacks_only_its_end_is_over_in_every_store(tmp_path: Path, place: str):
+    opened = await open_store(tmp_path / place, "s")
+    opened.store.append(TurnBegan("turn-1"))
+    opened.store.append(ItemAdded(to_user_item("one", {"user": "alice"})))
+    opened.store.append(ItemAdded(AssistantItem((Text("reply"),))))
+    await opened.store.aclose()
+    model = Scripted(["two"])
+    async with Agent(model, store=tmp_path / place).session("s") as session:
+        result = await session.run("two")
+        assert (result.turn.turn_id, model.requests[0].metadata) == ("turn-2", {})
+        await session.rewind()
+        assert len(session.transcript) == 2
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_an_opening_that_is_cancelled_holds_nothing(tmp_path: Path, place: str):
+    agent = Agent(Scripted(lambda request: "ok"), store=tmp_path / place)
+    await agent.run("x", session="s")
+
+    async def use() -> None:
+        async with agent.session("s"):
+            await asyncio.Event().wait()
+
+    for steps in range(12):
+        task = asyncio.create_task(use())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await agent.run("y", session="s")  # SessionBusy if the lock were held
+
+
+async def test_closing_a_session_stops_its_run_before_the_lock_is_free(tmp_path: Path):
+    began, effects = asyncio.Event(), []
+
+    @tool
+    async def pay() -> str:
+        "Pay."
+        began.set()
+        await asyncio.Event().wait()
+        effects.append("paid")
+        return "paid"
+
+    agent = Agent(Scripted([Say(calls=[("pay", {})]), "x"]), [pay], store=tmp_path)
+    async with agent.session("s") as session:
+        run = asyncio.create_task(session.run("go"))
+        await began.wait()
+    assert run.done()
+    assert (await run).reason == "aborted"
+    async with agent.session("s") as session:
+        assert (session.doubts, effects) == ((), [])
+
+
+async def test_a_driver_that_is_closed_during_a_step_ends_it():
+    began, effects = asyncio.Event(), []
+
+    @tool
+    async def act() -> str:
+        "Act."
+        began.set()
+        await asyncio.Event().wait()
+        effects.append(1)
+        return "x"
+
+    agent = Agent(Scripted([Say(calls=[("act", {})])]), [act])
+    driver = agent.start("go")
+    step = asyncio.create_task(driver.next())
+    await began.wait()
+    await driver.aclose()
+    assert step.done()
+    assert effects == []
+    with pytest.raises(LoopError, match="closed"):
+        driver.submit("more")
+
+
+async def test_what_does_not_stop_is_named_when_a_session_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("treadle.core.loop.driver.CLOSE_SECONDS", 0.0)
+    began, release, observer = asyncio.Event(), asyncio.Event(), RecordingObserver()
+
+    @tool
+    async def stubborn() -> str:
+        "Ignore a cancellation."
+        began.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "x"
+
+    agent = Agent(Scripted([Say(calls=[("stubborn", {})])]), [stubborn], observers=[observer])
+    driver = agent.start("go")
+    step = asyncio.create_task(driver.next())
+    await began.wait()
+    await driver.aclose()
+    release.set()
+    await asyncio.wait([step])
+    warnings = [event.text for event in observer.events_of(WarningRaised)]
+    assert "the session is closed, but stubborn still runs" in warnings
+
+
+async def test_a_rewind_during_a_run_is_refused_and_the_session_goes_on(tmp_path: Path):
+    pause = Pause()
+    model = Scripted(["one", [pause, "two"], "three"])
+    async with Agent(model, store=tmp_path).session("s") as session:
+        await session.run("a")
+        run = asyncio.create_task(session.run("b"))
+        await pause.reached.wait()
+        with pytest.raises(DriverBusy):
+            await session.rewind()
+        pause.release()
+        assert (await run).text == "two"
+        await session.rewind()
+        assert (await session.run("c")).text == "three"
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_fork_during_a_round_pays_nothing_and_takes_no_message(tmp_path: Path, place: str):
+    began, gate, paid = asyncio.Event(), asyncio.Event(), []
+
+    @tool
+    async def pay(n: int) -> str:
+        "Pay."
+        began.set()
+        await gate.wait()
+        paid.append(n)
+        return "paid"
+
+    model = Scripted([Say(calls=[("pay", {"n": 1}), ("pay", {"n": 2})]), "fork", "done"])
+    async with Agent(model, [pay], store=tmp_path / place).session("s") as session:
+        run = asyncio.create_task(session.run("go"))
+        await began.wait()
+        session.steer("and then?")
+        forked = await session.fork()
+        async with Agent(model, [pay], store=tmp_path / place).session(forked) as other:
+            assert (other.queued_messages, other.cost) == ((), 0.0)
+            assert (await other.run("what is open?")).text == "fork"
+        gate.set()
+        await run
+    assert paid == [1, 2]
+
+
+async def test_the_fork_of_the_command_line_ends_the_open_round_too(tmp_path: Path):
+    began, gate, paid = asyncio.Event(), asyncio.Event(), []
+
+    @tool
+    async def pay(n: int) -> str:
+        "Pay."
+        began.set()
+        await gate.wait()
+        paid.append(n)
+        return "paid"
+
+    library = Library(tmp_path / "sessions")
+    journal = library.create(tmp_path)
+    calls = Say(calls=[("pay", {"n": 1}), ("pay", {"n": 2})])
+    driver = Agent(Scripted([calls, "done"]), [pay]).start("go", store=journal)
+    step = asyncio.create_task(driver.next())
+    await began.wait()
+    await journal.flush()
+    forked, state = fork(library, journal.session_dir, folder=tmp_path)
+    other = Agent(Scripted(["fork"]), [pay]).start("what?", view=state, store=forked)
+    assert isinstance(await other.next(), Finished)
+    await other.aclose()
+    gate.set()
+    await step
+    await driver.aclose()
+    assert paid == [1, 2]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_a_session_and_its_children_spent_is_not_counted_in_a_fork(
+    tmp_path: Path, place: str
+):
+    task = ("task", {"description": "x", "prompt": "count"})
+    model = Scripted(
+        [Say(calls=[task], usage=USED), Say("child", usage=USED), Say("end", usage=USED)]
+    )
+    agent = Agent(model, subagents=[], store=tmp_path / place)
+    async with agent.session("s") as session:
+        await session.run("go")
+        assert session.cost == 3.0
+        forked = await session.fork()
+    async with agent.session(forked) as session:
+        assert session.cost == 0.0
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_fork_continues_the_children_of_its_parent(tmp_path: Path, place: str):
+    start = {"description": "x", "prompt": "p", "name": "bob"}
+    again = {"description": "x", "prompt": "more", "continue_agent": "bob"}
+    model = Scripted(
+        [Say(calls=[("task", start)]), "child", "done", Say(calls=[("task", again)]), "again", "ok"]
+    )
+    agent = Agent(model, subagents=[], store=tmp_path / place)
+    async with agent.session("s") as session:
+        await session.run("go")
+        forked = await session.fork()
+    async with agent.session(forked) as session:
+        await session.run("on")
+        results = [one.text for one in session.history if getattr(one, "name", "") == "task"]
+    assert results == ["child", "again"]
+
+
+async def test_a_stream_is_no_observer_any_more_after_its_block(tmp_path: Path):
+    async with Agent(Scripted(lambda request: "hi"), store=tmp_path).session("s") as session:
+        before = len(session.driver._emitter._observers)
+        for _ in range(3):
+            async with session.stream("x") as events:
+                async for _event in events:
+                    pass
+        assert len(session.driver._emitter._observers) == before
