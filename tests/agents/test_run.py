@@ -49,9 +49,10 @@ class Slow:
 async def test_a_run_with_an_output_type_costs_what_it_used_itself(tmp_path: Path):
     model = Scripted([Say("a", usage=USED), THREE, Say("b", usage=USED)])
     async with Agent(model, store=tmp_path).session("s") as session:
-        runs = [await session.run("x"), await session.run("n", output=int), await session.run("y")]
-    assert [run.cost for run in runs] == [1.0, 1.0, 1.0]
-    assert runs[1].output == 3
+        first, number = await session.run("x"), await session.run("n", output=int)
+        last = await session.run("y")
+    assert (first.cost, number.cost, last.cost) == (1.0, 1.0, 1.0)
+    assert number.output == 3
 
 
 async def test_the_metadata_of_a_run_is_in_every_attempt_at_its_answer():
@@ -194,9 +195,7 @@ async def test_a_run_that_does_not_wait_says_what_was_running():
 
 
 async def test_an_error_that_leaves_a_run_carries_it():
-    model = Scripted(
-        [Say(calls=[("record", {})], usage=USED), Overloaded("busy")] + [Overloaded("busy")] * 9
-    )
+    model = Scripted([Say(calls=[("record", {})], usage=USED), *[Overloaded("busy")] * 9])
     agent = Agent(model, [RecordingTool()], clock=NoWait())
     with pytest.raises(Overloaded) as caught:
         await agent.run("go")

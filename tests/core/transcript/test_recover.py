@@ -30,7 +30,7 @@ from treadle.core.transcript.recover import recover, recover_fork
 from treadle.core.transcript.state import View, apply, find_differences, fold_entries
 from treadle.core.transcript.usage import Usage
 
-ASKED = [TurnBegan("turn-1"), ItemAdded(to_user_item("go"))]
+ASKED: list[Entry] = [TurnBegan("turn-1"), ItemAdded(to_user_item("go"))]
 CALLS = ItemAdded(AssistantItem((ToolCall("a", "pay", "{}"), ToolCall("b", "pay", "{}"))))
 ANSWER = ItemAdded(AssistantItem((Text("done"),)))
 PAID = ToolResultItem("b", "pay", (Text("paid"),))
