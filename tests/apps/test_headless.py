@@ -232,7 +232,7 @@ async def test_a_terminal_at_standard_error_is_shown_progress():
 @pytest.mark.parametrize(
     ("arguments", "replies", "reason", "code"),
     [
-        (("--max-turns", "1"), [bash("echo 1")] * 2, "max_turns", exit_codes.MAX_TURNS),
+        (("--max-turns", "1"), [*[bash("echo 1")] * 2, LAST], "max_turns", exit_codes.MAX_TURNS),
         (("--max-cost", "0.001"), [LAST], "budget_exceeded", exit_codes.BUDGET_EXCEEDED),
         (("--max-tokens", "100"), [LAST], "budget_exceeded", exit_codes.BUDGET_EXCEEDED),
         ((), [FakeReply("No.", stop="refusal")], "refused", exit_codes.REFUSED),

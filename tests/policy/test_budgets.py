@@ -316,3 +316,17 @@ async def test_what_was_used_before_counts_at_a_price_if_it_had_none():
         result = await Agent(working(1, Usage(1, 1)), [RecordingTool()], gates=[gate]).run("go")
         assert result.reason == "budget_exceeded"
         assert words in str(result.turn.metadata["detail"])
+
+
+async def test_a_call_whose_usage_is_not_known_counts_with_what_was_reserved():
+    pause, budget = Pause(), CostBudget(1.0)
+    agent = Agent(Scripted([["Half a th", pause]], card=CARD), gates=[budget])
+    driver = agent.start("go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    reserved = budget.budget.reserved
+    driver.interrupt()
+    await step
+    await driver.aclose()
+    assert budget.budget.spent == reserved > 0
+    assert budget.budget.reserved == 0

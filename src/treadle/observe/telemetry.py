@@ -17,7 +17,7 @@ from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event, TurnResult
 from treadle.core.extras import require_extra
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import UNKNOWN_USAGE, Usage
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -79,7 +79,8 @@ class Telemetry(BaseObserver):
             case events.UsageUpdated(model=model, last=last) if session.request is not None:
                 session.request.set_attribute("gen_ai.response.model", _split_model_name(model)[1])
                 session.request.set_attributes(usage_attributes(last))
-                self._end_request(session)
+                if last != UNKNOWN_USAGE:  # that of a reply that broke off
+                    self._end_request(session)
             case events.ToolStarted(call_id=call_id, name=name):
                 started = self._begin_tool(session, call_id, name)
                 # The context of this event is that of the tool, and of no one else (execute.py):

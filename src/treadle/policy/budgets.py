@@ -24,7 +24,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.session_cache import SessionCache
 from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem, ToolResultItem, UserItem
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import UNKNOWN_USAGE, Usage
 from treadle.policy.shared_budget import ROUNDING, WhenReserved, check_limit
 from treadle.policy.shared_budget import SharedBudget as SharedBudget
 
@@ -131,8 +131,10 @@ class _BudgetGate:
                 account.add_earlier(max(0.0, session_spent - account.spent))
             return self._reserve(account, estimate, price)
 
-    def _settle(self, estimate: RequestEstimate, spent: float) -> None:
-        self._find_account(estimate).settle_request(self, estimate, spent)
+    def _settle(self, estimate: RequestEstimate, usage: Usage, spent: float) -> None:
+        is_known = usage != UNKNOWN_USAGE
+        account = self._find_account(estimate)
+        account.settle_request(self, estimate, spent if is_known else None)
 
     def _reserve(
         self, account: SharedBudget, estimate: RequestEstimate, price: ComputePrice
@@ -210,7 +212,7 @@ class TokenBudget(_BudgetGate):
         return self._admit(estimate, lambda given, returned: given + returned, spent)
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        self._settle(estimate, usage.total)
+        self._settle(estimate, usage, usage.total)
 
     def add_earlier(self, usage: Usage) -> None:
         """Count what a resumed session has used before."""
@@ -258,7 +260,7 @@ class CostBudget(_BudgetGate):
         return self._admit(estimate, partial(_compute_cost, prices), spent)
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        self._settle(estimate, self._compute_cost(usage, estimate.card))
+        self._settle(estimate, usage, self._compute_cost(usage, estimate.card))
 
     def add_earlier(self, usage: Usage, card: ModelCard) -> None:
         """Count what a resumed session has spent before, at the price of `card` if unknown."""

@@ -102,10 +102,12 @@ class SharedBudget:
             self._reservations[id(gate), id(estimate)] = _Reservation(estimate, amount)
             return True
 
-    def settle_request(self, gate: object, estimate: RequestEstimate, spent: float) -> None:
+    def settle_request(self, gate: object, estimate: RequestEstimate, spent: float | None) -> None:
+        """`spent` is None if it is not known: then all that was reserved counts."""
         with self.lock:
             reservation = self._reservations.pop((id(gate), id(estimate)), None)
-            self.settle(reservation.amount if reservation is not None else 0.0, spent)
+            reserved = reservation.amount if reservation is not None else 0.0
+            self.settle(reserved, reserved if spent is None else spent)
 
     def find_wait(
         self, estimate: RequestEstimate, needed: float

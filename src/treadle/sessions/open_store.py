@@ -85,7 +85,7 @@ async def open_store(location: StoreLocation | None, session_id: str) -> OpenedS
 async def _load(store: Store) -> OpenedStore:
     try:
         state = await load_state(store)
-        return OpenedStore(store, state, getattr(store, "warnings", ()))
+        return OpenedStore(store, state, getattr(find_innermost(store), "warnings", ()))
     except BaseException:
         await complete(store.aclose())
         raise
@@ -185,7 +185,7 @@ async def load_state(store: Store) -> View:
     """The state with which the session of a store is continued; the store gets the entries that
     lead to it."""
     state = fold_entries(await store.load())
-    is_damaged = bool(getattr(store, "is_damaged", False))
+    is_damaged = bool(getattr(find_innermost(store), "is_damaged", False))
     for entry in recover(state, lacks_items=is_damaged, lacks_intents=is_damaged):
         store.append(entry)
         state = apply(state, entry)

@@ -35,7 +35,7 @@ from treadle.apps.fleet.run_record import (
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import WorkspaceError, error_message
+from treadle.core.errors import SessionTooNew, WorkspaceError, error_message
 from treadle.core.steps import (
     AfterToolResult,
     ApprovalRequest,
@@ -109,6 +109,8 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
     try:
         store = control.guard(await parts.queue.open_session(run))
         async with agent.session(run.session, store=store) as session:
+            if session.warnings:  # a newer version may have begun it, and another worker has that
+                raise SessionTooNew(f"session {run.session}: {'; '.join(session.warnings)}")
             control.session = session
             attempt = _Attempt(run, parts, control, session)
             try:
@@ -270,7 +272,7 @@ class _Attempt:
     async def _suspend(self, wait: TurnSuspended) -> RunOutcome:
         turn_id = self._session.driver.trace[-1].turn_id
         entry = Suspended(turn_id, wait.reason, wait.wake, wait.detail)
-        await suspend_turn(self._control.store, entry)
+        await suspend_turn(self._session.driver.log, entry)
         if wait.wake.on == "money":
             return RunOutcome("queued")  # no worker takes it until there is more
         return RunOutcome("parked", wake=wait.wake.at)
