@@ -161,6 +161,15 @@ async def test_rewind_and_fork(tmp_path: Path, place: str):
         assert said(forked.transcript) == ["first", "one", "second", "two"]
 
 
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_session_without_an_entry_can_be_forked(tmp_path: Path, place: str):
+    agent = Agent(Scripted(["one"]), store=tmp_path / place)
+    async with agent.session("a") as session:
+        fork = await session.fork()
+    async with agent.session(fork) as forked:
+        assert (await forked.run("first")).text == "one"
+
+
 async def test_an_output_of_one_run_and_text_again(tmp_path: Path):
     answer = Say(calls=[("final_answer", {"n": 4})])
     agent = Agent(Scripted([answer, "text"]), store=tmp_path / "s.db")
