@@ -152,7 +152,7 @@ async def _read_postgres(url: str, session_id: str) -> Sequence[Entry]:
         await make_tables(pool)
         return await load_entries(pool, session_id)
     finally:
-        await pool.aclose()
+        await complete(pool.aclose())
 
 
 def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[Entry]:
