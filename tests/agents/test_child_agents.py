@@ -322,6 +322,27 @@ async def test_a_grandchild_is_stored_below_its_parent(tmp_path: Path):
     assert len(list(tmp_path.glob("s/children/*/children/*/journal.jsonl"))) == 1
 
 
+@pytest.mark.parametrize("place", ["folder", "sessions.db"])
+async def test_the_child_of_a_fork_whose_opening_is_cancelled_can_be_opened(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+):
+    children = ChildAgents(tmp_path / place, [("origin", tmp_path / place)])
+
+    async def cancel(location: object, session_id: str) -> tuple[()]:
+        opening.cancel()
+        await asyncio.sleep(0)
+        return ()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("treadle.sessions.open_store.read_session", cancel)
+        opening = asyncio.create_task(children.open_store("fork", "call_1"))
+        await asyncio.wait([opening])
+    assert opening.cancelled()
+    store = await children.open_store("fork", "call_1")
+    assert store is not None
+    await store.aclose()
+
+
 # --- resumed after a crash ---------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,6 +160,15 @@ async def test_rewind_and_fork(tmp_path: Path, place: str):
         assert forked.usage.output == 0
     async with agent.session(whole) as forked:
         assert said(forked.transcript) == ["first", "one", "second", "two"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_session_without_an_entry_can_be_forked(tmp_path: Path, place: str):
+    agent = Agent(Scripted(["one"]), store=tmp_path / place)
+    async with agent.session("a") as session:
+        fork = await session.fork()
+    async with agent.session(fork) as forked:
+        assert (await forked.run("first")).text == "one"
 
 
 async def test_an_output_of_one_run_and_text_again(tmp_path: Path):
@@ -424,6 +434,36 @@ async def test_a_stream_that_cannot_begin_leaves_its_session_free(tmp_path: Path
     with pytest.raises(TypeError, match="a prompt is a text"):
         await agent.stream(3, session="a").__aenter__()  # type: ignore[call-overload]
     assert (await agent.run("go", session="a")).text == "one"
+
+
+async def test_a_cancelled_opening_does_not_hold_the_lock_of_a_server(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    from psycopg import AsyncConnection
+
+    agent, execute = Agent(Scripted(["one"]), store=postgres_url), AsyncConnection.execute
+    connections: list[Any] = []
+
+    async def cancel_at_lock(connection, query, *given, **named):
+        if "pg_try_advisory_lock" in query:
+            connections.append(connection)
+            opening.cancel()
+        return await execute(connection, query, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AsyncConnection, "execute", cancel_at_lock)
+        opening = asyncio.create_task(agent.session("a").__aenter__())
+        await asyncio.wait([opening])
+    assert opening.cancelled()
+    assert [connection.closed for connection in connections] == [True]
+    assert (await agent.run("go", session="a")).text == "one"
+
+
+async def test_a_session_on_a_server_can_be_opened_as_soon_as_it_is_closed(postgres_url: str):
+    agent = Agent(Scripted([]), store=postgres_url)
+    for _ in range(20):
+        async with agent.session("a"):
+            pass
 
 
 HOLDING = """

@@ -287,6 +287,18 @@ async def test_a_fork_and_a_rewind_of_a_damaged_session_are_lawful(
     assert load_view(place).transcript == view.transcript
 
 
+async def test_an_open_session_that_was_damaged_is_lawful_after_a_rewind(
+    library: Library, tmp_path: Path
+) -> None:
+    place = await three_turns(library, tmp_path)
+    async with Agent(Scripted(["four"]), store=place.parent).session(place.name) as session:
+        await session.rewind()  # to a view from before the repair
+        assert find_violations(session.transcript) == []
+        await session.run("go on")
+        transcript = session.transcript
+    assert load_view(place).transcript == transcript
+
+
 async def test_a_turn_after_a_damaged_one_gets_an_id_of_its_own(
     library: Library, tmp_path: Path
 ) -> None:

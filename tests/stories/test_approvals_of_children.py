@@ -117,6 +117,35 @@ class ChildrenAsk(BaseObserver):
                 self.have_asked.set()
 
 
+async def test_a_stream_asks_about_a_child_that_has_waited_in_the_background(tmp_path: Path):
+    def answer(request: ModelRequest) -> Any:
+        last = request.transcript[-1].text
+        background = '{"description": "d", "prompt": "child", "run_in_background": true}'
+        calls = {"go": ToolCall("a", "task", background), "child": ToolCall("b", "record", "{}")}
+        return Say(calls=[calls[last]]) if last in calls else "done"
+
+    record, waits = RecordingTool(effect="irreversible"), asyncio.Event()
+
+    class Watch(BaseObserver):
+        def on_event(self, event: Event) -> None:
+            if isinstance(event, ChildEvent) and isinstance(event.child, ApprovalRequired):
+                waits.set()
+
+    agent = Agent(Scripted(answer), [record], subagents=[], policy=AsksForRecord(), store=tmp_path)
+    async with agent.session("a") as session:
+        session.driver.watch(Watch())
+        await session.run("go")
+        await waits.wait()
+        async with session.stream("and now?") as events:
+
+            def approve(asked: ApprovalRequired) -> None:
+                assert events.approve(asked.call.id, session_id=asked.session_id)
+
+            assert await read(events, approve) == 1
+        await session.driver.tasks.wait()
+    assert record.calls == [{}]
+
+
 async def test_a_session_answers_two_children_that_use_the_same_call_id(tmp_path: Path):
     agent, record = make_agent(TWO_CHILDREN, store=tmp_path)
     async with agent.session("s") as session:

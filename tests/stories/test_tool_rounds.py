@@ -33,10 +33,12 @@ from treadle.core.events import (
     ToolsChanged,
     ToolStarted,
 )
+from treadle.core.loop.background import BackgroundTasks
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import (
     AssistantItem,
     NoticeItem,
+    Text,
     ToolCall,
     ToolResultItem,
     Transcript,
@@ -652,6 +654,24 @@ async def test_a_background_call_is_answered_at_once_and_its_result_comes_as_a_n
     assert notices[0].text == "Background task t1 [build] is done.\nbuilt"
     assert len(witness.events_of(ToolDetached)) == len(witness.events_of(TaskFinished)) == 1
     await driver.aclose()
+
+
+async def test_a_background_call_that_ends_just_before_the_close_is_reported_once():
+    reports: list[tuple[str, str]] = []
+    manager = BackgroundTasks(lambda task, text: reports.append((task.state, text)))
+
+    async def build() -> ToolResultItem:
+        return ToolResultItem("c1", "build", (Text("built"),))
+
+    work = asyncio.create_task(build())
+    manager.add(ToolCall("c1", "build", "{}"), "[build]", work)
+    await asyncio.sleep(0)
+    assert work.done()
+    assert reports == []  # its callback comes in the next step of the event loop
+    await manager.aclose()
+    assert reports == [("done", "built")]
+    await asyncio.sleep(0)
+    assert len(reports) == 1
 
 
 async def test_a_call_detaches_only_if_it_takes_too_long():

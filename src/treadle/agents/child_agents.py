@@ -22,6 +22,7 @@ from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
 from treadle.core.events import Event, InputAccepted
 from treadle.core.loop.driver import Driver
+from treadle.core.shielded import complete
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.state import View
 
@@ -102,13 +103,17 @@ class ChildAgents:
 
         child_id = make_child_session_id(session_id, call_id)
         store = (await open_store(self._location, child_id)).store
-        for origin, location in self._origins if store.is_empty else ():
-            origin_id = make_child_session_id(origin, call_id)
-            entries = await read_session(location, origin_id)
-            if entries:
-                begin_fork(store, entries, origin_id)
-                await store.flush()
-                break
+        try:
+            for origin, location in self._origins if store.is_empty else ():
+                origin_id = make_child_session_id(origin, call_id)
+                entries = await read_session(location, origin_id)
+                if entries:
+                    begin_fork(store, entries, origin_id)
+                    await store.flush()
+                    break
+        except BaseException:
+            await complete(store.aclose())
+            raise
         return store
 
     def find_children(self, call_id: str, store: Store | None) -> ChildAgents:

@@ -50,9 +50,7 @@ _NOT_ANSWERED = (
 )
 
 _ABOUT_APPROVALS = frozenset({ApprovalRequired, ApprovalResolved, ChildEvent})
-_NOTED = frozenset(
-    {RequestStarted, ToolCallBegan, ApprovalResolved, ChildEvent, TurnFinished, RunFailed}
-)
+_NOTED = _ABOUT_APPROVALS | {RequestStarted, ToolCallBegan, TurnFinished, RunFailed}
 
 CallKey = tuple[str, str]  # the session of a call, and its id
 
@@ -77,6 +75,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._reader: asyncio.Future[None] | None = None
         self._approval_resolved = asyncio.Event()
         self._has_approver = has_approver
+        self._told: set[CallKey] = set()  # what the reader is asked, or will be when it reads on
         self._asked: dict[CallKey, ApprovalRequired] = {}  # what the reader was asked
         self._kept_waiting: set[CallKey] = set()  # of these, those that are not denied
         self._early_answers: dict[CallKey, Callable[[], bool]] = {}
@@ -183,8 +182,7 @@ class Stream(BaseObserver, Generic[OutputT]):
     # --- approvals -----------------------------------------------------------------------
 
     def _note_asked(self, event: Event) -> None:
-        while isinstance(event, ChildEvent):
-            event = event.child
+        event = _unwrap(event)
         if isinstance(event, ApprovalRequired):
             self._asked[event.session_id, event.call.id] = event
         elif isinstance(event, ApprovalResolved):
@@ -219,9 +217,14 @@ class Stream(BaseObserver, Generic[OutputT]):
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         """Wait until the reader of the events has answered; see ApprovalRequired."""
         for approval in request.pending:
-            answer = self._early_answers.pop((approval.session_id, approval.call.id), None)
+            key = approval.session_id, approval.call.id
+            answer = self._early_answers.pop(key, None)
             if answer is not None:
                 answer()
+            elif key not in self._told:  # of a child in the background, before this stream began
+                call, summary, reason = approval.call, approval.summary, approval.reason
+                turn_id, seq = self._next_place
+                self.on_event(ApprovalRequired(key[0], turn_id, seq, call, summary, reason))
         if self._reader is not None:  # it has read the events, and waits for more
             self._deny_unanswered()
         while request.unresolved:
@@ -239,14 +242,17 @@ class Stream(BaseObserver, Generic[OutputT]):
         if kind is TextDelta or kind is ToolCallDelta:
             self._answer_parts.append(event.text)  # type: ignore[attr-defined]
         elif kind in _NOTED:
-            self._note(kind)
+            self._note(event)
         if self._reader is not None:
             self._wake()
 
-    def _note(self, kind: type[Event]) -> None:
+    def _note(self, event: Event) -> None:
+        kind, inner = type(event), _unwrap(event)
+        if isinstance(inner, ApprovalRequired):
+            self._told.add((inner.session_id, inner.call.id))
         if kind is RequestStarted or kind is ToolCallBegan:
             self._answer_parts.clear()
-        elif kind is ApprovalResolved or kind is ChildEvent:
+        elif kind in _ABOUT_APPROVALS:
             self._approval_resolved.set()
         else:
             # With an output type, another turn may follow until the answer fits.
@@ -271,11 +277,23 @@ class Stream(BaseObserver, Generic[OutputT]):
 
     def _emit_failure(self, error: Exception) -> None:
         """The loop itself failed without a terminal event: the reader gets one from here."""
-        last = self._last_event
-        turn_id, seq = (last.turn_id, last.seq) if last is not None else ("", 0)
+        turn_id, seq = self._next_place
         result = TurnResult(turn_id, "error", error=error)
         details = error_message(error), type(error).__name__, result
-        self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, *details))
+        self.on_event(RunFailed(self.driver.session_id, turn_id, seq, *details))
+
+    @property
+    def _next_place(self) -> tuple[str, int]:
+        """The turn and the number of an event that comes from here."""
+        last = self._last_event
+        return (last.turn_id, last.seq + 1) if last is not None else ("", 1)
+
+
+def _unwrap(event: Event) -> Event:
+    """The event of the child itself, or of its child."""
+    while isinstance(event, ChildEvent):
+        event = event.child
+    return event
 
 
 async def _wait_ended(task: asyncio.Task[RunAnswer]) -> None:

@@ -99,7 +99,7 @@ async def fork_store(
     if location is not None and hasattr(location, "append"):
         raise ConfigError("this store holds one session: give a folder or a function to fork")
     session_dir: Path | None = getattr(find_innermost(store), "session_dir", None)
-    if session_dir is not None and not callable(location):
+    if session_dir is not None and not callable(location) and not store.is_empty:
         place = find_place(location) / new_id
         forked = await open_in_thread(
             lambda: _fork_journal(session_dir, place, before_turn), close_store
@@ -152,7 +152,7 @@ async def _read_postgres(url: str, session_id: str) -> Sequence[Entry]:
         await make_tables(pool)
         return await load_entries(pool, session_id)
     finally:
-        await pool.aclose()
+        await complete(pool.aclose())
 
 
 def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[Entry]:

@@ -8,15 +8,18 @@ Needs the extra `fleet`.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 
 import psycopg
 
 from treadle.core.errors import SessionBusy
+from treadle.core.shielded import complete
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
-from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
+from treadle.sessions.postgres_pool import CONNECT_SECONDS, PostgresPool, ServerConnection
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 from treadle.sessions.session_fence import SessionFence
 
@@ -89,25 +92,31 @@ class LockedPostgresStore(PostgresStore):
         """SessionBusy if the session is open elsewhere."""
         pool = PostgresPool(url, size=2)
         await pool.open()
+        lock: ServerConnection | None = None
+
+        async def take_lock(_: ServerConnection) -> None:
+            nonlocal lock  # not a result: a cancellation would lose it
+            lock = await _lock_session(url, session_id)
+
         try:
             await make_tables(pool)
-            lock = await pool.run(lambda connection: _lock_session(url, session_id))
-            try:
-                (epoch, last) = (await pool.execute(_TAKE_SESSION, (session_id, time.time())))[0]
-                fence = SessionFence("treadle_sessions", session_id, epoch)
-                store = cls(pool, session_id, fence, int(last or 0))
-            except BaseException:
-                await lock.close()
-                raise
+            await pool.run(take_lock)
+            assert lock is not None, "taken above"
+            (epoch, last) = (await pool.execute(_TAKE_SESSION, (session_id, time.time())))[0]
+            store = cls(
+                pool,
+                session_id,
+                SessionFence("treadle_sessions", session_id, epoch),
+                int(last or 0),
+            )
         except BaseException:
-            await pool.aclose()
+            await complete(_close_all(lock, pool))
             raise
         store._lock = lock
         return store
 
     async def _release(self) -> None:
-        await self._lock.close()
-        await self._pool.aclose()
+        await _close_all(self._lock, self._pool)
 
 
 _TAKE_SESSION = """
@@ -121,11 +130,30 @@ async def _lock_session(url: str, session_id: str) -> ServerConnection:
     """A connection that holds the lock. If it breaks, the fence still keeps out a second writer."""
     connection: ServerConnection = await psycopg.AsyncConnection.connect(url, autocommit=True)
     query = "SELECT pg_try_advisory_lock(%s, hashtext(%s))"
-    row = await (await connection.execute(query, (SESSION_LOCK, session_id))).fetchone()
-    if row is None or not row[0]:
-        await connection.close()
-        raise SessionBusy(f"session {session_id} is open in another process or run; close it there")
+    try:
+        row = await (await connection.execute(query, (SESSION_LOCK, session_id))).fetchone()
+        if row is None or not row[0]:
+            raise SessionBusy(
+                f"session {session_id} is open in another process or run; close it there"
+            )
+    except BaseException:
+        await complete(_unlock_session(connection))
+        raise
     return connection
+
+
+async def _unlock_session(connection: ServerConnection) -> None:
+    """Release the lock now: the server sees the end of a connection a little later."""
+    with contextlib.suppress(psycopg.Error, TimeoutError):  # a broken connection holds no lock
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await connection.execute("SELECT pg_advisory_unlock_all()")
+    await connection.close()
+
+
+async def _close_all(lock: ServerConnection | None, pool: PostgresPool) -> None:
+    if lock is not None:
+        await _unlock_session(lock)
+    await pool.aclose()
 
 
 async def make_tables(pool: PostgresPool, schema: str = SCHEMA) -> None:

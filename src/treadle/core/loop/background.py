@@ -107,12 +107,17 @@ class BackgroundTasks:
     async def aclose(self) -> None:
         self._is_closing = True
         await cancel_all([task.work for task in self._tasks.values() if task.work is not None])
+        for task in self._tasks.values():
+            if task.work is not None and task.work.done():
+                self._on_done(task, task.work)  # the callback would come after the close
 
     def _info(self, task: _BackgroundTask) -> TaskInfo:
         output = self._output_tails.get(task.call.id, task.output)
         return TaskInfo(task.id, task.call.id, task.call.name, task.summary, task.state, output)
 
     def _on_done(self, task: _BackgroundTask, work: asyncio.Task[ToolResultItem]) -> None:
+        if task.work is None:
+            return  # reported already
         tail = self._output_tails.pop(task.call.id, "")
         if work.cancelled():
             task.state, task.output = "cancelled", tail

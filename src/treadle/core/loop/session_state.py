@@ -171,6 +171,7 @@ class SessionState:
     def rewind(self, turn_id: str) -> None:
         """Take back this turn and all later ones."""
         self.write(Rewound(turn_id))
+        self._repair()
         self.is_turn_running = False
         self.trace.append(Transition(turn_id, "rewound"))
 
@@ -290,9 +291,13 @@ class SessionState:
         if self.state.history is None:
             return False
         self.write(Uncompacted())
+        self._repair()
+        return True
+
+    def _repair(self) -> None:
+        """What comes back into the view may be of a damaged log, from before its repair."""
         for entry in repair_entries(self.state):
             self.write(entry)
-        return True
 
     def quarantine_part(self, refused: PartQuarantined) -> None:
         self.write(Quarantined(refused.position, refused.part, refused.reason))
