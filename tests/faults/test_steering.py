@@ -89,12 +89,7 @@ async def test_a_message_that_was_taken_back_does_not_come_after_a_restart(own_p
     await step
     await driver.aclose()
     view = resume(place).view
-<<<<<<< HEAD
-    waiting = [one.item for one in view.queued]
-    assert [item.text for item in waiting] == ["one", "three"]
-=======
     assert [one.item.text for one in view.queued] == ["one", "three"]
->>>>>>> fuzz
 
 
 async def test_a_message_that_an_idle_agent_got_is_not_lost_when_it_is_closed(
