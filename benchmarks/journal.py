@@ -112,7 +112,7 @@ def measure(place: Path) -> None:
     cpu = time.process_time()
     print(
         f"{seconds:.2f} s ({cpu:.2f} s of CPU with the start), {peak:.0f} MiB, "
-        f"{len(resumed.view.transcript)} items in the view"
+        f"{len(resumed.state.transcript)} items in the view"
     )
     asyncio.run(resumed.journal.aclose())
 

@@ -18,7 +18,7 @@ from treadle.core.loop.driver import Driver
 from treadle.core.loop.session_log import SessionLog
 from treadle.core.steps import Step
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.state import View, find_differences, fold_entries
+from treadle.core.transcript.state import SessionState, find_differences, fold_entries
 from treadle.testing.stores import MemoryStore
 
 
@@ -37,7 +37,9 @@ class LawCheck:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         make, step, close = SessionLog.__init__, Driver.next, SessionLog.aclose
 
-        def checked_make(log: SessionLog, store: Store | None, state: View | None = None) -> None:
+        def checked_make(
+            log: SessionLog, store: Store | None, state: SessionState | None = None
+        ) -> None:
             make(log, store, state)
             vars(log)["is_checked"] = store is not None and _is_fold(store, log.state)
 
@@ -65,7 +67,7 @@ class LawCheck:
         patch.setattr(SessionLog, "aclose", checked_close)
 
 
-def _is_fold(store: Store, state: View) -> bool:
+def _is_fold(store: Store, state: SessionState) -> bool:
     """Whether the state can be that of the log: tests may begin with another one, and secrets are
     not written."""
     inner: Any = find_innermost(store)
@@ -75,4 +77,4 @@ def _is_fold(store: Store, state: View) -> bool:
     if isinstance(inner, MemoryStore):
         return not find_differences(fold_entries(inner.entries), state)
     is_empty = getattr(inner, "is_empty", None)
-    return is_empty is not None and bool(is_empty) == (state == View())
+    return is_empty is not None and bool(is_empty) == (state == SessionState())

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
     from treadle.core.loop.config import RunContext
     from treadle.core.loop.driver import Driver
-    from treadle.core.loop.recovery import Retry
+    from treadle.core.loop.retry import Retry
     from treadle.core.steps import (
         AfterToolResult,
         Approval,
@@ -153,7 +153,7 @@ __getattr__, __dir__ = lazy_exports(
         "PendingApproval": "core.steps",
         "PreparedChild": "agents.subagents",
         "Result": "agents.result",
-        "Retry": "core.loop.recovery",
+        "Retry": "core.loop.retry",
         "RunContext": "core.loop.config",
         "RunFailed": "core.events",
         "Session": "agents.session",

@@ -128,7 +128,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -242,7 +242,7 @@ __all__ = [
     "UserPromptSubmitData",
     "Verdict",
     "Wait",
-    "View",
+    "SessionState",
     "Workspace",
     "WorkspaceError",
     "WrappedModel",

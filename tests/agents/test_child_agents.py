@@ -370,7 +370,7 @@ class Crash:
 
 async def resume_after(crash: Crash, model: Scripted, **settings: Any) -> Transcript:
     view = fold_entries(crash.parent.durable)
-    driver = crash.agent(model, **settings).start(view=view, store=crash.parent)
+    driver = crash.agent(model, **settings).start(state=view, store=crash.parent)
     while not isinstance(step := await driver.next(), Finished):
         pass
     await driver.aclose()

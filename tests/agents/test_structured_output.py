@@ -241,7 +241,7 @@ async def test_a_finished_structured_session_that_is_resumed_asks_the_model_noth
     model = Scripted([Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])])
     agent = Agent(model)
     await agent.run("Weather?", output=Weather, session=store)
-    driver = agent.start(view=fold_entries(await store.load()))
+    driver = agent.start(state=fold_entries(await store.load()))
     assert isinstance(await driver.next(), AwaitingInput)
     assert len(model.requests) == 1
 
@@ -252,7 +252,7 @@ async def test_an_answer_that_was_given_before_a_crash_is_not_asked_for_again():
     await Agent(model).run("Weather?", output=Weather, session=store)
     given = next(n for n, entry in enumerate(store.durable) if _is_result(entry))
     agent = Agent(model)
-    driver = agent.start(view=fold_entries(store.durable[: given + 1]))
+    driver = agent.start(state=fold_entries(store.durable[: given + 1]))
     run = Run(driver, agent.finish_turn, StructuredOutput(Weather, model))
     run.begin(None)
     assert (await run.finish()).output == Weather("Oslo", 4)

@@ -436,7 +436,7 @@ async def test_the_cost_of_children_is_still_known_after_a_resume_and_in_a_snaps
     await driver.aclose()
     assert (driver.usage.cost, driver.total_usage.cost) == (0.5, 1.25)
     resumed = resume(tmp_path / "s")
-    again = agent.start(view=resumed.view, store=resumed.journal)
+    again = agent.start(state=resumed.state, store=resumed.journal)
     assert (again.usage.cost, again.total_usage.cost) == (0.5, 1.25)
     await again.aclose()
     copy = Agent(Scripted([Say("ok", usage=used)])).start(snapshot=middle, store=MemoryStore())

@@ -9,7 +9,7 @@ from treadle.core.events import TaskFinished, ToolDetached
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.steps import AfterToolResult
 from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.models import Say, Scripted
 from treadle.testing import RecordingObserver, RecordingTool, check_task_manager
 
@@ -62,7 +62,7 @@ async def test_a_host_replaces_the_task_manager_and_the_model_is_told_the_same_w
     started = next(item for item in driver.transcript if isinstance(item, ToolResultItem))
     history = driver.transcript.prefix(len(driver.transcript) - 3)
     assert started in history
-    again = Agent(Scripted(["Hm."]), [slow], task_manager=make).start(view=View(history))
+    again = Agent(Scripted(["Hm."]), [slow], task_manager=make).start(state=SessionState(history))
     again.submit("go on")
     await again.next()
     assert not any(isinstance(item, NoticeItem) for item in again.transcript)  # none is lost

@@ -25,9 +25,9 @@ from treadle.core.transcript.entries import (
 )
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import ToolResultItem, UserItem
-from treadle.core.transcript.state import View, find_differences, fold_entries
+from treadle.core.transcript.state import SessionState, find_differences, fold_entries
 from treadle.core.transcript.usage import NO_USAGE
-from treadle.sessions.history import load_view
+from treadle.sessions.history import read_state
 from treadle.sessions.log.journal import Journal
 
 
@@ -49,17 +49,17 @@ async def check_live(driver: Driver) -> list[Entry]:
 
 def check_loader(session_dir: Path, entries: Sequence[Entry]) -> None:
     """The loader, which decodes few lines, computes the same state as a plain fold."""
-    compare(load_view(session_dir), fold_entries(entries), "the loader and the log")
+    compare(read_state(session_dir), fold_entries(entries), "the loader and the log")
 
 
-def compare(one: View, other: View, what: str) -> None:
+def compare(one: SessionState, other: SessionState, what: str) -> None:
     names = find_differences(one, other)
     values = [f"{name}: {getattr(one, name, '')!r:.400} and {getattr(other, name, '')!r:.400}"
               for name in names]  # fmt: skip
     assert not names, f"{what} differ in {'; '.join(values)}"
 
 
-def check_usage(state: View, entries: Sequence[Entry]) -> None:
+def check_usage(state: SessionState, entries: Sequence[Entry]) -> None:
     """What was spent in this session, not in the one that it was forked from, is its usage."""
     total = NO_USAGE
     for entry in find_own_entries(entries):

@@ -164,11 +164,11 @@ class Run:
         view, known = None, []
         if (self.place / "journal.jsonl").exists():
             resumed = resume(self.place, files=files)
-            journal, view, self.notes = resumed.journal, resumed.view, resumed.warnings
+            journal, view, self.notes = resumed.journal, resumed.state, resumed.warnings
             known = list(await journal.load()) + list(journal.unwritten_entries)
         else:
             journal = Journal.create(self.place, files=files)
-        driver = agent.start(view=view, store=Noting(journal, known, folder))
+        driver = agent.start(state=view, store=Noting(journal, known, folder))
         while True:
             try:
                 step = await driver.next()

@@ -202,6 +202,6 @@ def test_fault_79_cancelled_anywhere_the_journal_goes_on(step: int, quick: Path)
     assert len(effects) == len(set(effects))
     if finished is None and kept:
         resumed = resume(run.place)
-        assert find_violations(resumed.view.transcript) == []
+        assert find_violations(resumed.state.transcript) == []
         assert resumed.damage == ()
         asyncio.run(resumed.journal.aclose())

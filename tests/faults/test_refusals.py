@@ -53,7 +53,7 @@ async def test_a_part_that_was_refused_once_is_not_sent_again_also_after_a_resta
         await driver.aclose()
 
         resumed = resume(tmp_path / "session")
-        again = agent.start(prompt="and now?", view=resumed.view, store=resumed.journal)
+        again = agent.start(prompt="and now?", state=resumed.state, store=resumed.journal)
         step = await again.next()
         await again.aclose()
         await model.aclose()

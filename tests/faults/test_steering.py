@@ -60,7 +60,7 @@ async def test_what_waits_to_be_heard_survives_a_kill_and_is_heard_once(own_plac
 
     resumed = resume(place)
     model = Scripted(["Yes."])
-    driver = Agent(model).start(view=resumed.view, store=resumed.journal)
+    driver = Agent(model).start(state=resumed.state, store=resumed.journal)
     assert [item.text for item in driver.snapshot().pending_input] == SAID
     assert isinstance(await driver.next(), Finished)
     await driver.aclose()
@@ -88,7 +88,7 @@ async def test_a_message_that_was_taken_back_does_not_come_after_a_restart(own_p
     driver.interrupt()
     await step
     await driver.aclose()
-    view = resume(place).view
+    view = resume(place).state
     assert [one.item.text for one in view.queued] == ["one", "three"]
 
 
@@ -99,17 +99,17 @@ async def test_a_message_that_an_idle_agent_got_is_not_lost_when_it_is_closed(
     await driver.aclose()
     resumed = resume(tmp_path / "s")
     model = Scripted(["done"])
-    driver = Agent(model).start(view=resumed.view, store=resumed.journal)
+    driver = Agent(model).start(state=resumed.state, store=resumed.journal)
     assert isinstance(await driver.next(), Finished)
     await driver.aclose()
     assert [item.text for item in model.requests[0].transcript if isinstance(item, UserItem)] == [
         "first"
     ]
-    assert resume(tmp_path / "s").view.queued == ()
+    assert resume(tmp_path / "s").state.queued == ()
 
 
 async def test_a_structured_run_without_an_answer_leaves_no_message_behind(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "s")
     with pytest.raises(OutputMismatch):
         await Agent(Scripted(["no", "no", "no"])).run("count", output=int, session=journal)
-    assert resume(tmp_path / "s").view.queued == ()
+    assert resume(tmp_path / "s").state.queued == ()

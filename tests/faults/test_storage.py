@@ -89,7 +89,7 @@ async def test_fault_4_the_last_record_cut_at_every_byte(tmp_path: Path) -> None
         resumed = resume(place)
         lacks_only_its_end = cut == len(whole) - 1
         count = 12 if lacks_only_its_end else 11
-        assert len(resumed.view.transcript) == count
+        assert len(resumed.state.transcript) == count
         torn = whole[start:cut]
         if torn and not lacks_only_its_end:
             (damage,) = resumed.damage
@@ -114,7 +114,7 @@ async def test_fault_5_zeros_in_the_middle_cost_only_what_they_cover(tmp_path: P
     zeros = b"\0" * 4096
     spoil(tmp_path / "s", lambda lines: [*lines[:5], zeros, *lines[6:]])
     resumed = resume(tmp_path / "s")
-    kept = [item.content[0].text for item in resumed.view.transcript]  # type: ignore[union-attr]
+    kept = [item.content[0].text for item in resumed.state.transcript]  # type: ignore[union-attr]
     assert kept == [str(n) for n in range(12) if n != 3]
     assert sum(damage.bytes for damage in resumed.damage) == 4096
     assert resumed.damage[0].line == 6
@@ -125,7 +125,7 @@ async def test_fault_6_a_malformed_line_is_skipped_and_reported(tmp_path: Path) 
     await twelve(tmp_path / "s")
     spoil(tmp_path / "s", lambda lines: [*lines[:4], b"{not json}\n", *lines[5:]])
     resumed = resume(tmp_path / "s")
-    assert len(resumed.view.transcript) == 11
+    assert len(resumed.state.transcript) == 11
     assert (resumed.damage[0].line, resumed.damage[0].bytes) == (5, 11)
     assert "line 5: " in resumed.warnings[0]
     assert "(11 bytes)" in resumed.warnings[0]
@@ -151,7 +151,7 @@ async def test_fault_7_a_record_that_is_there_twice_counts_once(tmp_path: Path) 
     await twelve(tmp_path / "s")
     spoil(tmp_path / "s", lambda lines: [*lines[:6], *lines[4:6], *lines[6:], lines[2]])
     resumed = resume(tmp_path / "s")
-    assert len(resumed.view.transcript) == 12
+    assert len(resumed.state.transcript) == 12
     assert resumed.damage == ()
     await resumed.journal.aclose()
 
@@ -165,7 +165,7 @@ async def test_fault_8_a_gap_is_reported_and_the_rest_is_lawful(tmp_path: Path) 
     spoil(tmp_path / "s", lambda lines: [*lines[:3], *lines[5:]])
     resumed = resume(tmp_path / "s")
     assert "2 to 3 are missing" in resumed.damage[0].problem
-    assert find_violations(resumed.view.transcript) == []
+    assert find_violations(resumed.state.transcript) == []
     resumed.journal.append(said("on"))
     await resumed.journal.aclose()
     assert texts(read_entries(tmp_path / "s"))[-1] == "on"
@@ -221,7 +221,7 @@ async def test_fault_9_half_a_record_that_cannot_be_cut_off_is_cut_off_later(
     await journal.flush()
     await journal.aclose()
     resumed = resume(tmp_path / "s")
-    assert (len(resumed.view.transcript), resumed.damage) == (2, ())
+    assert (len(resumed.state.transcript), resumed.damage) == (2, ())
     await resumed.journal.aclose()
 
 
@@ -260,7 +260,7 @@ async def test_fault_11_after_a_failed_sync_a_new_file_begins(tmp_path: Path) ->
     first = (tmp_path / "s/journal.jsonl").read_bytes()
     (tmp_path / "s/journal.jsonl").write_bytes(first[: first.rindex(b"\n", 0, -1) + 30])
     resumed = resume(tmp_path / "s")
-    assert len(resumed.view.transcript) == 5
+    assert len(resumed.state.transcript) == 5
     resumed.journal.append(said("5"))
     await resumed.journal.aclose()
     assert texts(read_entries(tmp_path / "s")) == list("012345")
@@ -357,7 +357,7 @@ def test_fault_15_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         resumed = resume(tmp_path / "s")
-        assert len(resumed.view.transcript) == 1
+        assert len(resumed.state.transcript) == 1
         asyncio.run(resumed.journal.aclose())
 
 
@@ -399,7 +399,7 @@ def test_fault_19_every_format_that_was_ever_written_loads(path: Path, tmp_path:
     shutil.copytree(path, tmp_path / "s")
     before = (tmp_path / "s/journal.jsonl").read_bytes()
     resumed = resume(tmp_path / "s")
-    assert len(resumed.view.transcript) == 4
+    assert len(resumed.state.transcript) == 4
     assert resumed.damage == ()
     resumed.journal.append(said("on"))
     asyncio.run(resumed.journal.aclose())
@@ -482,7 +482,7 @@ async def test_fault_25_strange_text_and_long_lines_come_back_as_they_were(tmp_p
     await journal.aclose()
     assert read_entries(tmp_path / "s") == entries
     resumed = resume(tmp_path / "s")
-    assert resumed.view == fold_entries(entries)
+    assert resumed.state == fold_entries(entries)
     await resumed.journal.aclose()
 
 
@@ -529,7 +529,7 @@ def test_faults_9_11_12_1_as_the_kernel_would_give_them(
         pytest.skip("strace may not trace here")
     assert done.stdout.strip() == expected, done.stderr
     resumed = resume(place)
-    kept = [item.content[0].text for item in resumed.view.transcript]  # type: ignore[union-attr]
+    kept = [item.content[0].text for item in resumed.state.transcript]  # type: ignore[union-attr]
     assert kept == list("012")[: len(kept)]
     assert len(kept) >= (3 if expected == "fine" else 1)
     asyncio.run(resumed.journal.aclose())

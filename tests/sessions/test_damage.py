@@ -27,7 +27,7 @@ from treadle.core.transcript.entries import Entry, Intent, ItemAdded, Quarantine
 from treadle.core.transcript.integrity import find_violations
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library, resume
-from treadle.sessions.history import fork, list_turns, load_view, rewind
+from treadle.sessions.history import fork, list_turns, read_state, rewind
 from treadle.sessions.log.reader import find_damage
 from treadle.testing.tools import RecordingTool
 
@@ -101,13 +101,15 @@ async def test_a_damaged_result_does_not_make_a_later_call_of_the_round_run_agai
     damage_line(place, lambda line: b'"tool_result","call_id":"c1"' in line)
     resumed = resume(place)
     pay, mail = make_tools()
-    driver = Agent(Scripted(["done"]), [pay, mail]).start(view=resumed.view, store=resumed.journal)
+    driver = Agent(Scripted(["done"]), [pay, mail]).start(
+        state=resumed.state, store=resumed.journal
+    )
     await finish(driver)
     assert (pay.calls, mail.calls) == ([], [])
     answers = results(driver.transcript)
     assert answers["c2"] == "mailed"
     assert "outcome unknown" in answers["c1"]
-    assert load_view(place).transcript == driver.transcript
+    assert read_state(place).transcript == driver.transcript
 
 
 async def test_a_history_keeps_a_result_that_comes_before_a_missing_one() -> None:
@@ -132,7 +134,9 @@ async def test_a_log_cut_inside_an_intent_says_that_the_call_may_have_run(
     path.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1 + cut])
     resumed = resume(place)
     pay, mail = make_tools()
-    driver = Agent(Scripted(["done"]), [pay, mail]).start(view=resumed.view, store=resumed.journal)
+    driver = Agent(Scripted(["done"]), [pay, mail]).start(
+        state=resumed.state, store=resumed.journal
+    )
     await finish(driver)
     assert (pay.calls, mail.calls) == ([], [])
     told = results(driver.transcript)["c1"]
@@ -145,7 +149,9 @@ async def test_a_pure_call_runs_again_after_a_cut_log(library: Library, tmp_path
     path.write_bytes(path.read_bytes()[:-30])
     resumed = resume(place)
     pay, mail = RecordingTool("pay"), RecordingTool("mail")
-    driver = Agent(Scripted(["done"]), [pay, mail]).start(view=resumed.view, store=resumed.journal)
+    driver = Agent(Scripted(["done"]), [pay, mail]).start(
+        state=resumed.state, store=resumed.journal
+    )
     await finish(driver)
     assert (pay.calls, mail.calls) == ([{"n": 1}], [{"n": 2}])
 
@@ -188,18 +194,18 @@ async def test_a_damaged_session_that_is_compacted_keeps_its_later_messages(
     place = await three_turns(library, tmp_path)
     resumed = resume(place)
     agent = Agent(Scripted(["four"]), [make_tools()[0]], mutators=[SummarizeFirst(4)])
-    driver = agent.start(view=resumed.view, store=resumed.journal)
+    driver = agent.start(state=resumed.state, store=resumed.journal)
     assert await driver.compact()
     await driver.aclose()
     again = resume(place)
-    assert again.view.transcript == driver.transcript
-    assert said(again.view.transcript) == ["second", "third"]
-    driver = agent.start(view=again.view, store=again.journal)
+    assert again.state.transcript == driver.transcript
+    assert said(again.state.transcript) == ["second", "third"]
+    driver = agent.start(state=again.state, store=again.journal)
     assert driver.uncompact()
     assert find_violations(driver.transcript) == []
     assert said(driver.transcript) == ["first", "second", "third"]
     await driver.aclose()
-    assert load_view(place).transcript == driver.transcript
+    assert read_state(place).transcript == driver.transcript
 
 
 async def compacted_session(library: Library, folder: Path) -> Path:
@@ -220,9 +226,9 @@ async def test_a_line_lost_before_a_compaction_does_not_cost_a_message_after_it(
     library: Library, tmp_path: Path
 ) -> None:
     place = await compacted_session(library, tmp_path)
-    assert said(load_view(place).transcript) == ["third"]
+    assert said(read_state(place).transcript) == ["third"]
     damage_line(place, lambda line: b'"text":"first"' in line)
-    assert said(load_view(place).transcript) == ["third"]
+    assert said(read_state(place).transcript) == ["third"]
 
 
 @pytest.mark.parametrize("lost", [["first"], ["first", "a", "second", "b"]])
@@ -233,12 +239,12 @@ async def test_uncompact_keeps_the_summary_of_messages_that_the_log_has_lost(
     for text in lost:
         damage_line(place, item_with(text))
     resumed = resume(place)
-    driver = Agent(Scripted([])).start(view=resumed.view, store=resumed.journal)
+    driver = Agent(Scripted([])).start(state=resumed.state, store=resumed.journal)
     assert driver.uncompact()
     assert isinstance(driver.transcript[0], SummaryItem)
     assert said(driver.transcript) == [t for t in ("first", "second", "third") if t not in lost]
     await driver.aclose()
-    assert load_view(place).transcript == driver.transcript
+    assert read_state(place).transcript == driver.transcript
 
 
 async def test_a_refused_part_is_not_mistaken_for_another_after_damage(
@@ -253,7 +259,7 @@ async def test_a_refused_part_is_not_mistaken_for_another_after_damage(
     damage_line(place, lambda line: b'"text":"first"' in line)
     for _ in range(2):
         resumed = resume(place)
-        assert resumed.view.quarantine == frozenset()
+        assert resumed.state.quarantine == frozenset()
         await resumed.journal.aclose()
     assert (place / "journal.jsonl").read_bytes().count(b'"mutator":"repair"') == 1
 
@@ -262,7 +268,7 @@ async def test_a_repair_alone_is_nothing_to_uncompact(library: Library, tmp_path
     place = await three_turns(library, tmp_path)
     for _ in range(2):
         resumed = resume(place)
-        driver = Agent(Scripted(["four"])).start(view=resumed.view, store=resumed.journal)
+        driver = Agent(Scripted(["four"])).start(state=resumed.state, store=resumed.journal)
         assert not driver.uncompact()
         assert find_violations(driver.transcript) == []
         await driver.aclose()
@@ -277,14 +283,14 @@ async def test_a_fork_and_a_rewind_of_a_damaged_session_are_lawful(
     last = list_turns(place)[-1].turn_id
     journal, view = fork(library, place, folder=tmp_path, before_turn=last)
     assert find_violations(view.transcript) == []
-    driver = Agent(Scripted(["four"])).start(view=view, store=journal, prompt="go on")
+    driver = Agent(Scripted(["four"])).start(state=view, store=journal, prompt="go on")
     await finish(driver)
-    assert resume(journal.session_dir).view.transcript == driver.transcript
+    assert resume(journal.session_dir).state.transcript == driver.transcript
     resumed = resume(place)
     view = await rewind(resumed.journal, last)
     await resumed.journal.aclose()
     assert find_violations(view.transcript) == []
-    assert load_view(place).transcript == view.transcript
+    assert read_state(place).transcript == view.transcript
 
 
 async def test_an_open_session_that_was_damaged_is_lawful_after_a_rewind(
@@ -296,7 +302,7 @@ async def test_an_open_session_that_was_damaged_is_lawful_after_a_rewind(
         assert find_violations(session.transcript) == []
         await session.run("go on")
         transcript = session.transcript
-    assert load_view(place).transcript == transcript
+    assert read_state(place).transcript == transcript
 
 
 async def test_a_turn_after_a_damaged_one_gets_an_id_of_its_own(
@@ -306,7 +312,7 @@ async def test_a_turn_after_a_damaged_one_gets_an_id_of_its_own(
     damage_line(place, lambda line: b'"turn_id":"turn-2"' in line and b'"kind":"turn"' in line)
     resumed = resume(place)
     driver = Agent(Scripted(["four"])).start(
-        view=resumed.view, store=resumed.journal, prompt="fourth"
+        state=resumed.state, store=resumed.journal, prompt="fourth"
     )
     await finish(driver)
     assert [turn.turn_id for turn in list_turns(place)] == ["turn-1", "turn-3", "turn-4"]
@@ -328,12 +334,12 @@ async def test_a_steered_message_does_not_run_after_a_rewind_to_before_its_turn(
     assert isinstance(await driver.next(), Finished)
     await driver.aclose()
     resumed = resume(journal.session_dir)
-    assert [one.item for one in resumed.view.queued] == [steered("and hurry")]
+    assert [one.item for one in resumed.state.queued] == [steered("and hurry")]
     view = await rewind(resumed.journal, "turn-2")
-    driver = Agent(Scripted(["never"])).start(view=view, store=resumed.journal)
+    driver = Agent(Scripted(["never"])).start(state=view, store=resumed.journal)
     assert isinstance(await driver.next(), AwaitingInput)
     await driver.aclose()
-    assert load_view(journal.session_dir).queued == ()
+    assert read_state(journal.session_dir).queued == ()
 
 
 async def test_a_fork_leaves_waiting_messages_to_its_parent(
@@ -347,10 +353,10 @@ async def test_a_fork_leaves_waiting_messages_to_its_parent(
     await driver.aclose()
     for before_turn in (None, "turn-1"):
         forked, view = fork(library, journal.session_dir, folder=tmp_path, before_turn=before_turn)
-        driver = Agent(Scripted(["never"])).start(view=view, store=forked)
+        driver = Agent(Scripted(["never"])).start(state=view, store=forked)
         assert isinstance(await driver.next(), AwaitingInput)
         await driver.aclose()
-    assert [one.item for one in load_view(journal.session_dir).queued] == [steered("second")]
+    assert [one.item for one in read_state(journal.session_dir).queued] == [steered("second")]
 
 
 def drop_header(path: Path) -> None:
@@ -375,10 +381,10 @@ async def test_an_emptied_log_and_one_without_its_header_are_damaged(
     assert summary.is_damaged
     resumed = resume(session_dir)
     assert resumed.warnings == (f"the session log is damaged: {path}: {problem}",)
-    assert len(resumed.view.transcript) == count
+    assert len(resumed.state.transcript) == count
     resumed.journal.append(ItemAdded(to_user_item("three")))
     await resumed.journal.aclose()
-    assert len(load_view(session_dir).transcript) == count + 1
+    assert len(read_state(session_dir).transcript) == count + 1
 
 
 async def test_a_missing_entry_is_reported_without_a_line_or_a_size(
@@ -403,17 +409,17 @@ async def test_two_neighbouring_lines_that_changed_places_are_read_by_their_numb
     await finish(driver)
     session_dir = journal.session_dir
     resumed = resume(session_dir)
-    driver = agent.start(view=resumed.view, store=resumed.journal)
+    driver = agent.start(state=resumed.state, store=resumed.journal)
     driver.submit("second")
     await finish(driver)
     path = session_dir / "journal.jsonl"
-    whole, view = path.read_bytes(), load_view(session_dir)
+    whole, view = path.read_bytes(), read_state(session_dir)
     lines = whole.splitlines(keepends=True)
     for first in range(1, len(lines) - 1):
         swapped = [*lines[:first], lines[first + 1], lines[first], *lines[first + 2 :]]
         path.write_bytes(b"".join(swapped))
         assert find_damage(session_dir) == [], first
-        assert load_view(session_dir) == view, first
+        assert read_state(session_dir) == view, first
 
 
 async def test_a_line_that_is_far_from_its_place_is_lost_and_the_others_are_not(
@@ -427,4 +433,4 @@ async def test_a_line_that_is_far_from_its_place_is_lost_and_the_others_are_not(
     [at] = [number for number, line in enumerate(lines) if b'"message 3"' in line]
     path.write_bytes(b"".join([*lines[:at], *lines[at + 1 :], lines[at]]))
     assert [damage.problem for damage in find_damage(session_dir)] == ["entry 4 is missing"]
-    assert said(load_view(session_dir).transcript) == [t for t in texts if t != "message 3"]
+    assert said(read_state(session_dir).transcript) == [t for t in texts if t != "message 3"]

@@ -9,7 +9,7 @@ from treadle.core.transcript.items import Item
 from treadle.models import Say, Scripted
 from treadle.models.scripted import ScriptElement
 from treadle.sessions import Library
-from treadle.sessions.history import fork, load_view
+from treadle.sessions.history import fork, read_state
 from treadle.testing.tools import RecordingTool
 
 FORKS = 20
@@ -31,12 +31,12 @@ async def test_forks_of_forks_share_one_history_and_cost_what_they_add(tmp_path:
     for number in range(FORKS):
         journal, view = fork(library, place, folder=tmp_path)
         agent = Agent(Scripted([f"reply {number}"]))
-        driver = agent.start(prompt=f"branch {number}", view=view, store=journal)
+        driver = agent.start(prompt=f"branch {number}", state=view, store=journal)
         await driver.next()
         await driver.aclose()
         place = journal.session_dir
     grown = occupied(library.root) - before
     assert grown < FORKS * SMALL, f"{grown} bytes more"
-    last: list[Item] = list(load_view(place).transcript)
+    last: list[Item] = list(read_state(place).transcript)
     assert last[: len(whole)] == whole
     assert len(last) == len(whole) + 2 * FORKS

@@ -25,7 +25,7 @@ from treadle.sessions.history import (
     fork,
     list_checkpoint_trees,
     list_turns,
-    load_view,
+    read_state,
     rewind,
 )
 from treadle.sessions.log.journal import read_entries
@@ -39,10 +39,10 @@ def library(tmp_path: Path) -> Library:
     return Library(tmp_path / "sessions")
 
 
-async def play(journal: Journal, script: Any, *prompts: str, view: Any = None, **more: Any) -> Any:
+async def play(journal: Journal, script: Any, *prompts: str, state: Any = None, **more: Any) -> Any:
     """Say these one after the other; the driver, closed."""
     agent = Agent(Scripted(script), [RecordingTool(answer="ok")], **more)
-    driver = agent.start(view=view, store=journal)
+    driver = agent.start(state=state, store=journal)
     for prompt in prompts:
         driver.submit(prompt)
         while not isinstance(await driver.next(), Finished):
@@ -89,9 +89,9 @@ async def test_a_rewind_is_an_entry_and_the_next_turn_follows_it(
     resumed = library.resume(journal.session_id)
     view = await rewind(resumed.journal, "turn-2")
     assert texts(view.transcript) == ["first", "one"]
-    await play(resumed.journal, ["three"], "third", view=view)
+    await play(resumed.journal, ["three"], "third", state=view)
     assert (journal.session_dir / "journal.jsonl").read_bytes().startswith(before)
-    assert texts(load_view(journal.session_dir).transcript) == ["first", "one", "third", "three"]
+    assert texts(read_state(journal.session_dir).transcript) == ["first", "one", "third", "three"]
     assert [mark.turn_id for mark in list_turns(journal.session_dir)] == ["turn-1", "turn-3"]
     with pytest.raises(StoreError, match="no turn"):
         await rewind(library.resume(journal.session_id).journal, "turn-2")
@@ -102,11 +102,11 @@ async def test_a_fork_goes_its_own_way(library: Library, tmp_path: Path) -> None
     await play(journal, ["one", "two"], "first", "second")
     child, view = fork(library, journal.session_dir, folder=tmp_path, before_turn="2")
     assert texts(view.transcript) == ["first", "one"]
-    await play(child, ["other"], "else", view=view)
-    assert texts(load_view(child.session_dir).transcript) == ["first", "one", "else", "other"]
-    assert texts(load_view(journal.session_dir).transcript) == ["first", "one", "second", "two"]
+    await play(child, ["other"], "else", state=view)
+    assert texts(read_state(child.session_dir).transcript) == ["first", "one", "else", "other"]
+    assert texts(read_state(journal.session_dir).transcript) == ["first", "one", "second", "two"]
     difference = find_first_difference(
-        load_view(journal.session_dir).transcript, load_view(child.session_dir).transcript
+        read_state(journal.session_dir).transcript, read_state(child.session_dir).transcript
     )
     assert difference is not None
     assert difference.position == 2
@@ -122,13 +122,13 @@ async def test_a_fork_leaves_a_message_that_waits_to_its_parent(
     journal = library.create(tmp_path)
     await play(journal, ["one"], "first")
     resumed = library.resume(journal.session_id)
-    driver = Agent(Scripted([])).start(view=resumed.view, store=resumed.journal)
+    driver = Agent(Scripted([])).start(state=resumed.state, store=resumed.journal)
     driver.submit("I wait")
     await driver.aclose()
     child, view = fork(library, journal.session_dir, folder=tmp_path)
     await child.aclose()
-    assert view.queued == load_view(child.session_dir).queued == ()
-    queued = load_view(journal.session_dir).queued
+    assert view.queued == read_state(child.session_dir).queued == ()
+    queued = read_state(journal.session_dir).queued
     assert texts([one.item for one in queued]) == ["I wait"]
 
 
@@ -186,7 +186,7 @@ async def test_notes_of_the_engine_and_a_closing_request_are_replayed_equal(
         ["truncated"],
     ]
     assert await replayed(journal.session_dir) == 3
-    loaded = load_view(journal.session_dir).transcript
+    loaded = read_state(journal.session_dir).transcript
     assert list(loaded) == list(result.transcript)
 
 
@@ -239,7 +239,7 @@ async def test_a_replay_goes_through_compaction_steering_and_rewind(
     assert any(isinstance(entry, ViewRewritten) for entry in read_entries(journal.session_dir))
     resumed = library.resume(journal.session_id)
     view = await rewind(resumed.journal, "turn-2")
-    await play(resumed.journal, ["three"], "third", view=view)
+    await play(resumed.journal, ["three"], "third", state=view)
     assert await replayed(journal.session_dir) == 5
 
 
@@ -311,7 +311,7 @@ async def test_awaiting_input_is_what_a_rested_session_gives(
     journal = library.create(tmp_path)
     await play(journal, ["one"], "first")
     resumed = library.resume(journal.session_id)
-    driver = Agent(Scripted([])).start(view=resumed.view, store=resumed.journal)
+    driver = Agent(Scripted([])).start(state=resumed.state, store=resumed.journal)
     assert isinstance(await driver.next(), AwaitingInput)
     await driver.aclose()
 
@@ -322,11 +322,11 @@ async def test_a_fork_of_a_fork_before_a_turn_of_the_first_parent_ends_there(
     first = library.create(tmp_path)
     await play(first, ["one", "two", "three"], "1", "2", "3")
     second, view = fork(library, first.session_dir, folder=tmp_path)
-    await play(second, ["four"], "4", view=view)
+    await play(second, ["four"], "4", state=view)
     third, view = fork(library, second.session_dir, folder=tmp_path, before_turn="turn-2")
     assert texts(view.transcript) == ["1", "one"]
-    driver = await play(third, ["other"], "5", view=view)
-    assert texts(load_view(third.session_dir).transcript) == texts(driver.transcript)
+    driver = await play(third, ["other"], "5", state=view)
+    assert texts(read_state(third.session_dir).transcript) == texts(driver.transcript)
 
 
 async def test_a_round_with_a_long_reply_counts_once_after_a_resume(
@@ -340,6 +340,6 @@ async def test_a_round_with_a_long_reply_counts_once_after_a_resume(
     driver = agent.start(store=journal, prompt="go")
     assert isinstance(await driver.next(), AfterToolResult)
     await driver.aclose()
-    progress = load_view(journal.session_dir).turn
+    progress = read_state(journal.session_dir).turn
     assert progress is not None
     assert (progress.rounds, progress.calls) == (1, 3)

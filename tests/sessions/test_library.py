@@ -23,7 +23,7 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.items import ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal, Library, SessionInOtherFolder
-from treadle.sessions.history import load_view
+from treadle.sessions.history import read_state
 from treadle.sessions.index import summarize_session
 from treadle.sessions.log.reader import list_segments
 from treadle.sessions.log.records import ForkPoint
@@ -207,13 +207,13 @@ async def test_a_parked_turn_waits_and_the_next_process_goes_on_there(
     assert list_suspended(library, now=1000.0)[0].is_due
     assert library.describe_state(one.summary) == "suspended (rate_limit)"
     resumed = library.resume(journal.session_id)
-    assert resumed.view.turn is not None
-    assert resumed.view.turn.id == "turn-1"
-    assert resumed.view.suspended is not None
+    assert resumed.state.turn is not None
+    assert resumed.state.turn.id == "turn-1"
+    assert resumed.state.suspended is not None
     resumed.journal.append(said("on"))
     await resumed.journal.aclose()
     assert list_suspended(library) == []
-    assert library.resume(journal.session_id).view.suspended is None
+    assert library.resume(journal.session_id).state.suspended is None
 
 
 def test_a_wake_by_a_file_is_due_when_it_is_there(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_usage_that_a_second_file_repeats_after_a_failed_sync_counts_once(
     await journal.aclose()
     assert len(list_segments(tmp_path / "project/s")) == 2
     summary = summarize_session(tmp_path / "project/s")
-    view = load_view(tmp_path / "project/s")
+    view = read_state(tmp_path / "project/s")
     assert summary.usage == view.usage
     assert summary.usage.cost == 0.5
     assert (summary.turns, summary.is_damaged) == (2, False)

@@ -190,7 +190,7 @@ async def test_the_fork_of_the_command_line_ends_the_open_round_too(tmp_path: Pa
     await began.wait()
     await journal.flush()
     forked, state = fork(library, journal.session_dir, folder=tmp_path)
-    other = Agent(Scripted(["fork"]), [pay]).start("what?", view=state, store=forked)
+    other = Agent(Scripted(["fork"]), [pay]).start("what?", state=state, store=forked)
     assert isinstance(await other.next(), Finished)
     await other.aclose()
     gate.set()

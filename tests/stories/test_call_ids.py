@@ -36,11 +36,11 @@ async def test_two_payments_around_a_compaction_have_two_keys(tmp_path: Path) ->
     await driver.next()
     await driver.aclose()
     resumed = resume(tmp_path / "s")
-    driver = agent.start(view=resumed.view, store=resumed.journal)
+    driver = agent.start(state=resumed.state, store=resumed.journal)
     while not isinstance(await driver.next(), Finished):
         pass
     assert len(pay.idempotency_keys) == len(set(pay.idempotency_keys)) == 3
     assert driver.uncompact()
     assert find_violations(driver.transcript) == []
     await driver.aclose()
-    assert resume(tmp_path / "s").view.transcript == driver.transcript
+    assert resume(tmp_path / "s").state.transcript == driver.transcript

@@ -29,7 +29,7 @@ from treadle.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from treadle.core.loop.session_state import SessionState
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import (
     AssistantItem,
@@ -40,7 +40,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.models import Anthropic, Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
@@ -151,14 +151,14 @@ def test_all_model_calls_of_the_loop_flow_through_one_function():
 async def test_the_state_is_a_value_that_is_replaced_and_never_changed(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    states: list[tuple[View, bytes]] = []
-    append = SessionState.append
+    states: list[tuple[SessionState, bytes]] = []
+    append = LoopSession.append
 
-    def noting(self: SessionState, item: Item, *more: Any) -> None:
+    def noting(self: LoopSession, item: Item, *more: Any) -> None:
         states.append((self.state, repr(self.state).encode()))
         append(self, item, *more)
 
-    monkeypatch.setattr(SessionState, "append", noting)
+    monkeypatch.setattr(LoopSession, "append", noting)
     await Agent(summing(), [add]).run("x")
     assert len(states) == 4
     assert all(repr(state).encode() == before for state, before in states)

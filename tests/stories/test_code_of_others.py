@@ -47,7 +47,7 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.core.transcript.entries import Intent
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.policy.hooks import hook
@@ -540,7 +540,7 @@ async def test_an_access_that_fails_after_a_crash_is_the_result_of_its_call(good
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent)) + 1
     accesses = iter([Access()] * good_count)
     again = RecordingTool(effect="verifiable", probe=probe, access=lambda given: next(accesses))
-    driver = Agent(Scripted(["done"]), [again]).start(view=fold_entries(store.entries[:cut]))
+    driver = Agent(Scripted(["done"]), [again]).start(state=fold_entries(store.entries[:cut]))
     while not isinstance(step := await driver.next(), Finished):
         pass
     [answer] = [item for item in driver.transcript if isinstance(item, ToolResultItem)]
@@ -632,7 +632,7 @@ async def test_a_task_manager_that_cannot_restore_is_told_and_its_tasks_are_lost
     started = ToolResultItem("1", "slow", (Text("x"),), data={"task_id": "t1"})
     earlier = Transcript([to_user_item("go"), _reply_with_call("1"), started, _reply()])
     driver = Agent(Scripted(["fine"]), task_manager=Broken, observers=[witness]).start(
-        prompt="again", view=View(earlier, turns=1)
+        prompt="again", state=SessionState(earlier, turns=1)
     )
     await driver.next()
     await driver.aclose()

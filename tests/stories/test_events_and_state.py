@@ -316,7 +316,7 @@ async def test_a_queued_message_survives_a_crash():
     await driver.aclose()
 
     model = Scripted(["Yes, both."])
-    again = Agent(model).start(view=view)
+    again = Agent(model).start(state=view)
     await again.next()
     assert [item.text for item in model.requests[0].transcript if isinstance(item, UserItem)] == [
         "go",

@@ -49,7 +49,7 @@ from treadle.core.transcript import (
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import InputDropped, Intent
 from treadle.core.transcript.integrity import find_violations
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
@@ -237,7 +237,7 @@ async def test_a_call_that_was_not_done_before_a_crash_is_judged_again(verdict: 
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
     view = fold_entries(store.entries[: cut + 1])
     record = RecordingTool(effect="verifiable", probe=ProbeResult("not_done", "it is not there"))
-    driver = Agent(Scripted(["done"]), [record], policy=Narrow()).start(view=view)
+    driver = Agent(Scripted(["done"]), [record], policy=Narrow()).start(state=view)
     await driver.next()
     assert record.calls == []
     assert answers(driver.transcript)[0].startswith("denied: ")
@@ -257,7 +257,7 @@ class Probed(RecordingTool):
         return ProbeResult("done", "there it is")
 
 
-def up_to_the_intent(store: MemoryStore) -> tuple[Intent, View]:
+def up_to_the_intent(store: MemoryStore) -> tuple[Intent, SessionState]:
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
     intent = store.entries[cut]
     assert isinstance(intent, Intent)
@@ -285,7 +285,7 @@ async def test_what_is_looked_for_after_a_crash_is_what_was_really_run(changed_b
 
     # Whoever goes on has no such hook: what was run is in the log, not in the configuration.
     probed = Probed()
-    await Agent(Scripted(["done"]), [probed]).start(view=view).next()
+    await Agent(Scripted(["done"]), [probed]).start(state=view).next()
     assert probed.looked_for == record.calls
     assert probed.calls == []
 
@@ -296,7 +296,7 @@ async def test_of_a_call_in_doubt_the_model_is_told_what_a_hook_made_of_it():
     record = RecordingTool(effect="irreversible")
     await Agent(calling(("record", {"path": "a"})), [record], hooks=[hook]).run("x", session=store)
     _, view = up_to_the_intent(store)
-    driver = Agent(Scripted(["done"]), [record]).start(view=view)
+    driver = Agent(Scripted(["done"]), [record]).start(state=view)
     await driver.next()
     assert 'was about to run with {"path":"b"}' in answers(driver.transcript)[0]
     assert len(record.calls) == 1
@@ -315,7 +315,7 @@ async def test_a_call_in_doubt_whose_tool_is_gone_is_not_said_to_be_undone(effec
     store = MemoryStore()
     await Agent(calling(("record", {})), [RecordingTool(effect=effect)]).run("x", session=store)
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
-    driver = Agent(Scripted(["done"])).start(view=fold_entries(store.entries[: cut + 1]))
+    driver = Agent(Scripted(["done"])).start(state=fold_entries(store.entries[: cut + 1]))
     await driver.next()
     assert "outcome unknown" in answers(driver.transcript)[0]
 
@@ -339,7 +339,7 @@ async def test_a_call_whose_intent_could_not_be_stored_in_time_is_made_after_a_r
 
     view = fold_entries(store.entries)
     assert view.intents == {}
-    driver = Agent(Scripted(["done"]), [record]).start(view=view)
+    driver = Agent(Scripted(["done"]), [record]).start(state=view)
     await driver.next()
     assert (len(record.calls), answers(driver.transcript)) == (1, ["ok"])
 
@@ -492,7 +492,7 @@ async def test_a_task_that_died_with_its_process_is_not_waited_for_for_ever():
     view = fold_entries(store.entries)  # and here the process is killed
     await driver.aclose()
 
-    again = Agent(Scripted([Say(calls=[("build", {})]), "Oh."]), [build]).start(view=view)
+    again = Agent(Scripted([Say(calls=[("build", {})]), "Oh."]), [build]).start(state=view)
     again.submit("And?")
     while not isinstance(await again.next(), Finished):
         pass

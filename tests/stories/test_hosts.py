@@ -132,7 +132,7 @@ async def test_metadata_survives_a_crash_in_the_middle_of_the_turn():
     step.cancel()
     await asyncio.wait([step])
     model = Scripted(["done"])
-    finished = await Agent(model).start(view=view).next()
+    finished = await Agent(model).start(state=view).next()
     assert isinstance(finished, Finished)
     assert finished.result.metadata == {"job": 1}
     assert model.requests[0].metadata == {"job": 1}

@@ -577,7 +577,7 @@ async def test_a_call_that_an_earlier_process_may_have_run_is_not_said_to_be_can
             raise AssertionError
 
     hangs = Hangs(effect="verifiable")
-    driver = Agent(Scripted([]), [hangs]).start(view=fold_entries(entries))
+    driver = Agent(Scripted([]), [hangs]).start(state=fold_entries(entries))
     step = asyncio.create_task(driver.next())
     await hangs.started.wait()
     driver.interrupt()

@@ -33,7 +33,7 @@ async def test_a_second_run_on_the_store_of_a_running_one_is_an_error(way: str, 
         await second[way]()
     pause.release()
     assert (await first).text == "one"
-    view = resume(tmp_path / "s").view
+    view = resume(tmp_path / "s").state
     assert [item.text for item in view.transcript] == ["first", "one"]
     assert view.queued == ()
 
@@ -56,7 +56,7 @@ async def test_a_driver_that_was_made_before_the_other_began_is_refused_and_keep
     pause.release()
     assert (await first).text == "one"
     await one.aclose()
-    view = resume(tmp_path / "s").view
+    view = resume(tmp_path / "s").state
     assert [item.text for item in view.transcript] == ["first", "", "ok", "one"]
 
 
@@ -64,7 +64,7 @@ async def test_a_driver_may_continue_the_session_of_one_that_does_not_run(tmp_pa
     store = Journal.create(tmp_path / "s")
     one = Agent(Scripted(["one"])).start(prompt="first", store=store)
     await one.next()
-    two = Agent(Scripted(["two"])).start(view=one.snapshot().view, store=store)
+    two = Agent(Scripted(["two"])).start(state=one.state, store=store)
     two.submit("second")
     assert isinstance(await two.next(), Finished)
     with pytest.raises(SessionBusy, match="another driver has continued"):
@@ -83,5 +83,5 @@ async def test_a_snapshot_or_a_transcript_is_not_written_into_a_session_that_has
         with pytest.raises(LoopError, match="has entries already"):
             Agent(Scripted(["two"])).start(**given, store=store)
     await driver.aclose()
-    view = resume(tmp_path / "s").view
+    view = resume(tmp_path / "s").state
     assert [item.text for item in view.transcript] == ["first", "one"]

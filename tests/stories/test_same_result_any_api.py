@@ -208,7 +208,7 @@ async def test_stopping_after_every_item_and_going_on_gives_the_same_end(plan: P
             continue
         view = fold_entries(store.entries[: cut + 1])
         replies = sum(isinstance(item, AssistantItem) for item in view.transcript)
-        driver = agent(plan, said=replies).start(view=view)
+        driver = agent(plan, said=replies).start(state=view)
         await drive(driver)
         assert list(driver.transcript) == whole
 

@@ -14,7 +14,7 @@ from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import Text, ToolResultItem, Usage, UserItem
 from treadle.core.transcript.snapshot import list_entries
-from treadle.core.transcript.state import View, find_differences, fold_entries
+from treadle.core.transcript.state import SessionState, find_differences, fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
@@ -102,7 +102,7 @@ async def test_a_snapshot_that_is_continued_with_a_store_is_logged_whole():
     store = MemoryStore("copy")
     resumed = Agent(Scripted(["two"])).start(snapshot=stored(taken), store=store)
     logged = fold_entries(store.entries)
-    assert find_differences(logged, taken.view) == []
+    assert find_differences(logged, taken.state) == []
     finished = await resumed.next()
     assert isinstance(finished, Finished)
     assert (finished.result.text, finished.result.turn_id) == ("two", "turn-2")
@@ -119,14 +119,14 @@ async def test_the_log_of_a_view_gives_the_view_back():
         ]
     )
     driver = Agent(model, [RecordingTool()]).start(prompt="a", metadata={"job": 1})
-    views = [driver.snapshot().view]
+    views = [driver.state]
     await driver.next()
-    views.append(driver.snapshot().view)
+    views.append(driver.state)
     await driver.next()
     driver.submit("b")
-    views.append(driver.snapshot().view)
+    views.append(driver.state)
     await driver.next()
-    views.append(driver.snapshot().view)
+    views.append(driver.state)
     assert views[1].quarantine == {(0, 0)}
     for view in views:
         assert find_differences(fold_entries(list_entries(view)), view) == []
@@ -135,6 +135,6 @@ async def test_the_log_of_a_view_gives_the_view_back():
 def test_what_is_not_a_snapshot_is_refused_with_a_reason():
     with pytest.raises(StoreError, match="not a snapshot"):
         DriverSnapshot.from_json(b"{}")
-    newer = DriverSnapshot("s", View(), version=99).to_json()
+    newer = DriverSnapshot("s", SessionState(), version=99).to_json()
     with pytest.raises(SessionTooNew, match="99"):
         DriverSnapshot.from_json(newer)

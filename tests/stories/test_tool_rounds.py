@@ -530,7 +530,7 @@ async def test_a_ruling_survives_a_restart_and_is_not_asked_again():
     assert isinstance(request, ApprovalRequest)
     request.approve_all()
     again = Agent(Scripted(["done"]), [record], policy=Asking()).start(
-        view=fold_entries(store.entries)
+        state=fold_entries(store.entries)
     )
     assert isinstance(await again.next(), AfterToolResult)
     assert len(record.calls) == 1
@@ -735,7 +735,7 @@ async def test_a_verifiable_call_in_doubt_is_probed(outcome, executions: int, wo
     )
     view = fold_entries(crashed_during("verifiable", store))
     record = RecordingTool(effect="verifiable", probe=ProbeResult(outcome, "the hash says so"))
-    driver = Agent(Scripted(["done"]), [record]).start(view=view)
+    driver = Agent(Scripted(["done"]), [record]).start(state=view)
     await driver.next()
     assert len(record.calls) == executions
     assert words in answers(driver.transcript)[0]
@@ -748,7 +748,7 @@ async def test_an_irreversible_call_in_doubt_is_never_run_again():
     )
     view = fold_entries(crashed_during("irreversible", store))
     record = RecordingTool(effect="irreversible")
-    driver = Agent(Scripted(["done"]), [record]).start(view=view)
+    driver = Agent(Scripted(["done"]), [record]).start(state=view)
     await driver.next()
     assert record.calls == []
     assert "Interrupted, outcome unknown. Evidence:" in answers(driver.transcript)[0]
@@ -792,7 +792,7 @@ async def test_the_same_call_gets_the_same_key_after_a_crash():
         if isinstance(entry, ItemAdded) and isinstance(entry.item, AssistantItem)
     )
     view = fold_entries(store.entries[: cut + 1])
-    await Agent(Scripted(["done"]), [second]).start(view=view, session_id="session").next()
+    await Agent(Scripted(["done"]), [second]).start(state=view, session_id="session").next()
     assert first.idempotency_keys == second.idempotency_keys == ["session/turn-1/call_1"]
 
 

@@ -142,7 +142,7 @@ async def test_a_turn_that_is_taken_up_after_a_crash_counts_what_it_has_done_alr
         answered = sum(isinstance(item, ToolResultItem) for item in view.transcript)
         assert view.turn is not None
         assert (view.turn.rounds, view.turn.calls) == (answered // 2, answered)
-        driver = Agent(Scripted([twice] * 9), [RecordingTool()], max_turns=3).start(view=view)
+        driver = Agent(Scripted([twice] * 9), [RecordingTool()], max_turns=3).start(state=view)
         while not isinstance(step := await driver.next(), Finished):
             pass
         assert (step.result.reason, step.result.rounds) == ("max_turns", 3)
@@ -160,7 +160,7 @@ async def test_a_turn_that_the_user_stopped_is_over_and_the_next_counts_from_not
     driver.interrupt()
     assert isinstance(await driver.next(), Finished)
     again = Agent(Scripted([call] * 9), [RecordingTool()], max_turns=2).start(
-        view=fold_entries(store.entries), prompt="Go on"
+        state=fold_entries(store.entries), prompt="Go on"
     )
     while not isinstance(step := await again.next(), Finished):
         pass

@@ -29,7 +29,7 @@ async def run_tool(folder: Path, tool: BaseTool) -> str:
     resumed = resume(folder / "s")
     await resumed.journal.aclose()
     assert resumed.warnings == ()
-    assert resumed.view.transcript == result.transcript
+    assert resumed.state.transcript == result.transcript
     [answer] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
     return answer.text
 
@@ -127,6 +127,6 @@ async def test_a_session_with_an_entry_that_cannot_be_decoded_is_resumed(
         resumed = resume(tmp_path / "s")
         [warning] = resumed.warnings
         assert "entry 2 cannot be decoded" in warning
-        assert find_violations(resumed.view.transcript) == []
+        assert find_violations(resumed.state.transcript) == []
         resumed.journal.append(NoticeShown("more"))
         await resumed.journal.aclose()

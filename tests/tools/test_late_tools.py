@@ -118,7 +118,7 @@ async def test_after_a_rewind_late_tools_and_instructions_are_announced_again():
     source.text = "Greet politely."
     await turn(driver)
     rewound = [*store.entries, Rewound("turn-2")]
-    again = agent.start(view=fold_entries(rewound), session_id=driver.session_id)
+    again = agent.start(state=fold_entries(rewound), session_id=driver.session_id)
     await turn(again)
     [notice] = notices(model.requests[2].transcript)
     assert "Greet politely." in notice

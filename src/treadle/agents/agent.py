@@ -46,7 +46,7 @@ from treadle.core.events import Caller, TurnResult
 from treadle.core.loop.config import Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.interruption import await_contained
-from treadle.core.loop.recovery import DEFAULT_RETRY, Retry
+from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import (
     Approval,
     ApprovalRequest,

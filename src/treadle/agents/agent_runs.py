@@ -27,7 +27,7 @@ from treadle.core.loop.driver import Driver
 from treadle.core.steps import DriverSnapshot, UserInput
 from treadle.core.transcript.items import Item, Metadata, check_items
 from treadle.core.transcript.recover import recovered
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT, OutputT
 
@@ -269,7 +269,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         *,
         deps: object = None,
         history: History | None = None,
-        view: View | None = None,
+        state: SessionState | None = None,
         store: Store | None = None,
         session_id: str | None = None,
         metadata: Metadata | None = None,
@@ -279,7 +279,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         """The loop itself: call `next()` on it.
 
         A `history` from elsewhere is repaired first, and logged as a new session if there is a
-        `store`; `view`, loaded from a session's log, is used as it is. A `snapshot` of another
+        `store`; `state`, loaded from a session's log, is used as it is. A `snapshot` of another
         driver is continued with its session id; with a `store`, in the new session of that store.
         `metadata` belongs to the prompt, see `Driver.submit`. `children` are the child agents of
         the session, which a host may look at.
@@ -287,16 +287,16 @@ class AgentRuns(Generic[DepsT, OutputT]):
         self._check_open()
         self._check_deps(deps)
         if snapshot is not None:
-            view = recovered(snapshot.view)
+            state = recovered(snapshot.state)
             session_id = session_id or (None if store is not None else snapshot.session_id)
         elif history is not None:
-            view = recovered(View(transcript=make_history(history)))
+            state = recovered(SessionState(transcript=make_history(history)))
         config = msgspec.structs.replace(
             self.config,
             deps=self.config.deps if deps is None else deps,
             children=ChildAgents() if children is None else children,
         )
-        driver = Driver(config, session_id=session_id, view=view, store=store)
+        driver = Driver(config, session_id=session_id, state=state, store=store)
         if history is not None or snapshot is not None:
             driver.log_transcript()
         if self._structured_output is not None:

@@ -45,7 +45,7 @@ from treadle.core.contracts.tool import Tool
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
 from treadle.core.loop.config import MakeInstructions, RunContext
-from treadle.core.loop.recovery import Retry
+from treadle.core.loop.retry import Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.tools.federation import StaticSource
 from treadle.tools.function import FunctionTool

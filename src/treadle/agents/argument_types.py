@@ -25,7 +25,7 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
 from treadle.core.loop.config import Clock
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.recovery import Retry
+from treadle.core.loop.retry import Retry
 from treadle.core.transcript.items import Metadata
 from treadle.sessions.open_store import StoreLocation
 from treadle.tools.federation import CollisionPolicy

@@ -24,7 +24,7 @@ from treadle.core.events import Event, InputAccepted
 from treadle.core.loop.driver import Driver
 from treadle.core.shielded import complete
 from treadle.core.transcript.items import Metadata
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 
 if TYPE_CHECKING:
     from treadle.sessions.open_store import StoreLocation
@@ -74,7 +74,7 @@ class RunningChild(BaseObserver):
 class KeptChild(msgspec.Struct, frozen=True):
     """What a child without a store left when it ended."""
 
-    view: View
+    state: SessionState
     children: ChildAgents
 
 
@@ -138,7 +138,7 @@ class ChildAgents:
         return self._kept.get(call_id)
 
     def keep(self, call_id: str, child: RunningChild) -> None:
-        self._kept[call_id] = KeptChild(child.driver.snapshot().view, child.children)
+        self._kept[call_id] = KeptChild(child.driver.state, child.children)
         self._kept.move_to_end(call_id)
         while len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)

@@ -81,7 +81,7 @@ class Session(Generic[DepsT, OutputT]):
             check_one_writer(cast(Store, self._location))
         opened = await open_store(self._location, self.id)
         self.warnings = opened.warnings
-        ids = (self.id, *opened.view.origins)
+        ids = (self.id, *opened.state.origins)
         own, *origins = [(one, find_child_location(one, self._location)) for one in ids]
         self._children = ChildAgents(own[1], origins)
         try:
@@ -373,9 +373,9 @@ class Session(Generic[DepsT, OutputT]):
 
     def _start_driver(self, opened: OpenedStore) -> Driver:
         history, self._history = self._history, None
-        store, state, deps, children = opened.store, opened.view, self._deps, self._children
+        store, state, deps, children = opened.store, opened.state, self._deps, self._children
         if history is None:
-            return self._agent.start(view=state, store=store, deps=deps, children=children)
+            return self._agent.start(state=state, store=store, deps=deps, children=children)
         if len(state.transcript):
             raise ConfigError(
                 f"history: session {self.id} has a history of its own; leave `history` out, or "

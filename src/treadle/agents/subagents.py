@@ -35,7 +35,7 @@ from treadle.core.text import plural
 from treadle.core.transcript.entries import TurnEnded
 from treadle.core.transcript.items import Metadata, NoticeItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.open_store import load_state
 
@@ -62,7 +62,7 @@ class ChildAgent(Protocol):
         prompt: UserInput | None = None,
         *,
         deps: object = None,
-        view: View | None = None,
+        state: SessionState | None = None,
         store: Store | None = None,
         metadata: Metadata | None = None,
         children: ChildAgents | None = None,
@@ -284,7 +284,12 @@ class SubagentRunner:
                 await store.aclose()
 
     def _make_child_start(
-        self, task: ChildTask, context: ToolContext[Any], view: View | None, *, is_done: bool
+        self,
+        task: ChildTask,
+        context: ToolContext[Any],
+        view: SessionState | None,
+        *,
+        is_done: bool,
     ) -> ChildStart:
         start = self._make_start(task, make_child_id(context.session_id, task), self.depth + 1)
         earlier = view.usage + view.child_usage if view is not None else Usage()
@@ -324,14 +329,14 @@ def _start(
     task: ChildTask,
     context: ToolContext[Any],
     store: Store | None,
-    view: View | None,
+    state: SessionState | None,
     children: ChildAgents,
     is_recovered: bool,
 ) -> Driver:
     """The driver of the child with the message, or with the turn that a crash left open."""
     message: dict[str, Any] = {"prompt": task.prompt, "metadata": {CALL_KEY: context.call_id}}
     given = {} if is_recovered else message
-    driver = child.start(view=view, store=store, deps=context.deps, children=children, **given)
+    driver = child.start(state=state, store=store, deps=context.deps, children=children, **given)
     if is_recovered:
         driver.retry()
     return driver
@@ -339,11 +344,11 @@ def _start(
 
 async def _load_view(
     store: Store | None, siblings: ChildAgents, call_id: str
-) -> tuple[View | None, str]:
+) -> tuple[SessionState | None, str]:
     """What the session of the child holds, None if it is new; and how its last turn ended."""
     if store is None:
         kept = siblings.get_kept(call_id)
-        return (None if kept is None else kept.view), ""
+        return (None if kept is None else kept.state), ""
     entries = await store.load()
     ends = [entry.reason for entry in entries if isinstance(entry, TurnEnded)]
     view = await load_state(store)
@@ -351,7 +356,7 @@ async def _load_view(
     return (view if is_begun else None), ends[-1] if ends else ""
 
 
-def _has_message(view: View, call_id: str) -> bool:
+def _has_message(view: SessionState, call_id: str) -> bool:
     """Whether the message of this call has reached the child."""
     items = (*(view.history or view.transcript), *(one.item for one in view.queued))
     return any(
@@ -360,7 +365,7 @@ def _has_message(view: View, call_id: str) -> bool:
     )
 
 
-def _find_answer(view: View, reason: str) -> ChildAnswer | None:
+def _find_answer(view: SessionState, reason: str) -> ChildAnswer | None:
     """The last answer, if the child has finished its last turn. One that was interrupted, while
     the process ended, has not."""
     if view.queued or view.turn or isinstance(pending(view.transcript), (AskModel, RunTools)):

@@ -25,7 +25,7 @@ from treadle.core.transcript.entries import DecidedBy, Entry
 from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.snapshot import list_entries
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
 
 SNAPSHOT_VERSION = 2
@@ -163,19 +163,19 @@ class DriverSnapshot(msgspec.Struct, frozen=True):
     from it, also in another process: `to_json` and `from_json` keep everything."""
 
     session_id: str
-    view: View
+    state: SessionState
     version: int = SNAPSHOT_VERSION
 
     @property
     def transcript(self) -> Transcript:
-        return self.view.transcript
+        return self.state.transcript
 
     @property
     def pending_input(self) -> tuple[UserItem | NoticeItem, ...]:
-        return tuple([one.item for one in self.view.queued])
+        return tuple([one.item for one in self.state.queued])
 
     def to_json(self) -> bytes:
-        entries = list_entries(self.view)
+        entries = list_entries(self.state)
         return to_json(_SnapshotEntries(self.session_id, self.version, entries))
 
     @classmethod

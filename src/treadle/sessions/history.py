@@ -18,13 +18,13 @@ from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, Turn
 from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.recover import recover_fork
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import Journal, read_records
 from treadle.sessions.log.reader import JournalReader, list_segments, open_segment
 from treadle.sessions.log.records import ForkPoint
-from treadle.sessions.log.view_loader import ViewLoader
+from treadle.sessions.log.state_loader import StateLoader
 
 
 class TurnInfo(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ def find_turn(session_dir: Path, name: str) -> TurnInfo:
     raise StoreError(f"session {session_dir.name} has no turn {name!r}; it has {count}")
 
 
-async def rewind(journal: Journal, turn_id: str) -> View:
+async def rewind(journal: Journal, turn_id: str) -> SessionState:
     """Go back to before this turn, durably; returns the state to continue from.
 
     The log keeps the later entries. Close the running driver first.
@@ -86,7 +86,7 @@ async def rewind(journal: Journal, turn_id: str) -> View:
         raise StoreError(f"session {journal.session_id} has no turn {turn_id!r}")
     journal.append(Rewound(turn_id))
     await journal.flush()
-    state, recovery = ViewLoader(JournalReader(journal.session_dir)).load_recovered()
+    state, recovery = StateLoader(JournalReader(journal.session_dir)).load_recovered()
     for entry in recovery:
         journal.append(entry)
     await journal.flush()
@@ -95,7 +95,7 @@ async def rewind(journal: Journal, turn_id: str) -> View:
 
 def fork(
     library: Library, session_dir: Path, *, folder: Path, before_turn: str | None = None
-) -> tuple[Journal, View]:
+) -> tuple[Journal, SessionState]:
     """A new session with the history of this one, up to before a turn or to the end.
 
     `folder` is where the fork will work. See `fork_journal`.
@@ -111,7 +111,7 @@ def fork(
 
 def fork_journal(
     session_dir: Path, create: Callable[[ForkPoint], Journal], before_turn: str | None = None
-) -> tuple[Journal, View]:
+) -> tuple[Journal, SessionState]:
     """A new journal that begins with the entries of another one, up to before the turn with this
     id: nothing is copied, and the other one does not change. What that one has open ends here."""
     last_seq = None
@@ -119,7 +119,7 @@ def fork_journal(
         seqs = [turn.seq for turn in list_turns(session_dir) if turn.turn_id == before_turn]
         last_seq = seqs[-1] - 1
     reader = JournalReader(session_dir, last_seq=last_seq)
-    state = ViewLoader(reader).load()
+    state = StateLoader(reader).load()
     journal = create(ForkPoint(session_dir.name, reader.seq if last_seq is None else last_seq))
     entries = recover_fork(state, session_dir.name)
     for entry in entries:
@@ -127,9 +127,9 @@ def fork_journal(
     return journal, fold_entries(entries, state)
 
 
-def load_view(session_dir: Path, *, last_seq: int | None = None) -> View:
+def read_state(session_dir: Path, *, last_seq: int | None = None) -> SessionState:
     """The view of a session, without opening it for writing."""
-    return ViewLoader(JournalReader(session_dir, last_seq=last_seq)).load()
+    return StateLoader(JournalReader(session_dir, last_seq=last_seq)).load()
 
 
 def list_checkpoint_trees(session_dir: Path) -> set[str]:

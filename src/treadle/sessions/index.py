@@ -197,7 +197,7 @@ class _SummaryBuilder:
 
 
 def _make_title(raw: bytes, session_dir: Path) -> str:
-    from treadle.sessions.log.view_loader import load_content
+    from treadle.sessions.log.state_loader import load_content
 
     record = parse_record(raw)
     try:

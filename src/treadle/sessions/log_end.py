@@ -15,7 +15,7 @@ from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import Item
 from treadle.sessions.log.reader import list_segments
 from treadle.sessions.log.records import parse_record
-from treadle.sessions.log.view_loader import load_content, mark_lost_content
+from treadle.sessions.log.state_loader import load_content, mark_lost_content
 
 LONG_BYTES = 2 << 20  # a shorter log is loaded as fast
 END_BYTES = 128 << 10

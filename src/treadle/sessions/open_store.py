@@ -29,7 +29,7 @@ from treadle.core.errors import ConfigError, StoreError
 from treadle.core.shielded import complete, open_in_thread
 from treadle.core.transcript.entries import Entry, TurnBegan
 from treadle.core.transcript.recover import recover, recover_fork
-from treadle.core.transcript.state import View, apply, fold_entries
+from treadle.core.transcript.state import SessionState, apply, fold_entries
 
 if TYPE_CHECKING:
     from treadle.sessions.log.journal import Journal
@@ -46,7 +46,7 @@ class OpenedStore(msgspec.Struct, frozen=True):
     """The store of a session, what it holds, and lines for the user about damage."""
 
     store: Store
-    view: View
+    state: SessionState
     warnings: tuple[str, ...] = ()
 
 
@@ -181,7 +181,7 @@ def _make_taken_error(session_id: str) -> StoreError:
     return StoreError(f"there is a session {session_id} already; choose another id")
 
 
-async def load_state(store: Store) -> View:
+async def load_state(store: Store) -> SessionState:
     """The state with which the session of a store is continued; the store gets the entries that
     lead to it."""
     state = fold_entries(await store.load())
@@ -267,7 +267,7 @@ def _open_journal(session_dir: Path) -> OpenedStore:
     if (session_dir / FIRST_SEGMENT).exists():
         resumed = resume(session_dir)
         resumed.journal.redactor = redactor
-        return OpenedStore(resumed.journal, resumed.view, resumed.warnings)
+        return OpenedStore(resumed.journal, resumed.state, resumed.warnings)
     journal = Journal.create(session_dir, folder=str(Path.cwd()))
     journal.redactor = redactor
-    return OpenedStore(journal, View())
+    return OpenedStore(journal, SessionState())

@@ -40,7 +40,7 @@ from treadle.core.errors import ModelError, ToolError
 from treadle.core.transcript.content import Arguments, Text
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.sessions.diff import Difference, find_first_difference
 
@@ -60,7 +60,7 @@ class ToolMismatch(msgspec.Struct, frozen=True):
 class Recording:
     """One part of a session: a view, and the entries that followed it."""
 
-    def __init__(self, start: View, entries: Sequence[Entry]) -> None:
+    def __init__(self, start: SessionState, entries: Sequence[Entry]) -> None:
         self.start = start
         # The items before each reply; the last list holds those after the last reply.
         self.items_before_reply: list[list[Item]] = [[]]
@@ -256,12 +256,12 @@ class ReplayMutator:
         self._compared_length = len(recorded)
         return None if list(recorded) == list(context.transcript) else recorded
 
-    def skip_to_next_reply(self) -> View:
+    def skip_to_next_reply(self) -> SessionState:
         """The view before the next reply, for a driver that starts there: no user message, which
         could be submitted again, caused this reply."""
         recorded = self._recording.views[self._recording.reply_count]
         self._skipped_to = self._recording.reply_count
-        return View(transcript=recorded)
+        return SessionState(transcript=recorded)
 
     def _is_matching(self, transcript: Sequence[Item], reply_index: int) -> bool:
         if self.difference is None and self._skipped_to != reply_index:

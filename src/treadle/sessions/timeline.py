@@ -4,7 +4,7 @@
     requests   each model call: usage, times, and the entry before which the view was sent
     calls      each tool call: its times, its round, how it ended
 
-Read from the log and from timings.py. `load_view(session_dir, last_seq=request.view_seq)` of
+Read from the log and from timings.py. `read_state(session_dir, last_seq=request.view_seq)` of
 history.py is what the model saw.
 """
 

@@ -24,7 +24,7 @@ from treadle.core.events import ChildEvent, UsageUpdated
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript import AssistantItem, ToolResultItem, Transcript, UserItem
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.workspace.worktrees.worktrees import Worktrees
@@ -331,11 +331,13 @@ async def test_a_child_that_was_lost_with_its_process_is_known_by_its_branch(rep
 
     worktrees = Worktrees(repository, repository.parent / "state")
     kept = KeptBranches(Lazy(lambda: worktrees))
-    assert await kept.describe("s", View(Transcript([started]))) == {}  # it goes on by itself
+    assert (
+        await kept.describe("s", SessionState(Transcript([started]))) == {}
+    )  # it goes on by itself
     answered = Transcript([started, ToolResultItem("c1", "task", (Text("Running as task t1."),))])
     context: Any = SimpleNamespace(session_id="s", transcript=answered)
     changed = await kept.mutate(context)
     assert changed is not None
     assert f"- treadle/{name}" in changed[-1].text
-    assert [*await kept.describe("s", View(answered))] == [f"treadle/{name}"]
-    assert await kept.describe("s", View(Transcript([started]))) == {}
+    assert [*await kept.describe("s", SessionState(answered))] == [f"treadle/{name}"]
+    assert await kept.describe("s", SessionState(Transcript([started]))) == {}

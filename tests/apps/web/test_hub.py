@@ -24,7 +24,7 @@ from treadle.core.transcript.entries import (
 )
 from treadle.sessions import Library
 from treadle.sessions.log import lock
-from treadle.sessions.log.view_loader import ViewLoader
+from treadle.sessions.log.state_loader import StateLoader
 
 
 async def test_what_grows_with_a_session_is_loaded_in_threads_so_that_other_tabs_go_on(
@@ -47,7 +47,7 @@ async def test_what_grows_with_a_session_is_loaded_in_threads_so_that_other_tabs
 
         monkeypatch.setattr(owner, name, run)
 
-    watch(ViewLoader, "load")
+    watch(StateLoader, "load")
     watch(Agent, "start")
     watch(live_session, "build_view")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
@@ -70,13 +70,13 @@ async def test_a_session_that_is_being_opened_holds_up_no_other_one(
     await journal.aclose()
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
     hub = Hub(tmp_path, {"model": MODEL})
-    may_open, real = threading.Event(), ViewLoader.load
+    may_open, real = threading.Event(), StateLoader.load
 
-    def load(loader: ViewLoader) -> Any:
+    def load(loader: StateLoader) -> Any:
         may_open.wait(30)
         return real(loader)
 
-    monkeypatch.setattr(ViewLoader, "load", load)
+    monkeypatch.setattr(StateLoader, "load", load)
     try:
         first = await hub.create()
         opening = asyncio.create_task(hub.find(journal.session_id))

@@ -92,7 +92,7 @@ async def test_a_request_that_is_sent_again_after_a_crash_has_its_key_again():
         view = fold_entries(store.entries)  # as the process left it
         await (
             Agent(model, [tool], options=ModelOptions(**options))
-            .start(view=view, session_id="s")
+            .start(state=view, session_id="s")
             .next()
         )
         return model.requests[0].idempotency_key

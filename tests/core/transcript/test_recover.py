@@ -27,7 +27,7 @@ from treadle.core.transcript.entries import (
 )
 from treadle.core.transcript.pending import Rest, pending
 from treadle.core.transcript.recover import recover, recover_fork
-from treadle.core.transcript.state import View, apply, find_differences, fold_entries
+from treadle.core.transcript.state import SessionState, apply, find_differences, fold_entries
 from treadle.core.transcript.usage import Usage
 
 ASKED: list[Entry] = [TurnBegan("turn-1"), ItemAdded(to_user_item("go"))]
@@ -36,7 +36,7 @@ ANSWER = ItemAdded(AssistantItem((Text("done"),)))
 PAID = ToolResultItem("b", "pay", (Text("paid"),))
 
 
-def state_of(*entries: Entry) -> View:
+def state_of(*entries: Entry) -> SessionState:
     return fold_entries(entries)
 
 

@@ -16,7 +16,7 @@ from treadle.core.transcript import (
 )
 from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import ViewRewritten
-from treadle.core.transcript.state import View, apply, diff_views
+from treadle.core.transcript.state import SessionState, apply, diff_views
 
 
 def test_appending_gives_a_longer_one_and_leaves_the_old_as_it_was():
@@ -60,9 +60,9 @@ def test_the_difference_leads_from_one_view_to_the_other(old: list[int], new: li
     kept: list[Item] = [to_user_item(str(n)) for n in range(4)]
     before, after = Transcript(kept[n] for n in old), Transcript(kept[n] for n in new)
     change = diff_views("test", before, after)
-    assert apply(View(before), change).transcript == after
+    assert apply(SessionState(before), change).transcript == after
     again = msgspec.json.decode(msgspec.json.encode(change), type=ViewRewritten)
-    assert apply(View(before), again).transcript == after
+    assert apply(SessionState(before), again).transcript == after
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_the_view_of_a_resumed_session_is_the_fold_of_its_entries(tmp_path
         journal.append(entry)
     await journal.aclose()
     resumed = resume(tmp_path / "s")
-    assert resumed.view == fold_entries(EVERY_ENTRY_KIND)
+    assert resumed.state == fold_entries(EVERY_ENTRY_KIND)
     assert resumed.warnings == ()
     await resumed.journal.aclose()
 
@@ -138,7 +138,7 @@ async def test_a_fork_reads_its_parents_entries_and_leaves_them_alone(tmp_path: 
     texts = ["one", "two", "other", "more"]
     assert read_entries(tmp_path / "q/grandchild") == [said(text) for text in texts]
     resumed = resume(tmp_path / "q/grandchild")
-    assert [item.text for item in resumed.view.transcript] == texts
+    assert [item.text for item in resumed.state.transcript] == texts
     assert resumed.damage == ()
     await resumed.journal.aclose()
     assert (tmp_path / "p/parent/journal.jsonl").read_bytes() == before
@@ -168,8 +168,8 @@ async def test_a_journal_serves_as_a_store_for_a_turn_that_began(tmp_path: Path)
     journal.append(said("one"))
     await journal.aclose()
     resumed = resume(tmp_path / "s")
-    assert resumed.view.turn is not None
-    assert resumed.view.turn.id == "turn-1"
+    assert resumed.state.turn is not None
+    assert resumed.state.turn.id == "turn-1"
     await resumed.journal.aclose()
 
 

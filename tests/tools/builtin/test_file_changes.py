@@ -527,7 +527,7 @@ async def test_an_edit_in_doubt_is_concluded_from_its_evidence(
             path.write_text(CODE)
         view = fold_entries(store.durable[: cut + 1])
         again = Agent(Scripted(["done"]), [builtin_tools(workspace)], policy=AllowAll())
-        driver = again.start(view=view, store=MemoryStore())
+        driver = again.start(state=view, store=MemoryStore())
         result = await again._drive(driver, again._ask_approver)
         last = [item for item in driver.transcript if isinstance(item, ToolResultItem)][-1]
         await driver.aclose()

@@ -34,7 +34,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.sessions.timings import TimingRecorder
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class AgentSession(msgspec.Struct, frozen=True):
     agent: Agent
     parts: AgentParts
     store: Store
-    view: View | None
+    state: SessionState | None
     session_warnings: tuple[str, ...] = ()
 
     @property
@@ -88,7 +88,7 @@ class AgentSession(msgspec.Struct, frozen=True):
 
     def start(self, input: UserInput | None = None, children: ChildAgents | None = None) -> Driver:
         """The driver of the session. Close it before this object."""
-        return self.agent.start(prompt=input, view=self.view, store=self.store, children=children)
+        return self.agent.start(prompt=input, state=self.state, store=self.store, children=children)
 
     async def aclose(self) -> None:
         """Close the model, the MCP servers and the workspace. The driver closes the store."""
@@ -154,7 +154,9 @@ async def build_agent(
         return session
 
 
-async def _describe_branches(parts: AgentParts, session_id: str, view: View | None) -> list[str]:
+async def _describe_branches(
+    parts: AgentParts, session_id: str, view: SessionState | None
+) -> list[str]:
     """Notes on the changes that interrupted agents of a resumed session left in branches."""
     if view is None or parts.kept_branches is None:
         return []

@@ -113,7 +113,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.extras import describe_missing, is_installed
 from treadle.core.logger import logger
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.recovery import Retry
+from treadle.core.loop.retry import Retry
 from treadle.core.transcript.pending import RunTools, pending
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _assemble(
     host: HostSession | None,
 ) -> CodingAgent:
     options = host.options if host is not None else None
-    store, view = (host.store, host.view) if host is not None else (None, None)
+    store, view = (host.store, host.state) if host is not None else (None, None)
     notify = host.notify if host is not None else logger.info
     warn = (host.warn or host.notify) if host is not None else logger.warning
     is_interactive = options is not None and options.interactive

@@ -20,7 +20,7 @@ from treadle.core.contracts.model import CallModel, Model, ModelEvent, ModelRequ
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.contracts.wrapped import WrappedModel, call_directly
 from treadle.core.errors import TreadleError
-from treadle.core.loop.recovery import Retry
+from treadle.core.loop.retry import Retry
 from treadle.core.redaction import is_secret
 from treadle.policy.hooks import HookConfig, HookFailed, RunHook
 

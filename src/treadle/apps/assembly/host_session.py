@@ -15,7 +15,7 @@ from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 
 
 class HostWorkspace(Workspace, Protocol):
@@ -62,7 +62,7 @@ class HostSession(msgspec.Struct, frozen=True):
     """
 
     store: Store
-    view: View | None
+    state: SessionState | None
     options: SessionOptions
     notes: tuple[str, ...] = ()
     notify: Callable[[str], None] | None = None

@@ -19,7 +19,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.transcript import AssistantItem, NoticeItem, Transcript
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.pending import RunTools, pending
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 
 if TYPE_CHECKING:
     from treadle.workspace.worktrees.worktrees import Worktrees
@@ -68,7 +68,7 @@ class KeptBranches:
         notice = NoticeItem(text, kind="worktrees", data={BRANCHES_KEY: new})
         return context.transcript.append(notice)
 
-    async def describe(self, session_id: str, view: View) -> dict[str, str]:
+    async def describe(self, session_id: str, view: SessionState) -> dict[str, str]:
         """The branches of a session, with what the user can do with each. Without those of
         children that continue: they take their branches up."""
         move = pending(view.transcript)

@@ -19,9 +19,9 @@ def make_gates(
     settings: Settings, model: Model, host: HostSession | None, warnings: list[str]
 ) -> list[Gate]:
     limits: list[Gate] = []
-    earlier = load_earlier_usage(host.store, host.view) if host is not None else Usage()
+    earlier = load_earlier_usage(host.store, host.state) if host is not None else Usage()
     session_id = host.store.session_id if host is not None else ""
-    reply = last_reply(host.view.transcript) if host is not None and host.view else None
+    reply = last_reply(host.state.transcript) if host is not None and host.state else None
     if settings.max_tokens is not None:
         tokens = TokenBudget(settings.max_tokens)
         tokens.add_earlier(earlier)

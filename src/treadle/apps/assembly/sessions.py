@@ -19,7 +19,7 @@ from treadle.core.loop.session_log import SessionLog
 from treadle.core.private_folder import make_private_folder
 from treadle.core.transcript.entries import Entry, NoticeShown
 from treadle.core.transcript.pending import last_reply
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ CACHE_SECONDS = 3600.0  # no provider keeps a prompt for longer without a reques
 
 def open_session(
     resume: str | None, folder: Path, secrets: Sequence[str] = (), new_id: str = ""
-) -> tuple[Store, View | None, tuple[str, ...]]:
+) -> tuple[Store, SessionState | None, tuple[str, ...]]:
     """The store of the session, its view, and notes for the user.
 
     `resume` is an id or a prefix of one, "" for the last session of the folder, None for a new one.
@@ -52,10 +52,10 @@ def open_session(
         resume = last.name
     resumed = library.resume(resume, folder=folder)
     resumed.journal.redactor = EntryRedactor(secrets)
-    return SessionLog(resumed.journal, resumed.view), resumed.view, resumed.warnings
+    return SessionLog(resumed.journal, resumed.state), resumed.state, resumed.warnings
 
 
-def load_earlier_usage(store: Store | None, view: View | None) -> Usage:
+def load_earlier_usage(store: Store | None, view: SessionState | None) -> Usage:
     """What a resumed session and its subagents used before; a fork starts at zero."""
     if view is None or store is None:
         return Usage()
@@ -71,7 +71,7 @@ def load_earlier_usage(store: Store | None, view: View | None) -> Usage:
     return sum((child.summary.usage for child in children), own)
 
 
-def make_head_log(store: Store, view: View | None, *, memory_chars: int = 0) -> HeadLog:
+def make_head_log(store: Store, view: SessionState | None, *, memory_chars: int = 0) -> HeadLog:
     """Where the head of each request is recorded, with the last one of a resumed session."""
     head = view.request_head if view is not None else None
     reply = last_reply(view.transcript) if view is not None else None

@@ -58,7 +58,7 @@ from treadle.core.transcript import (
     pending,
 )
 from treadle.core.transcript.entries import WakeCondition
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:
@@ -220,8 +220,8 @@ class HeadlessRun:
                 if stream_json is not None:
                     await self._start_stream_json(stream_json, session)
                 self._driver = driver
-                if session.view is not None:
-                    self._prepare_resume(session.view, driver)
+                if session.state is not None:
+                    self._prepare_resume(session.state, driver)
                 turn, output = await self._run_turn(session, driver)
             except TurnSuspended as suspended:
                 self._suspended = suspended
@@ -232,7 +232,7 @@ class HeadlessRun:
                 self._report_stopped(driver)
                 await driver.aclose()
         except TreadleError as error:
-            answer = _find_unwritten_answer(session.view, driver)
+            answer = _find_unwritten_answer(session.state, driver)
             return msgspec.structs.replace(self._report_error(error), text=answer)
         finally:
             self._driver = None
@@ -322,7 +322,7 @@ class HeadlessRun:
             unused = f"of {', '.join(files)} only deny and ask rules are used"
             print_error(f"treadle: this folder is not trusted: {unused} (run `treadle trust`)")
 
-    def _prepare_resume(self, view: View, driver: Driver) -> None:
+    def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
         """Prepare for open calls of an earlier process."""
         if not self._prompt:
             driver.retry()  # a turn that a signal or an error ended is continued
@@ -539,9 +539,9 @@ def _join_answers(history: Transcript, last: str) -> str:
     return "\n\n".join(reversed(answers))
 
 
-def _find_unwritten_answer(old: View | None, driver: Driver | None) -> str:
+def _find_unwritten_answer(old: SessionState | None, driver: Driver | None) -> str:
     """The answer of a run that failed after it, because the session could not be written."""
-    old = old or View()
+    old = old or SessionState()
     before = old.transcript if old.history is None else old.history
     if driver is None or len(driver.history) == len(before):
         return ""

@@ -19,7 +19,7 @@ from treadle.core.loop.truncation import truncate
 from treadle.core.text import plural
 from treadle.core.transcript import RunTools, ToolCall, pending
 from treadle.core.transcript.entries import EarlyResult
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.tools.builtin.conversation.ask import AskTool, make_answer_output, parse_question
 
 MAX_ANSWER_CHARS = 100_000
@@ -62,7 +62,7 @@ async def record_answers(session: AgentSession, answers: tuple[str, ...]) -> Age
 
     Raises LoopError if there are more answers than questions.
     """
-    view = session.view or View()
+    view = session.state or SessionState()
     calls = _find_open_questions(view, session.agent.config.source.tools())
     if len(answers) > len(calls):
         asked = plural(len(calls), "question") if calls else "no question"
@@ -74,10 +74,10 @@ async def record_answers(session: AgentSession, answers: tuple[str, ...]) -> Age
     for entry in results:
         session.store.append(entry)
     await session.store.flush()
-    return msgspec.structs.replace(session, view=fold_entries(results, view))
+    return msgspec.structs.replace(session, state=fold_entries(results, view))
 
 
-def _find_open_questions(view: View, tools: Sequence[Tool]) -> list[ToolCall]:
+def _find_open_questions(view: SessionState, tools: Sequence[Tool]) -> list[ToolCall]:
     """The calls that wait for an answer; a malformed call gets an error from the loop."""
     move = pending(view.transcript)
     tool = next((tool for tool in tools if tool.spec.name == AskTool.name), None)

@@ -165,14 +165,14 @@ class LocalHost:
         self._session.policy.allow_for_session(self._session_rules)
         self.notes = self._session.notes
         # In a thread: the items of a long session are measured, and a host has other sessions.
-        is_resumed = self._session.view is not None
+        is_resumed = self._session.state is not None
         self._children = ChildAgents()
         start = partial(self._session.start, children=self._children)
         self._driver = await asyncio.to_thread(start) if is_resumed else start()
         for server in self._session.servers:
             await server.open()  # in the background: it may be up before the first message
-        if self._session.view is not None and self._session.view.intents:
-            self._driver.watch(CrashReport(self._session.view, callbacks.show_message))
+        if self._session.state is not None and self._session.state.intents:
+            self._driver.watch(CrashReport(self._session.state, callbacks.show_message))
         if settings.sandbox != "off":
             self._session.workspace.preload()  # a missing sandbox is shown before the first command
         return self._driver

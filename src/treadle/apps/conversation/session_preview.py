@@ -6,7 +6,7 @@ from pathlib import Path
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
-from treadle.sessions.history import load_view
+from treadle.sessions.history import read_state
 from treadle.sessions.log_end import read_last_items
 
 MAX_LINES = 4
@@ -15,7 +15,7 @@ MAX_CHARS = 300  # of a line
 
 def read_preview(session_dir: Path) -> list[str]:
     """The last messages of the user (`›`) and replies, oldest first. Reads files: for a thread."""
-    items = read_last_items(session_dir) or list(load_view(session_dir).transcript)
+    items = read_last_items(session_dir) or list(read_state(session_dir).transcript)
     lines: list[str] = []
     for item in reversed(items):
         if line := _format_item(item):

@@ -201,7 +201,7 @@ class _Attempt:
             seconds=self._control.seconds,
             check=check,
             cause=cause,
-            turns=session.driver.snapshot().view.turns,
+            turns=session.driver.state.turns,
             attempts=self._run.all_attempts,
         )
         if not cause:

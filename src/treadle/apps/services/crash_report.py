@@ -13,7 +13,7 @@ from treadle.core.events import Event, ToolFinished
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import CallOutcome
 from treadle.core.transcript.pending import RunTools, pending
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 
 MAX_LABEL_CHARS = 60
 
@@ -28,7 +28,7 @@ _RESUMED = "The agent continued where it was."
 class CrashReport(BaseObserver):
     """Notifies once all of these calls have a result; not at all if there were none."""
 
-    def __init__(self, view: View, notify: Callable[[str], None]) -> None:
+    def __init__(self, view: SessionState, notify: Callable[[str], None]) -> None:
         move = pending(view.transcript)
         calls = move.calls if isinstance(move, RunTools) else ()
         # A damaged log may have intents of calls whose results are lost; those are not open.

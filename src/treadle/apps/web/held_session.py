@@ -18,7 +18,7 @@ from treadle.apps.web.feed import Feed, PageState
 from treadle.apps.web.render.regions import SessionFacts, render_regions
 from treadle.core.errors import SessionBusy
 from treadle.core.text import shorten_home
-from treadle.sessions.history import load_view
+from treadle.sessions.history import read_state
 from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.lock import is_locked, read_lock_holder
 from treadle.sessions.log.reader import list_segments
@@ -62,7 +62,7 @@ class HeldSession:
 
     def _read(self) -> None:
         self._sizes = self._measure()  # before the reading: what is added meanwhile is seen later
-        view = load_view(self._session_dir)
+        view = read_state(self._session_dir)
         items = view.transcript if view.history is None else view.history
         shown = build_view(items)
         self._view = msgspec.structs.replace(shown, usage=view.usage + view.child_usage)

@@ -14,7 +14,7 @@ from treadle.apps.pages.plots import ChartRange, find_request, render_plots
 from treadle.apps.pages.sheet import ItemView, SentView, render_sheet
 from treadle.core.compare import common_prefix_length
 from treadle.core.transcript.items import Item
-from treadle.sessions.history import load_view
+from treadle.sessions.history import read_state
 from treadle.sessions.library import Library
 from treadle.sessions.timeline import RequestInfo, Timeline, read_timeline
 
@@ -76,7 +76,7 @@ class Inspections:
 
     def _load_compared(self, session_id: str) -> ComparedSession:
         path, timeline, _ = self._find(session_id, 0)
-        view = load_view(path)
+        view = read_state(path)
         items = view.transcript if view.history is None else view.history
         return ComparedSession(self._library.get_summary(path), timeline, items)
 
@@ -109,16 +109,16 @@ class Inspections:
         """What was sent with a request."""
         if timeline.is_append_only:
             return self._load_all(path)[: request.length]
-        return load_view(path, last_seq=request.view_seq).transcript
+        return read_state(path, last_seq=request.view_seq).transcript
 
     def _load_history(self, path: Path, timeline: Timeline, step: int) -> Sequence[Item]:
         """What a person saw at a step."""
-        view = load_view(path, last_seq=timeline.steps[step - 1].seq)
+        view = read_state(path, last_seq=timeline.steps[step - 1].seq)
         return view.transcript if view.history is None else view.history
 
     def _load_all(self, path: Path) -> Sequence[Item]:
         """All items of a session that was never rewritten, read once for all steps."""
         updated = self._library.get_summary(path).updated
         if self._items is None or self._items[:2] != (path, updated):
-            self._items = (path, updated, load_view(path).transcript)
+            self._items = (path, updated, read_state(path).transcript)
         return self._items[2]

@@ -12,7 +12,7 @@ import msgspec
 from treadle.core.argument_checks import FLAG, TEXT, check
 from treadle.core.events import ApprovalRequired, ApprovalResolved
 from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.session_state import SessionState
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.steps import DECIDER, ApprovalCallbacks, ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import (
     Arguments,
@@ -24,7 +24,7 @@ from treadle.core.transcript.entries import ApprovalDecision, DecidedBy
 
 
 class Approvals:
-    def __init__(self, session: SessionState, emitter: Emitter) -> None:
+    def __init__(self, session: LoopSession, emitter: Emitter) -> None:
         self._session = session
         self._emitter = emitter
         self._pending: dict[str, PendingApproval] = {}

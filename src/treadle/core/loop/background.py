@@ -20,7 +20,7 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import TASK
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 
 RUNNING_TEXT = "Running as task {id}. A notice will give its result when it ends."
 CANCELLED_TEXT = "It was cancelled."
@@ -167,7 +167,7 @@ class TaskReports:
                 task = f"{task_id} {summaries.get(task_id, '')}".strip()
                 self._notify(task_id, "lost", LOST_NOTICE.format(task=task))
 
-    async def cancel_since(self, manager: TaskManager, turn_id: str, state: View) -> None:
+    async def cancel_since(self, manager: TaskManager, turn_id: str, state: SessionState) -> None:
         """Cancel the tasks that were started in this turn or later."""
         start = next(one for one in state.turn_starts if one.turn_id == turn_id)
         history = state.transcript if state.history is None else state.history

@@ -5,7 +5,7 @@
 `next()` runs until the host can act: input needed, approval needed, a tool round finished, or the
 turn finished. Nothing else advances the loop. The next move is read off the transcript by
 pending(); there is no other state that a crash could lose. Details: model_gateway.py,
-tool_round.py, reply_handling.py, mutators.py, session_state.py; what a host can do besides
+tool_round.py, reply_handling.py, mutators.py, loop_session.py; what a host can do besides
 `next()`: host_controls.py. `run` and `stream` are in agents/.
 """
 
@@ -48,7 +48,7 @@ from treadle.core.transcript import AssistantItem, NoticeItem, ToolCall, ToolRes
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 from treadle.core.transcript.recover import INTERRUPTED
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
 CLOSE_SECONDS = 30.0  # closing waits no longer for a step that does not stop
@@ -62,10 +62,10 @@ class Driver(HostControls):
         config: DriverConfig,
         *,
         session_id: str | None = None,
-        view: View | None = None,
+        state: SessionState | None = None,
         store: Store | None = None,
     ) -> None:
-        super().__init__(config, session_id, view, store)
+        super().__init__(config, session_id, state, store)
         emitter, session, inbox = self._emitter, self._session, self._inbox
         self._config = config
         self._toolbox = toolbox = Toolbox(config.source, emitter)

@@ -31,8 +31,8 @@ from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.interruption import await_contained
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.prepare import PreparedCall, hook_data
-from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import parse_arguments, to_json_object
@@ -53,7 +53,7 @@ class CallExecutor:
         hooks: Hooks,
         tasks: TaskManager,
         runner: ToolRunner,
-        session: SessionState,
+        session: LoopSession,
         on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
         is_stopping: Callable[[], bool],

@@ -22,8 +22,8 @@ from treadle.core.loop.config import NO_CHANGES, DriverConfig, TurnSettings
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inbox
 from treadle.core.loop.interruption import Interruption
+from treadle.core.loop.loop_session import LoopSession, Transition
 from treadle.core.loop.session_log import SessionLog
-from treadle.core.loop.session_state import SessionState, Transition
 from treadle.core.steps import (
     ApprovalRequest,
     Doubt,
@@ -49,20 +49,24 @@ from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.recover import INTERRUPTED
 from treadle.core.transcript.snapshot import list_entries
-from treadle.core.transcript.state import QueuedMessage, View
+from treadle.core.transcript.state import QueuedMessage, SessionState
 
 
 class HostControls:
     """The state of one session, and what a host may ask of it between and during the steps."""
 
     def __init__(
-        self, config: DriverConfig, session_id: str | None, view: View | None, store: Store | None
+        self,
+        config: DriverConfig,
+        session_id: str | None,
+        view: SessionState | None,
+        store: Store | None,
     ) -> None:
         self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
         self._interruption = Interruption()
         self._emitter = emitter = Emitter(config.observers, self.session_id, config.name)
         self._log = store if isinstance(store, SessionLog) else SessionLog(store, view)
-        self._session = SessionState(self._log, emitter, config.caller, config.parent_ids)
+        self._session = LoopSession(self._log, emitter, config.caller, config.parent_ids)
         self._inbox = Inbox(self._session)
         self._approvals = Approvals(self._session, emitter)
         self._child_approvals = ChildApprovals()
@@ -300,7 +304,7 @@ class HostControls:
         return self._log
 
     @property
-    def state(self) -> View:
+    def state(self) -> SessionState:
         """All that the log says about the session."""
         return self._session.state
 

@@ -13,7 +13,7 @@ from treadle.core.contracts.hook import AddContext, Block
 from treadle.core.events import InputAccepted, MessageDropped, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.session_state import SessionState
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.transcript.entries import InputDropped, InputMoved, InputQueued
 from treadle.core.transcript.items import NoticeItem, UserItem
 from treadle.core.transcript.state import QueuedMessage
@@ -28,7 +28,7 @@ class Inbox:
     """The messages that wait: those of the log, and those that a run or a retry offers, which are
     in the transcript once their turn begins, or nowhere."""
 
-    def __init__(self, session: SessionState) -> None:
+    def __init__(self, session: LoopSession) -> None:
         self._session = session
         self._offers: list[QueuedMessage] = []
 
@@ -100,7 +100,7 @@ def make_message_id() -> str:
 
 
 class InputAcceptor:
-    def __init__(self, inbox: Inbox, hooks: Hooks, session: SessionState, emitter: Emitter) -> None:
+    def __init__(self, inbox: Inbox, hooks: Hooks, session: LoopSession, emitter: Emitter) -> None:
         self._inbox = inbox
         self._hooks = hooks
         self._session = session

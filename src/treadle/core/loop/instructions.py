@@ -11,13 +11,13 @@ import inspect
 from treadle.core.errors import ConfigError
 from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
 from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.session_state import SessionState
+from treadle.core.loop.loop_session import LoopSession
 
 
 class Instructions:
     """Reads the instructions when a turn needs them first."""
 
-    def __init__(self, config: DriverConfig, emitter: Emitter, session: SessionState) -> None:
+    def __init__(self, config: DriverConfig, emitter: Emitter, session: LoopSession) -> None:
         self._given = config.instructions
         self._deps = config.deps
         self._emitter = emitter

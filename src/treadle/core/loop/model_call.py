@@ -2,7 +2,7 @@
 
 A failed attempt leaves only an event: its text is discarded, and one paid reply is one assistant
 item. When the next attempt may cost more than was reserved, the gates have to be asked again
-(RetryWithBudget). Used by model_gateway.py; what to do about an error is in recovery.py.
+(RetryWithBudget). Used by model_gateway.py; what to do about an error is in retry.py.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from treadle.core.loop.background import cancel_all
 from treadle.core.loop.config import Clock, DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.recovery import (
+from treadle.core.loop.request_keys import RequestKeys
+from treadle.core.loop.retry import (
     RaiseError,
     Retry,
     RetryAfter,
     UseFallback,
     choose_recovery,
 )
-from treadle.core.loop.request_keys import RequestKeys
-from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.entry_json import decode_entry, encode_entry
@@ -425,7 +425,7 @@ class _AnnouncedCalls:
 
 
 def build_request(
-    session: SessionState, system: str, toolbox: Toolbox, config: DriverConfig, cache: CacheRequest
+    session: LoopSession, system: str, toolbox: Toolbox, config: DriverConfig, cache: CacheRequest
 ) -> ModelRequest:
     """The request for the next reply, from the view as it is."""
     state, turn, options = session.state, session.turn, session.settings.options or config.options
@@ -452,7 +452,7 @@ def build_request(
     )
 
 
-def make_turn_key(session: SessionState) -> str:
+def make_turn_key(session: LoopSession) -> str:
     """Which reply the next request asks for: the same after a crash. See request_keys.py."""
     state = session.state
     return f"{session.id}/{session.turn.id}/{len(state.transcript)}.{state.view_changes}"

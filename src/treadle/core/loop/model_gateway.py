@@ -1,7 +1,7 @@
 """The one gateway for model calls: every call of a session passes here, whatever it is for.
 
     admitted   the gates see its worst case (gates.py)
-    retried    by the one table (model_call.py, recovery.py)
+    retried    by the one table (model_call.py, retry.py)
     settled    with what it used, also if it fails or is cancelled
     recorded   in the log, with its purpose
 
@@ -37,9 +37,9 @@ from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import ADMITTED, Gates
 from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, make_turn_key
 from treadle.core.loop.prepare import Toolbox, estimate_spec_chars
-from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.items import AssistantItem, NoticeItem
 from treadle.core.transcript.size_estimate import estimate_item_chars, estimate_text_chars
 from treadle.core.transcript.usage import NO_USAGE, CallPurpose, Usage
@@ -56,7 +56,7 @@ class ModelGateway:
         self,
         config: DriverConfig,
         emitter: Emitter,
-        session: SessionState,
+        session: LoopSession,
         toolbox: Toolbox,
         inbox: Inbox,
         caller: ModelCaller,

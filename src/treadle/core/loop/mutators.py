@@ -19,9 +19,9 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.instructions import Instructions
 from treadle.core.loop.interruption import await_contained
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.model_gateway import ModelGateway
 from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.integrity import Violation, find_violations, is_empty
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
@@ -34,7 +34,7 @@ class MutatorRunner:
         self,
         config: DriverConfig,
         emitter: Emitter,
-        session: SessionState,
+        session: LoopSession,
         toolbox: Toolbox,
         hooks: Hooks,
         gateway: ModelGateway,

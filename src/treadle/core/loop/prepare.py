@@ -51,7 +51,7 @@ from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultItem
 from treadle.core.transcript.size_estimate import estimate_text_chars
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 
 MAX_LISTED_TOOLS = 40
 FAILING_UNREADABLE = (
@@ -176,7 +176,7 @@ class CallPreparer:
         self.asked: dict[str, tuple[Arguments, PendingApproval | None]] = {}
 
     async def prepare(
-        self, calls: Sequence[ToolCall], state: View
+        self, calls: Sequence[ToolCall], state: SessionState
     ) -> tuple[list[PreparedCall], list[PendingApproval]]:
         """Every call, and the approvals that are still needed. May be repeated."""
         prepared: list[PreparedCall] = []

@@ -23,8 +23,8 @@ from treadle.core.contracts.mutator import MutationPoint
 from treadle.core.errors import ContextTooLong, EmptyReply, ModelError, error_text
 from treadle.core.events import TerminalReason
 from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.recovery import may_compact
-from treadle.core.loop.session_state import SessionState
+from treadle.core.loop.loop_session import LoopSession
+from treadle.core.loop.retry import may_compact
 from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, Metadata, NoticeItem
@@ -58,7 +58,7 @@ class TurnEnd(msgspec.Struct, frozen=True):
 
 def handle_reply(
     reply: AssistantItem,
-    session: SessionState,
+    session: LoopSession,
     max_continuations: int,
     call_stop: Stop | None = None,
 ) -> TurnEnd | None:
@@ -91,7 +91,7 @@ def handle_reply(
     return None
 
 
-def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
+def handle_stop(stop: Stop, session: LoopSession) -> TurnEnd | None:
     """A gate stopped the call: the turn ends, now or after one last reply without tools."""
     if session.closing_stop is not None:  # that reply cannot be paid either
         stop = msgspec.structs.replace(session.closing_stop, closing_tokens=0)
@@ -112,7 +112,7 @@ def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
 
 async def handle_model_error(
     error: ModelError,
-    session: SessionState,
+    session: LoopSession,
     run_mutators: Callable[[MutationPoint], Awaitable[bool]],
 ) -> TurnEnd | None:
     """A request that is too long is compacted, once a round; any other error ends the turn. Without
@@ -126,7 +126,7 @@ async def handle_model_error(
 
 async def _shorten_request(
     error: ModelError,
-    session: SessionState,
+    session: LoopSession,
     run_mutators: Callable[[MutationPoint], Awaitable[bool]],
 ) -> TurnEnd | None:
     may_shrink = may_compact(error) and not session.was_compacted
@@ -143,7 +143,7 @@ async def _shorten_request(
 
 
 async def run_stop_hooks(
-    reply: AssistantItem | None, session: SessionState, hooks: Hooks, agent_type: str
+    reply: AssistantItem | None, session: LoopSession, hooks: Hooks, agent_type: str
 ) -> TurnEnd | None:
     """The model has finished. A stop hook may send it back to work, a bounded number of times."""
     point: HookPoint = "subagent_stop" if agent_type else "stop"
@@ -176,7 +176,7 @@ def _is_silent(reply: AssistantItem) -> bool:
     )
 
 
-def _stop_at_calls(reply: AssistantItem, session: SessionState, stop: Stop) -> TurnEnd | None:
+def _stop_at_calls(reply: AssistantItem, session: LoopSession, stop: Stop) -> TurnEnd | None:
     """The calls are not run. What the reply says was paid for and is kept; the turn can be
     continued after it."""
     kept = _without_calls(reply)
@@ -200,7 +200,7 @@ def _without_calls(reply: AssistantItem) -> AssistantItem:
 
 
 def _request_continuation(
-    is_reply_empty: bool, session: SessionState, max_continuations: int
+    is_reply_empty: bool, session: LoopSession, max_continuations: int
 ) -> TurnEnd | None:
     if _count_notices(session, CONTINUE) >= max_continuations:
         return TurnEnd(
@@ -214,7 +214,7 @@ def _request_continuation(
     return None
 
 
-def _retry_empty_reply(reply: AssistantItem, session: SessionState) -> TurnEnd | None:
+def _retry_empty_reply(reply: AssistantItem, session: LoopSession) -> TurnEnd | None:
     if _count_notices(session, NUDGE):
         who = reply.model or "the model"
         return TurnEnd(
@@ -225,11 +225,11 @@ def _retry_empty_reply(reply: AssistantItem, session: SessionState) -> TurnEnd |
     return None
 
 
-def _count_notices(session: SessionState, kind: str) -> int:
+def _count_notices(session: LoopSession, kind: str) -> int:
     """How many notices of a kind the turn has."""
     return sum(isinstance(one, NoticeItem) and one.kind == kind for one in session.turn_items)
 
 
-def _count_pauses(session: SessionState) -> int:
+def _count_pauses(session: LoopSession) -> int:
     replies = [item for item in session.turn_items if isinstance(item, AssistantItem)]
     return sum(reply.stop == "pause" and not reply.calls for reply in replies)

@@ -2,7 +2,7 @@
 
 It is a store itself: hosts that add entries of their own (a checkpoint, a suspension) do so
 in the same place as the loop. What the entries do to the state is core/transcript/state.py. Used by
-session_state.py and by the hosts that open sessions.
+loop_session.py and by the hosts that open sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from treadle.core.contracts.wrapped import WrappedStore, find_innermost
 from treadle.core.errors import LoopError, SessionBusy, StoreError
 from treadle.core.transcript.entries import Entry, ItemAdded
 from treadle.core.transcript.items import UserItem
-from treadle.core.transcript.state import View, apply
+from treadle.core.transcript.state import SessionState, apply
 
 # By the id of a store: the log that wrote to it last. Each of these holds its store.
 _writers: WeakValueDictionary[int, SessionLog] = WeakValueDictionary()
@@ -38,11 +38,11 @@ class SessionLog(WrappedStore):
     state then, and cannot write any more.
     """
 
-    def __init__(self, store: Store | None, state: View | None = None) -> None:
+    def __init__(self, store: Store | None, state: SessionState | None = None) -> None:
         if store is not None:
             check_one_writer(store)
             super().__init__(store)
-        self.state = state or View()
+        self.state = state or SessionState()
         self.is_claimed = False
         self._has_store = store is not None
         self._key = 0 if store is None else id(find_innermost(store))
@@ -82,7 +82,7 @@ class SessionLog(WrappedStore):
                 f"session {self.session_id} has entries already: give an empty store for a "
                 "transcript or a snapshot, or continue the session with the view of its log"
             )
-        self.state = View()
+        self.state = SessionState()
         for entry in entries:
             self.append(entry)
 

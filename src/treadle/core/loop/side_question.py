@@ -16,9 +16,9 @@ from treadle.core.errors import EmptyReply, LoopError
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.instructions import Instructions
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.model_gateway import ModelGateway
 from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
@@ -38,7 +38,7 @@ class SideQuestions:
     def __init__(
         self,
         config: DriverConfig,
-        session: SessionState,
+        session: LoopSession,
         toolbox: Toolbox,
         instructions: Instructions,
         gateway: ModelGateway,

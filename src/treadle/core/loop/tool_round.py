@@ -27,9 +27,9 @@ from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.execute import CallExecutor, ignore_detach
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.prepare import CallPreparer, PreparedCall, Toolbox
 from treadle.core.loop.scheduler import ScheduledCall, run_calls
-from treadle.core.loop.session_state import SessionState
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.truncation import truncate
 from treadle.core.steps import ApprovalRequest, PendingApproval
@@ -60,7 +60,7 @@ class ToolRound:
         toolbox: Toolbox,
         hooks: Hooks,
         tasks: TaskManager,
-        session: SessionState,
+        session: LoopSession,
         on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
         is_stopping: Callable[[], bool],

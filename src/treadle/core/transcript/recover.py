@@ -27,7 +27,7 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.integrity import make_interrupted_result, repair_round
 from treadle.core.transcript.items import NoticeItem
 from treadle.core.transcript.pending import AwaitInput, Rest, RunTools, pending
-from treadle.core.transcript.state import View, diff_views, fold_entries
+from treadle.core.transcript.state import SessionState, diff_views, fold_entries
 
 REPAIR = "repair"
 INTERRUPTED = "interrupted"  # the kind of a notice: a turn was interrupted after it
@@ -35,7 +35,9 @@ FORKED_NOTICE = "The session was forked here, in the middle of a turn. The other
 FORKED_CALL = "Not run here: the session was forked before the call had a result."
 
 
-def recover(state: View, *, lacks_items: bool = False, lacks_intents: bool = False) -> list[Entry]:
+def recover(
+    state: SessionState, *, lacks_items: bool = False, lacks_intents: bool = False
+) -> list[Entry]:
     """The entries with which a session is continued by another driver; none if nothing is open.
 
     `lacks_items`: items may be lost, so the positions of parts that a provider rejected are not
@@ -55,7 +57,7 @@ def recover(state: View, *, lacks_items: bool = False, lacks_intents: bool = Fal
     return entries
 
 
-def recover_fork(state: View, session_id: str) -> list[Entry]:
+def recover_fork(state: SessionState, session_id: str) -> list[Entry]:
     """The entries with which a fork of the session `session_id` begins, after its history."""
     entries: list[Entry] = [*repair_entries(state), Forked(session_id)]
     state = fold_entries(entries, state)
@@ -71,12 +73,12 @@ def recover_fork(state: View, session_id: str) -> list[Entry]:
     return [*entries, TurnEnded(state.turn.id, "aborted", "the session was forked")]
 
 
-def recovered(state: View) -> View:
+def recovered(state: SessionState) -> SessionState:
     """The state with every law kept and nothing half done; the same object if it is so."""
     return fold_entries(recover(state), state)
 
 
-def _has_no_answer(state: View) -> bool:
+def _has_no_answer(state: SessionState) -> bool:
     """Whether the turn was interrupted, or nothing of it is in the transcript."""
     last, start = state.transcript[-1:], state.last_start
     is_interrupted = bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == INTERRUPTED
@@ -84,7 +86,7 @@ def _has_no_answer(state: View) -> bool:
 
 
 def repair_entries(
-    state: View, *, lacks_items: bool = False, lacks_intents: bool = False
+    state: SessionState, *, lacks_items: bool = False, lacks_intents: bool = False
 ) -> list[Entry]:
     """The entries that make a view lawful again; see `recover`. Positions in later entries belong
     to the repaired view; without the repair in the log they would point elsewhere."""

@@ -19,11 +19,11 @@ from treadle.core.transcript.entries import (
     TurnEnded,
     UsageRecorded,
 )
-from treadle.core.transcript.state import TurnState, View, diff_views, make_turn_id
+from treadle.core.transcript.state import SessionState, TurnState, diff_views, make_turn_id
 from treadle.core.transcript.usage import NO_USAGE, Usage
 
 
-def list_entries(state: View) -> list[Entry]:
+def list_entries(state: SessionState) -> list[Entry]:
     """Entries for an empty log. A rewind to a turn before a compaction then brings back its whole
     history."""
     history = state.transcript if state.history is None else state.history

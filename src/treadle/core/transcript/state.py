@@ -78,7 +78,7 @@ class TurnStart(msgspec.Struct, frozen=True, eq=False):
     previous: TurnStart | None
 
 
-class View(msgspec.Struct, frozen=True, eq=False):
+class SessionState(msgspec.Struct, frozen=True, eq=False):
     """The state that the log describes: all that a driver needs to continue.
 
     `turn` is the open one. `history` is the transcript without any replacement; None while there
@@ -111,25 +111,25 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return list(_list_starts(self))[::-1]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, View) and not find_differences(self, other)
+        return isinstance(other, SessionState) and not find_differences(self, other)
 
     __hash__ = None  # type: ignore[assignment]  # compared by value, and long
 
 
-def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
+def fold_entries(entries: Iterable[Entry], view: SessionState | None = None) -> SessionState:
     """The state after these entries, in order."""
-    return reduce(apply, entries, view or View())
+    return reduce(apply, entries, view or SessionState())
 
 
-def apply(state: View, entry: Entry) -> View:
+def apply(state: SessionState, entry: Entry) -> SessionState:
     """The state after one more entry. The cost does not depend on the length of the session."""
     change = _CHANGES.get(type(entry))
     return state if change is None else change(state, entry)
 
 
-def find_differences(one: View, other: View) -> list[str]:
+def find_differences(one: SessionState, other: SessionState) -> list[str]:
     """The names of the fields in which two states differ."""
-    names = [name for name in View.__struct_fields__ if name != "last_start"]
+    names = [name for name in SessionState.__struct_fields__ if name != "last_start"]
     found = [name for name in names if getattr(one, name) != getattr(other, name)]
     starts = [
         [(start.turn_id, len(start.transcript), start.quarantine) for start in state.turn_starts]
@@ -141,7 +141,7 @@ def find_differences(one: View, other: View) -> list[str]:
 # --- items and messages ------------------------------------------------------------------
 
 
-def _add_item(state: View, entry: ItemAdded) -> View:
+def _add_item(state: SessionState, entry: ItemAdded) -> SessionState:
     item, kind = entry.item, type(entry.item)
     transcript = state.transcript.append(item)
     history = None if state.history is None else state.history.append(item)
@@ -170,8 +170,8 @@ def _add_item(state: View, entry: ItemAdded) -> View:
 
 
 def _add_result(
-    state: View, result: ToolResultItem, transcript: Transcript, history: Transcript | None
-) -> View:
+    state: SessionState, result: ToolResultItem, transcript: Transcript, history: Transcript | None
+) -> SessionState:
     turn, call_id = state.turn, result.call_id
     if turn is not None:
         rounds = turn.rounds + _ends_round(transcript)
@@ -211,16 +211,16 @@ def _without_accepted(
     return queued[1:] if not queued[0].id and queued[0].item == entry.item else queued
 
 
-def _queue(state: View, entry: InputQueued) -> View:
+def _queue(state: SessionState, entry: InputQueued) -> SessionState:
     return replace(state, queued=(*state.queued, QueuedMessage(entry.message_id, entry.item)))
 
 
-def _drop(state: View, entry: InputDropped) -> View:
+def _drop(state: SessionState, entry: InputDropped) -> SessionState:
     place = _find_place(state.queued, entry)
     return replace(state, queued=state.queued[:place] + state.queued[place + 1 :])
 
 
-def _move(state: View, entry: InputMoved) -> View:
+def _move(state: SessionState, entry: InputMoved) -> SessionState:
     queued, place = list(state.queued), _find_place(state.queued, entry)
     if place < len(queued):
         queued.insert(entry.to, queued.pop(place))
@@ -238,7 +238,7 @@ def _find_place(queued: tuple[QueuedMessage, ...], entry: InputDropped | InputMo
 # --- turns -------------------------------------------------------------------------------
 
 
-def _begin_turn(state: View, entry: TurnBegan) -> View:
+def _begin_turn(state: SessionState, entry: TurnBegan) -> SessionState:
     turn_id = entry.turn_id
     start = TurnStart(turn_id, state.transcript, state.quarantine, state.history, state.last_start)
     last = state.transcript[-1] if state.transcript else None
@@ -253,11 +253,11 @@ def _begin_turn(state: View, entry: TurnBegan) -> View:
     )
 
 
-def _end_turn(state: View, entry: TurnEnded) -> View:
+def _end_turn(state: SessionState, entry: TurnEnded) -> SessionState:
     return replace(state, turn=None, suspended=None, decisions={}, intents={}, early_results={})
 
 
-def _rewind(state: View, entry: Rewound) -> View:
+def _rewind(state: SessionState, entry: Rewound) -> SessionState:
     start = next((one for one in _list_starts(state) if one.turn_id == entry.turn_id), None)
     if start is None:
         return state
@@ -273,7 +273,7 @@ def _rewind(state: View, entry: Rewound) -> View:
     )
 
 
-def _list_starts(state: View) -> Iterator[TurnStart]:
+def _list_starts(state: SessionState) -> Iterator[TurnStart]:
     start = state.last_start
     while start is not None:
         yield start
@@ -290,7 +290,7 @@ def _turn_number(turn_id: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _fork(state: View, entry: Forked) -> View:
+def _fork(state: SessionState, entry: Forked) -> SessionState:
     return replace(
         state,
         usage=NO_USAGE,
@@ -303,29 +303,29 @@ def _fork(state: View, entry: Forked) -> View:
 # --- calls, usage ------------------------------------------------------------------------
 
 
-def _record_intent(state: View, entry: Intent) -> View:
+def _record_intent(state: SessionState, entry: Intent) -> SessionState:
     if entry.is_withdrawn:
         return replace(state, intents=_without(state.intents, entry.call_id))
     return replace(state, intents={**state.intents, entry.call_id: entry})
 
 
-def _record_early_result(state: View, entry: EarlyResult) -> View:
+def _record_early_result(state: SessionState, entry: EarlyResult) -> SessionState:
     early = {**state.early_results, entry.result.call_id: entry.result}
     return replace(state, early_results=early)
 
 
-def _record_decision(state: View, entry: ApprovalDecision) -> View:
+def _record_decision(state: SessionState, entry: ApprovalDecision) -> SessionState:
     return replace(state, decisions={**state.decisions, entry.call_id: entry})
 
 
-def _add_usage(state: View, entry: UsageRecorded) -> View:
+def _add_usage(state: SessionState, entry: UsageRecorded) -> SessionState:
     turn, used, purpose = state.turn, entry.usage, entry.purpose
     if turn is not None and (not purpose or purpose in TURN_PURPOSES):
         turn = replace(turn, usage=turn.usage + used)
     return replace(state, usage=state.usage + used, turn=turn)
 
 
-def _add_child_usage(state: View, entry: ChildUsageRecorded) -> View:
+def _add_child_usage(state: SessionState, entry: ChildUsageRecorded) -> SessionState:
     turn, used = state.turn, entry.usage
     if turn is not None:
         turn = replace(turn, child_usage=turn.child_usage + used)
@@ -335,7 +335,7 @@ def _add_child_usage(state: View, entry: ChildUsageRecorded) -> View:
 # --- the view ----------------------------------------------------------------------------
 
 
-def _rewrite(state: View, entry: ViewRewritten) -> View:
+def _rewrite(state: SessionState, entry: ViewRewritten) -> SessionState:
     transcript, history = state.transcript, state.history
     if not entry.is_repair:
         history = _keep_summary(transcript if history is None else history, transcript, entry)
@@ -361,12 +361,14 @@ def _keep_summary(history: Transcript, transcript: Transcript, change: ViewRewri
     return Transcript([*history[:start], *change.items, *history[start:]])
 
 
-def _uncompact(state: View, entry: Uncompacted) -> View:
+def _uncompact(state: SessionState, entry: Uncompacted) -> SessionState:
     whole = state.transcript if state.history is None else state.history
     return _set_view(state, whole, None)
 
 
-def _set_view(state: View, transcript: Transcript, history: Transcript | None) -> View:
+def _set_view(
+    state: SessionState, transcript: Transcript, history: Transcript | None
+) -> SessionState:
     return replace(
         state,
         transcript=transcript,
@@ -377,11 +379,11 @@ def _set_view(state: View, transcript: Transcript, history: Transcript | None) -
     )
 
 
-def _quarantine(state: View, entry: Quarantined) -> View:
+def _quarantine(state: SessionState, entry: Quarantined) -> SessionState:
     return replace(state, quarantine=state.quarantine | {(entry.position, entry.part)})
 
 
-_CHANGES: dict[type, Callable[[View, Any], View]] = {
+_CHANGES: dict[type, Callable[[SessionState, Any], SessionState]] = {
     ItemAdded: _add_item,
     InputQueued: _queue,
     InputDropped: _drop,

@@ -7,7 +7,7 @@
 
 `append` only queues. A flush writes everything queued at once and syncs once, off the event loop;
 without a flush the queue is written after a short delay. Uses segment.py to write, reader.py and
-view_loader.py to read back.
+state_loader.py to read back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from treadle.core.shielded import complete
 from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entry, to_json
-from treadle.core.transcript.state import View
+from treadle.core.transcript.state import SessionState
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.files import Files, LocalFiles, write_all
@@ -55,7 +55,7 @@ from treadle.sessions.log.records import (
     warn_of_losses,
 )
 from treadle.sessions.log.segment import Segment, to_store_error
-from treadle.sessions.log.view_loader import ViewLoader, load_content, mark_lost_content
+from treadle.sessions.log.state_loader import StateLoader, load_content, mark_lost_content
 
 WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
 MAX_QUEUED_ENTRIES = 256  # then they are written without delay
@@ -291,7 +291,7 @@ class ResumedSession(msgspec.Struct, frozen=True):
     """A resumed session. `damage` lists unreadable parts, `warnings` are lines for the user."""
 
     journal: Journal
-    view: View
+    state: SessionState
     damage: tuple[Damage, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -345,7 +345,7 @@ def _record_takeover(session_dir: Path, files: Files, clock: Callable[[], float]
 def _resume_locked(
     reader: JournalReader, lock: int, take_over: bool, files: Files, clock: Callable[[], float]
 ) -> ResumedSession:
-    loader = ViewLoader(reader)
+    loader = StateLoader(reader)
     view, recovery = loader.load_recovered()
     session_dir = reader.session_dir
     journal = Journal(
@@ -365,7 +365,7 @@ def _resume_locked(
     return ResumedSession(journal, view, tuple(reader.damage), _list_warnings(reader, loader))
 
 
-def _list_warnings(reader: JournalReader, loader: ViewLoader) -> tuple[str, ...]:
+def _list_warnings(reader: JournalReader, loader: StateLoader) -> tuple[str, ...]:
     """One line each, for the user."""
     warnings = warn_of_losses(reader.damage, loader.unknown_kinds)
     warnings += [f"a blob is missing or damaged: {name}" for name in loader.lost_blobs]

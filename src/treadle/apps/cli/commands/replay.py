@@ -122,7 +122,7 @@ async def replay_recording(
         max_result_chars=NO_LIMIT,
         workspace=workspace,
     )
-    driver = agent.start(view=recording.start)
+    driver = agent.start(state=recording.start)
     submitted_at = -1
     try:
         while recording.mutator.difference is None:
@@ -136,7 +136,7 @@ async def replay_recording(
                 break
             if isinstance(step, AwaitingInput) and not recording.next_user_items():
                 await driver.aclose()
-                driver = agent.start(view=recording.mutator.skip_to_next_reply())
+                driver = agent.start(state=recording.mutator.skip_to_next_reply())
         return recording.difference(driver.transcript)
     finally:
         await driver.aclose()
@@ -183,11 +183,11 @@ def _fork(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     from treadle.sessions.diff import find_first_difference
-    from treadle.sessions.history import load_view
+    from treadle.sessions.history import read_state
 
     library = Library()
     left, right = library.find(options.left), library.find(options.right)
-    difference = find_first_difference(load_view(left).transcript, load_view(right).transcript)
+    difference = find_first_difference(read_state(left).transcript, read_state(right).transcript)
     if difference is None:
         print(f"{left.name} and {right.name} are the same")
         return SUCCESS

@@ -243,7 +243,7 @@ def _append_notice(resumed: ResumedSession, action: str) -> None:
     from treadle.core.transcript import NoticeItem, RunTools, pending
     from treadle.core.transcript.entries import ItemAdded
 
-    if not isinstance(pending(resumed.view.transcript), RunTools):  # open calls need results first
+    if not isinstance(pending(resumed.state.transcript), RunTools):  # open calls need results first
         resumed.journal.append(ItemAdded(NoticeItem(f"The user {action}.", kind="files")))
 
 

@@ -21,7 +21,7 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
-from treadle.core.loop.recovery import (
+from treadle.core.loop.retry import (
     RaiseError,
     Retry,
     RetryAfter,

@@ -21,7 +21,7 @@ from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded, ViewR
 from treadle.core.transcript.entry_json import decode_entry, find_unknown_kind
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.recover import recover
-from treadle.core.transcript.state import View, fold_entries
+from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.sessions.log.blobs import Blobs
@@ -63,7 +63,7 @@ class _DeferredItem:
         self.session_dir = session_dir
 
 
-class ViewLoader:
+class StateLoader:
     """One fold over the lines of a session."""
 
     def __init__(self, reader: JournalReader, max_bytes: int = MAX_VIEW_BYTES) -> None:
@@ -81,7 +81,7 @@ class ViewLoader:
         self.last_reply_seq = 0
         self._last_repair_seq = -1
 
-    def load(self) -> View:
+    def load(self) -> SessionState:
         """The view of the session."""
         # A million values without cycles: the collector would take a tenth of the time.
         was_on = gc.isenabled()
@@ -92,7 +92,7 @@ class ViewLoader:
             if was_on:
                 gc.enable()
 
-    def load_recovered(self) -> tuple[View, list[Entry]]:
+    def load_recovered(self) -> tuple[SessionState, list[Entry]]:
         """The state with which the session is continued, and the entries that lead to it, for the
         log."""
         state, reader = self.load(), self._reader
@@ -104,7 +104,7 @@ class ViewLoader:
         )
         return fold_entries(entries, state), entries
 
-    def _load(self) -> View:
+    def _load(self) -> SessionState:
         folded = fold_entries(self._read_entries(self._reader.records()))
         self._recent.clear()
         transcripts = [folded.transcript, folded.history]

@@ -42,7 +42,7 @@ from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal
 from treadle.sessions.log.journal import read_entries
 from treadle.sessions.log.reader import JournalReader
-from treadle.sessions.log.view_loader import ViewLoader
+from treadle.sessions.log.state_loader import StateLoader
 
 lengths = st.sampled_from([3, 900, 2_000, 30_000, 90_000])
 names = st.sampled_from(["c1", "c2", 'a"b', "ü"])
@@ -112,9 +112,9 @@ def test_the_two_folds_agree(entries: list[Entry]) -> None:
         asyncio.run(written(place, [*entries, TurnBegan("last")]))
         expected = fold_entries([*entries, TurnBegan("last")])
         assert read_entries(place) == [*entries, TurnBegan("last")]
-        assert ViewLoader(JournalReader(place)).load() == expected
+        assert StateLoader(JournalReader(place)).load() == expected
         # Lines that had to be let go are read again where there is room for them after all.
-        crowded = ViewLoader(JournalReader(place), max_bytes=100_000)
+        crowded = StateLoader(JournalReader(place), max_bytes=100_000)
         view = crowded.load()
         assert len(view.transcript) == len(expected.transcript)
         if not crowded.truncated_count:
@@ -133,7 +133,7 @@ async def test_fault_23_a_view_too_long_for_any_model_keeps_its_newest_part_whol
             ItemAdded(ToolResultItem(call.id, "bash", (Text("r" * 10_000),))),
         ]
     await written(tmp_path / "s", entries)
-    folding = ViewLoader(JournalReader(tmp_path / "s"), max_bytes=200_000)
+    folding = StateLoader(JournalReader(tmp_path / "s"), max_bytes=200_000)
     view = folding.load()
     assert len(view.transcript) == 300
     assert find_violations(view.transcript) == []
@@ -151,7 +151,7 @@ async def test_the_metadata_of_a_long_message_is_part_of_its_open_turn(tmp_path:
         message = UserItem((Text("x" * size),), metadata={"job": size})
         place = tmp_path / str(size)
         await written(place, [TurnBegan("turn-1"), ItemAdded(message)])
-        view = ViewLoader(JournalReader(place)).load()
+        view = StateLoader(JournalReader(place)).load()
         assert view.turn is not None
         assert view.turn.metadata == {"job": size}
         assert view.transcript[0] == message

@@ -54,18 +54,18 @@ from treadle.core.transcript.items import (
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.recover import repair_entries
 from treadle.core.transcript.size_estimate import estimate_chars
-from treadle.core.transcript.state import TurnState, View, diff_views, make_turn_id
+from treadle.core.transcript.state import SessionState, TurnState, diff_views, make_turn_id
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
 
 TRACE_LENGTH = 1_000
 
 
-class SessionState:
+class LoopSession:
     if TYPE_CHECKING:
 
         @property
-        def state(self) -> View: ...
+        def state(self) -> SessionState: ...
     else:
         state = property(attrgetter("_log.state"))  # read many times a round
 
