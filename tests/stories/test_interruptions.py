@@ -583,3 +583,25 @@ async def test_a_call_that_an_earlier_process_may_have_run_is_not_said_to_be_can
     driver.interrupt()
     await step
     assert "its effect may be incomplete" in answers(driver)[0]
+
+
+async def test_a_close_that_is_cancelled_writes_the_end_of_the_turn_and_of_its_tasks():
+    pause, store = Pause(), MemoryStore()
+    watch = RecordingTool("watch", release=asyncio.Event(), detach_after=0, effect="irreversible")
+    model = Scripted([Say(calls=[("watch", {})]), "ok", ["be", pause, "gun"]])
+    driver = Agent(model, [watch]).start(prompt="watch it", store=store)
+    while not isinstance(await driver.next(), Finished):
+        pass
+    driver.submit("more")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    closing = asyncio.create_task(driver.aclose())
+    await asyncio.sleep(0)  # it waits for the step
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert isinstance(await step, Finished)
+    state = fold_entries(store.durable)
+    assert state.turn is None
+    assert [task.state for task in driver.tasks.list()] == ["cancelled"]
+    assert ["is cancelled" in one.item.text for one in state.queued] == [True]

@@ -103,7 +103,7 @@ class Session(Generic[DepsT, OutputT]):
         self._is_closed = True
         driver, self._driver = self._driver, None
         if driver is not None:
-            await complete(driver.aclose())
+            await driver.aclose()
 
     # --- work ----------------------------------------------------------------------------
 

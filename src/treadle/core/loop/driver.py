@@ -43,6 +43,7 @@ from treadle.core.loop.reply_handling import (
 )
 from treadle.core.loop.side_question import SideQuestions
 from treadle.core.loop.tool_round import ToolRound
+from treadle.core.shielded import complete
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, Step
 from treadle.core.transcript import AssistantItem, NoticeItem, ToolCall, ToolResultItem
 from treadle.core.transcript.items import Metadata
@@ -404,10 +405,14 @@ class Driver(HostControls):
 
     async def aclose(self) -> None:
         """Interrupt what runs and wait for it, cancel background tasks, run the session_end hooks,
-        write all of it and release the session: nothing of it happens afterwards."""
+        write all of it and release the session: nothing of it happens afterwards. A cancellation
+        takes effect when that is done."""
         self._is_closed = True
+        await complete(self._close(asyncio.current_task()))
+
+    async def _close(self, caller: asyncio.Task[object] | None) -> None:
         try:
-            if not await self._interruption.stop_step("closed", CLOSE_SECONDS):
+            if not await self._interruption.stop_step("closed", CLOSE_SECONDS, caller):
                 names = ", ".join(self._list_running()) or "a step"
                 self._emitter.emit(WarningRaised, f"the session is closed, but {names} still runs")
             await self._cancel_round()

@@ -152,12 +152,14 @@ class Interruption:
         if is_handled:
             self.reason = None
 
-    async def stop_step(self, reason: str, seconds: float) -> bool:
+    async def stop_step(
+        self, reason: str, seconds: float, caller: asyncio.Task[object] | None
+    ) -> bool:
         """Interrupt the step that runs and wait until it has ended; False if it did not in time, or
-        waits for this call itself."""
+        runs in the task of the caller, which waits for this."""
         if self._task is None:
             return True
-        if self._task is asyncio.current_task():
+        if self._task is caller:
             return False
         self._left = asyncio.get_running_loop().create_future()
         self.request(reason)
