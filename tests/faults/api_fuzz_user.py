@@ -185,6 +185,7 @@ class FuzzUser(FuzzSession):
             await self.world.wait(closing)
             closing.cancel()
         await self.finish_task(closing)
+        await self.session.aclose()  # it may have been cancelled before it began
         await self.finish_task(work)
         self.acknowledge()
         await self.open(self.session.id)
