@@ -16,7 +16,7 @@ from treadle import Agent, OutputMismatch, ToolContext, UserItem, tool
 from treadle.core.errors import ConfigError, DriverBusy, LoopError, SessionBusy, StoreError
 from treadle.core.events import TextDelta
 from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
-from treadle.core.transcript import ToolResultItem
+from treadle.core.transcript import AssistantItem, Text, ToolCall, ToolResultItem, Transcript
 from treadle.models import Pause, Say, Scripted
 from treadle.sessions.sqlite_store import list_session_ids
 from treadle.testing.stores import MemoryStore
@@ -169,6 +169,21 @@ async def test_a_session_without_an_entry_can_be_forked(tmp_path: Path, place: s
         fork = await session.fork()
     async with agent.session(fork) as forked:
         assert (await forked.run("first")).text == "one"
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_fork_runs_no_open_call_of_a_history_that_was_given(tmp_path: Path, place: str):
+    call = ToolCall("c1", "record", "{}")
+    history = Transcript([UserItem((Text("go"),)), AssistantItem((call,), "tool_use")])
+    record = RecordingTool(effect="irreversible")
+    agent = Agent(Scripted(["here", "there"]), [record], store=tmp_path / place)
+    async with agent.session("a", history=history) as session:
+        fork = await session.fork()
+        async with agent.session(fork) as forked:
+            assert (await forked.run("and now?")).text == "here"
+        assert record.calls == []
+        assert (await session.run()).text == "there"
+    assert record.calls == [{}]
 
 
 async def test_an_output_of_one_run_and_text_again(tmp_path: Path):

@@ -138,7 +138,7 @@ class FuzzUser(FuzzSession):
             await disturb()
         await self.finish_task(work)
         self.check_prompt(text)
-        is_same = disturb != self.rewind and self.session.id == session.id
+        is_same = disturb not in (self.rewind, self.queue) and self.session.id == session.id
         # A hook may refuse the message of a run that continues an earlier turn.
         if is_answered and is_same and not self.agent.config.hooks:
             given = [one.text for one in self.session.history if isinstance(one, UserItem)]
@@ -185,6 +185,7 @@ class FuzzUser(FuzzSession):
             await self.world.wait(closing)
             closing.cancel()
         await self.finish_task(closing)
+        await self.session.aclose()  # it may have been cancelled before it began
         await self.finish_task(work)
         self.acknowledge()
         await self.open(self.session.id)
@@ -308,7 +309,8 @@ class FuzzUser(FuzzSession):
         turns = len(session.driver.state.turn_starts)
         back = rng.randint(0, min(turns, 2)) if rng.random() < 0.4 else 0
         is_idle, before = self.is_idle, session.driver.state
-        is_quiet = is_idle and all(one.state != "running" for one in session.driver.tasks.list())
+        is_quiet = is_idle and session.driver._open_round is None
+        is_quiet &= all(one.state != "running" for one in session.driver.tasks.list())
         new_id = f"{session.id[:60]}-{rng.getrandbits(40):x}"
         await self.cancel_some(partial(session.fork, new_id, turns_back=back))
         if not await read_session(self.location, new_id):

@@ -61,16 +61,18 @@ def recover_fork(state: SessionState, session_id: str) -> list[Entry]:
     """The entries with which a fork of the session `session_id` begins, after its history."""
     entries: list[Entry] = [*repair_entries(state), Forked(session_id)]
     state = fold_entries(entries, state)
-    if state.turn is None:
+    turn, move = state.turn, pending(state.transcript)
+    if turn is None and not isinstance(move, RunTools):  # a given history may have open calls
         return entries
-    move = pending(state.transcript)
     for call in move.calls if isinstance(move, RunTools) else ():
         outcome = "unknown" if call.id in state.intents else "interrupted"
         missing = make_interrupted_result(call, FORKED_CALL, outcome)  # type: ignore[arg-type]
         entries.append(ItemAdded(state.early_results.get(call.id, missing)))
     if not isinstance(move, (Rest, AwaitInput)):
         entries.append(ItemAdded(NoticeItem(FORKED_NOTICE, kind=INTERRUPTED, next_move="rest")))
-    return [*entries, TurnEnded(state.turn.id, "aborted", "the session was forked")]
+    if turn is not None:
+        entries.append(TurnEnded(turn.id, "aborted", "the session was forked"))
+    return entries
 
 
 def recovered(state: SessionState) -> SessionState:
