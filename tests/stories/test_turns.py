@@ -617,3 +617,24 @@ async def test_text_arrives_in_pieces_and_adds_up():
     async with Agent(Scripted([Say("abcdefgh", deltas=4)])).stream("x") as events:
         pieces = [event.text async for event in events if isinstance(event, TextDelta)]
     assert pieces == ["ab", "cd", "ef", "gh"]
+
+
+async def test_a_closing_reply_that_a_crash_prevented_is_asked_for_afterwards():
+    store = MemoryStore()
+    call = Say(calls=[("record", {})])
+    agent = Agent(Scripted([call, call, "closed"]), [RecordingTool()], max_turns=1)
+    await agent.run("Go", session=store)
+    asked = [
+        n
+        for n, one in enumerate(store.entries)
+        if getattr(getattr(one, "item", None), "kind", "") == "closing"
+    ]
+    model = Scripted(["Closed after all."])
+    again = Agent(model, [RecordingTool()], max_turns=1)
+    driver = again.start(state=fold_entries(store.entries[: asked[0] + 1]))
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert (step.result.reason, step.result.text) == ("max_turns", "Closed after all.")
+    assert [(one.purpose, one.options.tool_choice) for one in model.requests] == [
+        ("closing", "none")
+    ]

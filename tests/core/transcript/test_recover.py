@@ -33,6 +33,7 @@ from treadle.core.transcript.usage import Usage
 ASKED: list[Entry] = [TurnBegan("turn-1"), ItemAdded(to_user_item("go"))]
 CALLS = ItemAdded(AssistantItem((ToolCall("a", "pay", "{}"), ToolCall("b", "pay", "{}"))))
 ANSWER = ItemAdded(AssistantItem((Text("done"),)))
+CLOSE = {"reason": "max_turns", "detail": "the limit is reached", "closing_tokens": 1000}
 PAID = ToolResultItem("b", "pay", (Text("paid"),))
 
 
@@ -47,6 +48,7 @@ def state_of(*entries: Entry) -> SessionState:
         ([TurnBegan("turn-1")], ["aborted"]),
         ([*ASKED, ANSWER, TurnEnded("turn-1", "end_turn"), TurnBegan("turn-2")], ["aborted"]),
         ([*ASKED, ItemAdded(NoticeItem("x", kind="interrupted", next_move="rest"))], ["aborted"]),
+        ([*ASKED, ItemAdded(NoticeItem("x", "closing", "ask", CLOSE)), ANSWER], ["max_turns"]),
         (ASKED, []),
         ([*ASKED, CALLS, Intent("a", "pay", "k", "irreversible")], []),
         ([*ASKED, ANSWER, TurnEnded("turn-1", "end_turn")], []),

@@ -48,11 +48,12 @@ from treadle.core.transcript.items import (
     AssistantItem,
     Item,
     Metadata,
+    NoticeItem,
     ToolResultItem,
     UserItem,
 )
 from treadle.core.transcript.pending import RunTools, pending
-from treadle.core.transcript.recover import repair_entries
+from treadle.core.transcript.recover import CLOSING, repair_entries
 from treadle.core.transcript.size_estimate import estimate_chars
 from treadle.core.transcript.state import SessionState, TurnState, diff_views, make_turn_id
 from treadle.core.transcript.transcript import Transcript
@@ -79,7 +80,6 @@ class LoopSession:
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
         self.old_intents = frozenset(log.state.intents)  # of an earlier process
         self.is_turn_running = False  # an open turn of an earlier process is not, until it resumes
-        self.closing_stop: Stop | None = None  # the reply that is asked for is the last of the turn
         self.was_compacted = False  # since the last round, because a request was too long
         self.settings = NO_CHANGES  # of the turn
         self.turn_items: list[Item] = []  # of the running turn, since it began or resumed
@@ -99,6 +99,16 @@ class LoopSession:
         if turn is None:
             raise LoopError("no turn is running")
         return turn
+
+    @property
+    def closing_stop(self) -> Stop | None:
+        """Why the reply that is asked for is the last one of the turn; None if it is not."""
+        for item in reversed(self.state.transcript):
+            if type(item) is not NoticeItem:
+                return None
+            if item.kind == CLOSING and item.data is not None:
+                return msgspec.convert(item.data, Stop)
+        return None
 
     @property
     def chars(self) -> int:
@@ -146,7 +156,7 @@ class LoopSession:
         turn_id = make_turn_id(self.state.turns + 1) if resumed is None else resumed.id
         self._emitter.turn_id = turn_id
         self.turn_items = []
-        self.closing_stop, self.was_compacted = None, False
+        self.was_compacted = False
         if resumed is None:
             self.write(TurnBegan(turn_id, self._emitter.agent))
         self.is_turn_running = True

@@ -430,10 +430,10 @@ def build_request(
     """The request for the next reply, from the view as it is."""
     state, turn, options = session.state, session.turn, session.settings.options or config.options
     purpose: CallPurpose = config.purpose
-    if session.closing_stop:
+    if (closing := session.closing_stop) is not None:
         # The tools stay in the request, so that its cached prefix stays valid.
         options = msgspec.structs.replace(
-            options, max_tokens=session.closing_stop.closing_tokens, tool_choice="none"
+            options, max_tokens=closing.closing_tokens, tool_choice="none"
         )
         purpose = "closing"
     return ModelRequest(

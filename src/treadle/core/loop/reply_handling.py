@@ -29,6 +29,7 @@ from treadle.core.transcript.content import RedactedThinking, Text, Thinking, To
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, Metadata, NoticeItem
 from treadle.core.transcript.pending import Rest, pending
+from treadle.core.transcript.recover import CLOSING
 
 CONTINUE_NOTICE = "Your reply was cut off at the output limit. Go on exactly where it stopped."
 TRUNCATED_CALL_NOTICE = (
@@ -93,8 +94,8 @@ def handle_reply(
 
 def handle_stop(stop: Stop, session: LoopSession) -> TurnEnd | None:
     """A gate stopped the call: the turn ends, now or after one last reply without tools."""
-    if session.closing_stop is not None:  # that reply cannot be paid either
-        stop = msgspec.structs.replace(session.closing_stop, closing_tokens=0)
+    if (closing := session.closing_stop) is not None:  # that reply cannot be paid either
+        stop = msgspec.structs.replace(closing, closing_tokens=0)
     if not stop.closing_tokens:
         if stop.reason == "end_turn":
             # In the transcript, so that a resumed session does not make the call after all.
@@ -102,10 +103,8 @@ def handle_stop(stop: Stop, session: LoopSession) -> TurnEnd | None:
             session.append(NoticeItem(text, kind="end_turn", next_move="rest"))
         return TurnEnd(stop.reason, metadata={"detail": stop.detail})
     text = CLOSING_NOTICE.format(detail=stop.detail)
-    notice = NoticeItem(text, kind="budget", next_move="ask")
-    if session.state.transcript[-1:] != [notice]:  # an earlier process may have asked
-        session.append(notice)
-    session.closing_stop = stop
+    data = msgspec.to_builtins(stop)  # so that a later process closes the turn, too
+    session.append(NoticeItem(text, kind=CLOSING, next_move="ask", data=data))
     session.record_transition("closing_summary")
     return None
 

@@ -31,6 +31,7 @@ from treadle.core.transcript.state import SessionState, diff_views, fold_entries
 
 REPAIR = "repair"
 INTERRUPTED = "interrupted"  # the kind of a notice: a turn was interrupted after it
+CLOSING = "closing"  # the kind of a notice: one more reply, and the turn ends as its data says
 FORKED_NOTICE = "The session was forked here, in the middle of a turn. The other one continues it."
 FORKED_CALL = "Not run here: the session was forked before the call had a result."
 
@@ -52,7 +53,7 @@ def recover(
         entries += [InputDropped(), InputQueued(waiting.item, f"msg_earlier_{number}")]
     turn = state.turn
     if turn is not None and isinstance(pending(state.transcript), (Rest, AwaitInput)):
-        reason = "aborted" if _has_no_answer(state) else "end_turn"
+        reason = _find_end_reason(state)
         entries.append(TurnEnded(turn.id, reason, "the process ended before it"))
     return entries
 
@@ -80,11 +81,17 @@ def recovered(state: SessionState) -> SessionState:
     return fold_entries(recover(state), state)
 
 
-def _has_no_answer(state: SessionState) -> bool:
-    """Whether the turn was interrupted, or nothing of it is in the transcript."""
-    last, start = state.transcript[-1:], state.last_start
-    is_interrupted = bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == INTERRUPTED
-    return is_interrupted or (start is not None and len(start.transcript) == len(state.transcript))
+def _find_end_reason(state: SessionState) -> str:
+    """Why the turn is over: it was interrupted, nothing of it is in the transcript, it had its
+    closing reply, or its answer."""
+    last, start = state.transcript[-2:], state.last_start
+    if start is not None and len(start.transcript) == len(state.transcript):
+        return "aborted"
+    if last and isinstance(last[-1], NoticeItem) and last[-1].kind == INTERRUPTED:
+        return "aborted"
+    if last and isinstance(last[0], NoticeItem) and last[0].kind == CLOSING and last[0].data:
+        return str(last[0].data["reason"])
+    return "end_turn"
 
 
 def repair_entries(
