@@ -120,4 +120,5 @@ async def test_runs_survive_the_deaths_of_their_workers_and_a_restart_of_the_dat
     attempts = Counter(run.attempts for run in await database.runs())
     await database.aclose()
     print(f"{count} runs, {deaths} dead workers, outcomes {dict(outcomes)}, attempts {attempts}")
-    assert deaths >= (1 if WHOLE else len(MOMENTS))
+    # Two runs that kill their worker may be at work in the same one.
+    assert deaths >= (1 if WHOLE else len(MOMENTS) // 2)
