@@ -247,12 +247,13 @@ class Stream(BaseObserver, Generic[OutputT]):
             self._wake()
 
     def _note(self, event: Event) -> None:
-        kind, inner = type(event), _unwrap(event)
-        if isinstance(inner, ApprovalRequired):
-            self._told.add((inner.session_id, inner.call.id))
+        kind = type(event)
         if kind is RequestStarted or kind is ToolCallBegan:
             self._answer_parts.clear()
         elif kind in _ABOUT_APPROVALS:
+            inner = _unwrap(event)
+            if isinstance(inner, ApprovalRequired):
+                self._told.add((inner.session_id, inner.call.id))
             self._approval_resolved.set()
         else:
             # With an output type, another turn may follow until the answer fits.
