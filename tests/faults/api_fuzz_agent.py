@@ -77,7 +77,7 @@ class World:
         self.rng = rng
         self.ledger = ledger
         self.driver: Driver | None = None
-        self.errors: list[str] = []  # that nobody handled
+        self.errors: list[str] = []  # of tasks and callbacks, unhandled
         self.on_effect: Callable[[str], None] = lambda place: None  # before, after
         self._ticks = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -90,7 +90,7 @@ class World:
                 future.set_result(None)
 
     def note_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The handler of the event loop for errors that nobody handles."""
+        """The handler of the event loop for unhandled errors."""
         self.errors.append(f"{context}")
 
     async def wait(self, work: asyncio.Task[Any]) -> None:

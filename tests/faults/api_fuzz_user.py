@@ -72,7 +72,7 @@ class FuzzUser(FuzzSession):
                 break
             await self.settle_run(self.session.run)
         left = [one for one in self.session.driver.state.queued if isinstance(one.item, UserItem)]
-        assert not left, f"messages that nobody answers: {left!r:.300}"
+        assert not left, f"messages without an answer: {left!r:.300}"
         await self.close()
         for session in self.ledger.read("session"):
             await self.check_family(session.name, self.location)

@@ -11,6 +11,7 @@ import pytest
 
 from treadle import Agent, CacheRequest, ModelOptions
 from treadle.agents.agent_definition import AgentDefinition
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import (
@@ -40,6 +41,7 @@ from treadle.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from treadle.core.loop.config import TurnSettings
 from treadle.core.steps import AfterToolResult, DriverSnapshot, Finished
 from treadle.core.transcript import Text, UserItem, to_user_item
 from treadle.core.transcript.state import fold_entries
@@ -479,3 +481,26 @@ def test_a_task_budget_below_the_smallest_one_is_refused():
     with pytest.raises(ConfigError, match="20,000"):
         ModelOptions(task_budget=5_000)
     assert msgspec.structs.replace(ModelOptions(), task_budget=20_000).task_budget == 20_000
+
+
+async def test_settings_of_a_turn_change_its_options_gates_and_observers_and_no_other_turn():
+    class Counts(BaseGate):
+        admitted = 0
+
+        def admit(self, estimate: RequestEstimate) -> Admit:
+            self.admitted += 1
+            return Admit()
+
+    gate, observer, model = Counts(), RecordingObserver(), Scripted(["a", "b", "c"])
+    driver = Agent(model).start("one")
+    await driver.next()
+    options = ModelOptions(max_tokens=77)
+    driver.configure_turns(TurnSettings(options, gates=(gate,), observers=(observer,)))
+    driver.submit("two")
+    await driver.next()
+    seen = len(observer.events_of(TurnFinished))
+    driver.configure_turns(TurnSettings())
+    driver.submit("three")
+    await driver.next()
+    assert [request.options.max_tokens for request in model.requests] == [None, 77, None]
+    assert (gate.admitted, seen, len(observer.events_of(TurnFinished))) == (1, 1, 1)
