@@ -32,9 +32,9 @@ from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.text import plural
-from treadle.core.transcript.entries import TurnEnded
-from treadle.core.transcript.items import Metadata, NoticeItem, UserItem
+from treadle.core.transcript.items import Metadata, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
+from treadle.core.transcript.recover import is_interrupted
 from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.open_store import load_state
@@ -238,11 +238,11 @@ class SubagentRunner:
         driver: Driver | None = None
         prepared: PreparedChild | None = None
         try:
-            view, reason = await _load_view(store, siblings, task.call_id)
+            view = await _load_state(store, siblings, task.call_id)
             if task.is_continued and view is None:
                 raise ToolError(f"the agent {task.name} has no session here; start a new one")
             is_recovered = view is not None and _has_message(view, context.call_id)
-            answer = _find_answer(view, reason) if is_recovered and view is not None else None
+            answer = _find_answer(view) if is_recovered and view is not None else None
             start = self._make_child_start(task, context, view, is_done=answer is not None)
             prepared = NothingPrepared()
             if self._prepare is not None:
@@ -342,38 +342,35 @@ def _start(
     return driver
 
 
-async def _load_view(
+async def _load_state(
     store: Store | None, siblings: ChildAgents, call_id: str
-) -> tuple[SessionState | None, str]:
-    """What the session of the child holds, None if it is new; and how its last turn ended."""
+) -> SessionState | None:
+    """What the session of the child holds; None if it is new."""
     if store is None:
         kept = siblings.get_kept(call_id)
-        return (None if kept is None else kept.state), ""
-    entries = await store.load()
-    ends = [entry.reason for entry in entries if isinstance(entry, TurnEnded)]
-    view = await load_state(store)
-    is_begun = len(view.transcript) or view.queued
-    return (view if is_begun else None), ends[-1] if ends else ""
+        return None if kept is None else kept.state
+    state = await load_state(store)
+    return state if len(state.transcript) or state.queued else None
 
 
 def _has_message(view: SessionState, call_id: str) -> bool:
     """Whether the message of this call has reached the child."""
-    items = (*(view.history or view.transcript), *(one.item for one in view.queued))
+    items = (*view.full_history, *(one.item for one in view.queued))
     return any(
         isinstance(item, UserItem) and (item.metadata or {}).get(CALL_KEY) == call_id
         for item in items
     )
 
 
-def _find_answer(view: SessionState, reason: str) -> ChildAnswer | None:
+def _find_answer(view: SessionState) -> ChildAnswer | None:
     """The last answer, if the child has finished its last turn. One that was interrupted, while
     the process ended, has not."""
     if view.queued or view.turn or isinstance(pending(view.transcript), (AskModel, RunTools)):
         return None
-    last = view.transcript[-1:]
-    if last and isinstance(last[0], NoticeItem) and last[0].kind == "interrupted":
+    if is_interrupted(view.transcript):
         return None
     reply = last_reply(view.transcript)
+    reason = view.last_end.reason if view.last_end is not None else ""
     return _make_answer(reply.text, reason, "", "") if reply is not None else None
 
 

@@ -37,6 +37,7 @@ class QueuedStore(ABC):
         self._timer: asyncio.TimerHandle | None = None
         self.warnings: tuple[str, ...] = ()  # about what was loaded, for the user
         self.is_damaged = False  # entries could not be read
+        self.unknown_kinds: dict[str, int] = {}  # of a newer version, with counts
         self.write_error: StoreError | None = None
         self.redactor = EntryRedactor()  # of what is appended from now on
 
@@ -69,7 +70,7 @@ class QueuedStore(ABC):
         """The entries; `warnings` and `is_damaged` say what is wrong with them."""
         found = decode_entries(await self._read_bodies())
         self.warnings = tuple(warn_of_losses(found.problems, found.unknown_kinds))
-        self.is_damaged = bool(found.problems)
+        self.is_damaged, self.unknown_kinds = bool(found.problems), found.unknown_kinds
         return found.entries
 
     async def flush(self) -> None:

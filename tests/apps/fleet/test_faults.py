@@ -243,7 +243,7 @@ async def test_fault_99_a_log_that_this_version_does_not_know_is_not_continued(
         )
         async with working(database):
             run = await until_state(database, "r", "failed")
-    assert "ignored 1 entry of the unknown kind 'dream'" in run.error
+    assert "has entries that this version does not know: dream" in run.error
     assert read_marks("model") == []
 
 

@@ -74,7 +74,7 @@ class KeptBranches:
         move = pending(view.transcript)
         open_calls = move.calls if isinstance(move, RunTools) else ()
         going_on = {make_child_digest(session_id, call.id) for call in open_calls}
-        items = view.transcript if view.history is None else view.history
+        items = view.full_history
         branches = await self._find(_list_digests(session_id, items) - going_on)
         return {branch: await self._worktrees.get().advise_on(branch) for branch in branches}
 

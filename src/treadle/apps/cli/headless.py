@@ -542,7 +542,7 @@ def _join_answers(history: Transcript, last: str) -> str:
 def _find_unwritten_answer(old: SessionState | None, driver: Driver | None) -> str:
     """The answer of a run that failed after it, because the session could not be written."""
     old = old or SessionState()
-    before = old.transcript if old.history is None else old.history
+    before = old.full_history
     if driver is None or len(driver.history) == len(before):
         return ""
     move = pending(driver.transcript)

@@ -34,7 +34,9 @@ from treadle.apps.fleet.run_record import (
 )
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import Model
+from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
+from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.errors import SessionTooNew, WorkspaceError, error_message
 from treadle.core.steps import (
     AfterToolResult,
@@ -43,7 +45,7 @@ from treadle.core.steps import (
     Finished,
     PendingApproval,
 )
-from treadle.core.transcript.entries import NoticeShown, Suspended, TurnEnded
+from treadle.core.transcript.entries import NoticeShown, Suspended
 from treadle.core.transcript.items import AssistantItem
 from treadle.sessions.suspend import suspend_turn
 
@@ -109,8 +111,7 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
     try:
         store = control.guard(await parts.queue.open_session(run))
         async with agent.session(run.session, store=store) as session:
-            if session.warnings:  # a newer version may have begun it, and another worker has that
-                raise SessionTooNew(f"session {run.session}: {'; '.join(session.warnings)}")
+            _check_kinds(run.session, store)
             control.session = session
             attempt = _Attempt(run, parts, control, session)
             try:
@@ -175,7 +176,7 @@ class _Attempt:
                         await self._snapshot(is_last=True)
                         return None
                     case AwaitingInput(blocked=blocked):
-                        await self._read_end(blocked)
+                        self._read_end(blocked)
                         return None
         except TurnSuspended as wait:
             return await self._suspend(wait)
@@ -277,18 +278,25 @@ class _Attempt:
             return RunOutcome("queued")  # no worker takes it until there is more
         return RunOutcome("parked", wake=wait.wake.at)
 
-    async def _read_end(self, blocked: str) -> None:
+    def _read_end(self, blocked: str) -> None:
         """The turn was over when another worker died: how it ended is in the log."""
+        end = self._session.driver.state.last_end
         if blocked:
             self._reason, self._detail = "aborted", blocked
-            return
-        for entry in reversed(await self._control.store.load()):
-            if isinstance(entry, TurnEnded):
-                self._reason, self._detail = entry.reason, entry.detail
-                return
+        elif end is not None:
+            self._reason, self._detail = end.reason, end.detail
 
 
 # ------------------------------------------------------------------ parts of a run
+
+
+def _check_kinds(session_id: str, store: Store) -> None:
+    """SessionTooNew if a worker of a newer version has worked on the run: that one continues it."""
+    kinds = getattr(find_innermost(store), "unknown_kinds", {})
+    if kinds:
+        raise SessionTooNew(
+            f"session {session_id} has entries that this version does not know: {', '.join(kinds)}"
+        )
 
 
 def _describe_call(approval: PendingApproval) -> str:

@@ -63,7 +63,7 @@ class HeldSession:
     def _read(self) -> None:
         self._sizes = self._measure()  # before the reading: what is added meanwhile is seen later
         view = read_state(self._session_dir)
-        items = view.transcript if view.history is None else view.history
+        items = view.full_history
         shown = build_view(items)
         self._view = msgspec.structs.replace(shown, usage=view.usage + view.child_usage)
         self._seconds = read_call_seconds(self._session_dir)

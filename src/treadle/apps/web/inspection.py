@@ -77,7 +77,7 @@ class Inspections:
     def _load_compared(self, session_id: str) -> ComparedSession:
         path, timeline, _ = self._find(session_id, 0)
         view = read_state(path)
-        items = view.transcript if view.history is None else view.history
+        items = view.full_history
         return ComparedSession(self._library.get_summary(path), timeline, items)
 
     def _find(self, session_id: str, step: int) -> tuple[Path, Timeline, int]:
@@ -114,7 +114,7 @@ class Inspections:
     def _load_history(self, path: Path, timeline: Timeline, step: int) -> Sequence[Item]:
         """What a person saw at a step."""
         view = read_state(path, last_seq=timeline.steps[step - 1].seq)
-        return view.transcript if view.history is None else view.history
+        return view.full_history
 
     def _load_all(self, path: Path) -> Sequence[Item]:
         """All items of a session that was never rewritten, read once for all steps."""

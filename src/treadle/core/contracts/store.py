@@ -1,7 +1,7 @@
 """The contract of a store: the append-only log of one session.
 
 The loop appends entries in one place and flushes where an entry must be durable. Batches, locks,
-checksums and files belong to the store. Used by core/loop/loop_session.py.
+checksums and files belong to the store. Used by core/loop/session_log.py.
 """
 
 from __future__ import annotations

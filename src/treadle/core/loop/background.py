@@ -170,9 +170,8 @@ class TaskReports:
     async def cancel_since(self, manager: TaskManager, turn_id: str, state: SessionState) -> None:
         """Cancel the tasks that were started in this turn or later."""
         start = next(one for one in state.turn_starts if one.turn_id == turn_id)
-        history = state.transcript if state.history is None else state.history
-        kept = start.transcript if start.history is None else start.history
-        late = {item.call_id for item in history[len(kept) :] if isinstance(item, ToolResultItem)}
+        added = state.full_history[len(start.full_history) :]
+        late = {item.call_id for item in added if isinstance(item, ToolResultItem)}
         for task in manager.list():
             if task.call_id in late and task.state == "running":
                 await manager.cancel(task.id)

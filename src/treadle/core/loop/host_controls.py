@@ -47,7 +47,7 @@ from treadle.core.transcript.content import fix_surrogates, parse_arguments
 from treadle.core.transcript.entries import EarlyResult, Intent
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
-from treadle.core.transcript.recover import INTERRUPTED
+from treadle.core.transcript.recover import is_interrupted
 from treadle.core.transcript.snapshot import list_entries
 from treadle.core.transcript.state import QueuedMessage, SessionState
 
@@ -255,7 +255,7 @@ class HostControls:
         message."""
         if self._session.is_turn_running:
             return False
-        if self._was_interrupted():
+        if is_interrupted(self.transcript):
             self._inbox.offer(NoticeItem(CONTINUED_TEXT, kind=CONTINUED, next_move="ask"))
             return True
         self._may_resume = self._is_unanswered()
@@ -266,11 +266,7 @@ class HostControls:
         """Whether something is left to do without a new message: a turn that runs or is unfinished,
         as `retry` says, or a message that waits."""
         is_busy = self._session.is_turn_running or self._inbox.has_message
-        return is_busy or self._was_interrupted() or self._is_unanswered()
-
-    def _was_interrupted(self) -> bool:
-        last = self._session.state.transcript[-1:]
-        return bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == INTERRUPTED
+        return is_busy or is_interrupted(self.transcript) or self._is_unanswered()
 
     def _is_unanswered(self) -> bool:
         return isinstance(pending(self._session.state.transcript), (AskModel, RunTools))

@@ -63,6 +63,8 @@ TRACE_LENGTH = 1_000
 
 
 class LoopSession:
+    """The state of the log, and a method for each thing that the loop records."""
+
     if TYPE_CHECKING:
 
         @property
@@ -278,8 +280,7 @@ class LoopSession:
     @property
     def history(self) -> Transcript:
         """Every item, also those that compaction took out of the view."""
-        state = self.state
-        return state.transcript if state.history is None else state.history
+        return self.state.full_history
 
     def has_call_id(self, call_id: str) -> bool:
         """Whether a call of this session has the id, also one that is out of the view: the keys

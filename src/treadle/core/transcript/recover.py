@@ -28,6 +28,7 @@ from treadle.core.transcript.integrity import make_interrupted_result, repair_ro
 from treadle.core.transcript.items import NoticeItem
 from treadle.core.transcript.pending import AwaitInput, Rest, RunTools, pending
 from treadle.core.transcript.state import SessionState, diff_views, fold_entries
+from treadle.core.transcript.transcript import Transcript
 
 REPAIR = "repair"
 INTERRUPTED = "interrupted"  # the kind of a notice: a turn was interrupted after it
@@ -81,13 +82,18 @@ def recovered(state: SessionState) -> SessionState:
     return fold_entries(recover(state), state)
 
 
+def is_interrupted(transcript: Transcript) -> bool:
+    """Whether the last turn was interrupted, and nothing came after it."""
+    last = transcript[-1:]
+    return bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == INTERRUPTED
+
+
 def _find_end_reason(state: SessionState) -> str:
     """Why the turn is over: it was interrupted, nothing of it is in the transcript, it had its
     closing reply, or its answer."""
     last, start = state.transcript[-2:], state.last_start
-    if start is not None and len(start.transcript) == len(state.transcript):
-        return "aborted"
-    if last and isinstance(last[-1], NoticeItem) and last[-1].kind == INTERRUPTED:
+    is_empty = start is not None and len(start.transcript) == len(state.transcript)
+    if is_empty or is_interrupted(state.transcript):
         return "aborted"
     if last and isinstance(last[0], NoticeItem) and last[0].kind == CLOSING and last[0].data:
         return str(last[0].data["reason"])

@@ -26,16 +26,16 @@ from treadle.core.transcript.usage import NO_USAGE, Usage
 def list_entries(state: SessionState) -> list[Entry]:
     """Entries for an empty log. A rewind to a turn before a compaction then brings back its whole
     history."""
-    history = state.transcript if state.history is None else state.history
+    history = state.full_history
     turn = state.turn or TurnState("")
     entries: list[Entry] = [Forked(origin) for origin in reversed(state.origins)]
     entries += _list_usage(state.usage - turn.usage, state.child_usage - turn.child_usage)
     position, open_id, refused = 0, "", frozenset[tuple[int, int]]()
     for start in state.turn_starts:
-        length = len(start.transcript if start.history is None else start.history)
+        length = len(start.full_history)
         entries += [ItemAdded(item) for item in history[position:length]]
         position = max(position, length)
-        entries += _end(open_id)
+        entries += _end(state, open_id)
         entries += _list_quarantined(start.quarantine - refused)
         refused |= start.quarantine
         open_id = start.turn_id
@@ -48,7 +48,7 @@ def list_entries(state: SessionState) -> list[Entry]:
     if open_id == turn.id:
         entries += _list_usage(turn.usage, turn.child_usage)
     else:
-        entries += _end(open_id)
+        entries += _end(state, open_id)
     last_id = make_turn_id(state.turns)
     if state.turns and last_id != open_id:  # a turn that was taken back; its number is used
         entries += [TurnBegan(last_id), Rewound(last_id)]
@@ -67,5 +67,8 @@ def _list_quarantined(parts: frozenset[tuple[int, int]]) -> list[Entry]:
     return [Quarantined(position, part, "") for position, part in sorted(parts)]
 
 
-def _end(turn_id: str) -> list[Entry]:
+def _end(state: SessionState, turn_id: str) -> list[Entry]:
+    end = state.last_end
+    if end is not None and end.turn_id == turn_id:
+        return [end]
     return [TurnEnded(turn_id, "end_turn")] if turn_id else []

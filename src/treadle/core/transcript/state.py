@@ -77,6 +77,10 @@ class TurnStart(msgspec.Struct, frozen=True, eq=False):
     history: Transcript | None
     previous: TurnStart | None
 
+    @property
+    def full_history(self) -> Transcript:
+        return self.transcript if self.history is None else self.history
+
 
 class SessionState(msgspec.Struct, frozen=True, eq=False):
     """The state that the log describes: all that a driver needs to continue.
@@ -84,7 +88,7 @@ class SessionState(msgspec.Struct, frozen=True, eq=False):
     `turn` is the open one. `history` is the transcript without any replacement; None while there
     was no replacement. `last_usage` is what the provider measured for the view as it is. `origins`
     are the sessions that this one was forked from, the last one first. `view_changes` counts how
-    often the view changed otherwise than by growing.
+    often the view changed otherwise than by growing. `last_end`: how the last turn ended.
     """
 
     transcript: Transcript = msgspec.field(default_factory=Transcript)
@@ -104,6 +108,12 @@ class SessionState(msgspec.Struct, frozen=True, eq=False):
     last_start: TurnStart | None = None
     origins: tuple[str, ...] = ()
     view_changes: int = 0
+    last_end: TurnEnded | None = None
+
+    @property
+    def full_history(self) -> Transcript:
+        """Every item, also those that compaction took out of the view."""
+        return self.transcript if self.history is None else self.history
 
     @property
     def turn_starts(self) -> list[TurnStart]:
@@ -254,6 +264,10 @@ def _begin_turn(state: SessionState, entry: TurnBegan) -> SessionState:
 
 
 def _end_turn(state: SessionState, entry: TurnEnded) -> SessionState:
+    return replace(_forget_turn(state), last_end=entry)
+
+
+def _forget_turn(state: SessionState) -> SessionState:
     return replace(state, turn=None, suspended=None, decisions={}, intents={}, early_results={})
 
 
@@ -262,7 +276,7 @@ def _rewind(state: SessionState, entry: Rewound) -> SessionState:
     if start is None:
         return state
     return replace(
-        _end_turn(state, TurnEnded(entry.turn_id, "")),
+        _forget_turn(state),
         transcript=start.transcript,
         quarantine=start.quarantine,
         history=start.history,
@@ -338,7 +352,7 @@ def _add_child_usage(state: SessionState, entry: ChildUsageRecorded) -> SessionS
 def _rewrite(state: SessionState, entry: ViewRewritten) -> SessionState:
     transcript, history = state.transcript, state.history
     if not entry.is_repair:
-        history = _keep_summary(transcript if history is None else history, transcript, entry)
+        history = _keep_summary(state.full_history, transcript, entry)
     # Items that are lost were most likely among the old ones that are replaced. If not, an item is
     # kept that the replacement covers too, but none is lost.
     stop = max(entry.start, entry.stop - _count_lost_items(transcript, entry))
@@ -362,8 +376,7 @@ def _keep_summary(history: Transcript, transcript: Transcript, change: ViewRewri
 
 
 def _uncompact(state: SessionState, entry: Uncompacted) -> SessionState:
-    whole = state.transcript if state.history is None else state.history
-    return _set_view(state, whole, None)
+    return _set_view(state, state.full_history, None)
 
 
 def _set_view(
