@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.redaction import is_secret
 from treadle.core.untrusted_files import read_json
+from treadle.lib.text.redaction import is_secret
 
 # Their names of modes, and the mode of ours that allows no more.
 PERMISSION_MODES = {

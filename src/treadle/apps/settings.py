@@ -27,8 +27,8 @@ from treadle.apps.claude_settings import (
     user_settings_file,
 )
 from treadle.core.errors import ConfigError
-from treadle.core.text import suggest
 from treadle.core.untrusted_files import read_text
+from treadle.lib.text.text import suggest
 
 SettingKind = Literal[
     "text",

@@ -27,10 +27,10 @@ from treadle.apps.services import helper_programs
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.render import status_area
 from treadle.apps.tui.render.palette import DARK
-from treadle.core.text import format_age, format_count, format_duration
 from treadle.core.transcript.content import Document, Image, Text
 from treadle.core.transcript.items import Item, NoticeItem, SummaryItem, UserItem, to_user_item
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.text import format_age, format_count, format_duration
 from treadle.tools.builtin.conversation.todo import TodoItem
 
 PNG = b"\x89PNG\r\n\x1a\n"

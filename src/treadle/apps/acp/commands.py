@@ -23,8 +23,8 @@ from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.services.costs import describe_thinking, list_purposes
 from treadle.core.errors import SessionNotFound, TreadleError
-from treadle.core.text import format_dollars, suggest
 from treadle.core.transcript.content import Text, UserContent
+from treadle.lib.text.text import format_dollars, suggest
 
 if TYPE_CHECKING:
     from treadle.apps.acp.questions import EditorQuestions

@@ -111,10 +111,10 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.extras import describe_missing, is_installed
-from treadle.core.logger import logger
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.retry import Retry
 from treadle.core.transcript.pending import RunTools, pending
+from treadle.lib.logger import logger
 
 if TYPE_CHECKING:
     from typing import Never

@@ -15,10 +15,10 @@ from pathlib import Path
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError, WorkspaceError
-from treadle.core.text import plural
 from treadle.core.transcript.items import NoticeItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.untrusted_files import read_prefix
+from treadle.lib.text.text import plural
 
 MAX_CHANGES = 20
 NO_COMMITS = "No commits yet on "  # what `git status` says instead of a branch

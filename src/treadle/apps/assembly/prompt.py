@@ -24,7 +24,7 @@ from treadle.context.prompt import (
     describe_environment,
     read_section,
 )
-from treadle.core.redaction import redact
+from treadle.lib.text.redaction import redact
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory

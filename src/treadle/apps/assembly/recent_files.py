@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from treadle.context.compaction.recent_files import MAX_FILE_CHARS, MAX_RECENT_FILES
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import WorkspaceError
-from treadle.core.redaction import redact
+from treadle.lib.text.redaction import redact
 
 if TYPE_CHECKING:
     from treadle.tools.builtin import BuiltinSource

@@ -13,8 +13,8 @@ from treadle.core.contracts.hook import AddContext, HookInput, HookPoint
 from treadle.core.contracts.hook_data import UserPromptSubmitData
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ConfigError, TreadleError
-from treadle.core.text import suggest
 from treadle.core.transcript.content import Text
+from treadle.lib.text.text import suggest
 from treadle.tools.mcp.server import McpServer
 
 MAX_RESOURCE_CHARS = 100_000

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from treadle.apps.claude_settings import project_settings_files, user_settings_file
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from treadle.policy.policy import RulePolicy

@@ -20,8 +20,8 @@ from treadle.apps.claude_settings import translate_model
 from treadle.apps.services.command_expansion import UNAPPROVED, expand_command
 from treadle.apps.services.console import UsageError, print_error
 from treadle.apps.settings import Settings
-from treadle.core.text import suggest
 from treadle.core.transcript import Text, UserContent
+from treadle.lib.text.text import suggest
 
 _NAME = re.compile(r"/([\w:.-]+)(?:\s+(.*))?", re.DOTALL)
 _AS_TEXT = "To send it as text, begin the prompt with a blank"

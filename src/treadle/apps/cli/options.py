@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from treadle.apps.services.console import UsageError
 from treadle.apps.settings import SETTINGS_BY_NAME
-from treadle.core.text import suggest
+from treadle.lib.text.text import suggest
 
 
 class CliOption(NamedTuple):

@@ -17,8 +17,8 @@ from pathlib import Path
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.services import attachments
 from treadle.apps.services.console import UsageError, print_error
-from treadle.core.sanitize import escape_invisible
 from treadle.core.transcript.content import Text, UserContent
+from treadle.lib.text.sanitize import escape_invisible
 
 STDIN_WAIT_SECONDS = 0.5  # for the first byte, if there is also a prompt
 MAX_STDIN_BYTES = 64 << 20

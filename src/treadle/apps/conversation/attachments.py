@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from treadle.apps.services.attachments import attach_mention, find_mentions
-from treadle.core.text import plural
 from treadle.core.transcript import Document, Image, Text, UserContent, UserItem
+from treadle.lib.text.text import plural
 
 LONG_PASTE_LINES = 8
 LONG_PASTE_CHARS = 1_000

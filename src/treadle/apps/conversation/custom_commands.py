@@ -10,8 +10,8 @@ from pathlib import Path
 
 from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
 from treadle.apps.conversation.host import Host
-from treadle.core.text import suggest
 from treadle.core.transcript import UserItem
+from treadle.lib.text.text import suggest
 
 
 def find_host_commands(host: Host) -> tuple[list[CustomCommand], list[str]]:

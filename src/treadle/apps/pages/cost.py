@@ -17,8 +17,8 @@ from treadle.apps.services.costs import (
     format_cost,
     format_total,
 )
-from treadle.core.text import format_count, format_dollars, plural, shorten_home
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.text import format_count, format_dollars, plural, shorten_home
 from treadle.sessions.cost import CostTotal, format_local_day
 
 PERIODS = (("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days"), ("all", "All"))

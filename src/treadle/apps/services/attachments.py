@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.core.errors import ConfigError, MissingExtra
-from treadle.core.media_types import detect_media_type
 from treadle.core.transcript.content import Document, Image, Text, UserContent
 from treadle.core.untrusted_files import read_prefix
+from treadle.lib.files.media_types import detect_media_type
 
 MAX_FILE_BYTES = 32 << 20
 MAX_TEXT_CHARS = 200_000  # of a text file; a longer one is only named

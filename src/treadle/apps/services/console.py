@@ -4,9 +4,9 @@
     print_error     a line on stderr; a closed stderr is ignored
     report_errors   runs a command: an error is printed, and becomes the exit code
 
-Names, rules and other foreign text inside a line also need core/sanitize.escape_invisible, so that
-they cannot look like a line of ours. JSON needs neither: json.dumps writes ASCII. Used by every
-command of apps/cli and apps/fleet.
+Names, rules and other foreign text inside a line also need `escape_invisible` (lib/text/sanitize),
+so that they cannot look like a line of ours. JSON needs neither: json.dumps writes ASCII. Used by
+every command of apps/cli and apps/fleet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TextIO
 
 from treadle.apps.services.exit_codes import ABORTED, IO_ERROR, exit_code_for
 from treadle.core.errors import ConfigError, TreadleError
-from treadle.core.sanitize import strip_escapes
+from treadle.lib.text.sanitize import strip_escapes
 
 BOLD, DIM = "1", "2"  # styles: ANSI codes
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.settings import Settings
 from treadle.core.errors import TreadleError
-from treadle.core.text import format_bytes
+from treadle.lib.text.text import format_bytes
 
 if TYPE_CHECKING:
     from treadle.models.embedded import Weights

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from treadle.core.text import format_bytes, format_duration
+from treadle.lib.text.text import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from treadle.models.embedded import DownloadProgress

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from treadle.apps.assembly import rules as rule_files
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
-from treadle.core.text import shorten_home, suggest
+from treadle.lib.text.text import shorten_home, suggest
 
 RuleScope = Literal["user", "project", "local"]
 RuleList = Literal["allow", "ask", "deny"]

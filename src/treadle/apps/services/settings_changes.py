@@ -12,7 +12,7 @@ from typing import NamedTuple
 from treadle.apps import settings as settings_page
 from treadle.apps.settings import SETTINGS_BY_NAME, Settings
 from treadle.core.errors import ConfigError
-from treadle.core.text import shorten_home
+from treadle.lib.text.text import shorten_home
 
 UNSET = "--unset"
 

@@ -16,8 +16,8 @@ import msgspec
 
 from treadle.core.contracts.store import Store
 from treadle.core.errors import StoreError, WorkspaceError
-from treadle.core.text import plural
 from treadle.core.transcript.entries import Checkpoint, NoticeShown, Restore
+from treadle.lib.text.text import plural
 from treadle.sessions.file_history import PastRestore, WorkSpan, read_file_history
 from treadle.sessions.history import TurnInfo, fork, list_turns
 from treadle.sessions.library import Library

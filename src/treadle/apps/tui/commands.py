@@ -30,7 +30,7 @@ from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.apps.tui.session_picker import list_session_options, pick_session
 from treadle.core.errors import SessionNotFound, TreadleError
-from treadle.core.text import format_dollars
+from treadle.lib.text.text import format_dollars
 
 GOAL_OFF = "off"
 _NO_GOAL = """\

@@ -38,8 +38,8 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Approval, Denial, PendingApproval
-from treadle.core.text import format_age, plural
 from treadle.core.transcript.items import UserItem
+from treadle.lib.text.text import format_age, plural
 
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2

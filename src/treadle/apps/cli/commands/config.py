@@ -14,8 +14,8 @@ from treadle.apps.services.console import UsageError, get_current_folder, print_
 from treadle.apps.services.help_option import wants_help
 from treadle.apps.services.settings_writer import read_written_value, write_setting
 from treadle.apps.settings import SETTINGS, Settings, treadle_home
-from treadle.core.sanitize import escape_invisible
-from treadle.core.text import shorten_home
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import shorten_home
 
 USAGE = """\
 usage: treadle config             show all settings, their values and sources

@@ -18,7 +18,7 @@ from treadle.apps.services import costs
 from treadle.apps.services.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.services.exit_codes import SUCCESS
 from treadle.apps.services.help_option import wants_help
-from treadle.core.sanitize import escape_invisible
+from treadle.lib.text.sanitize import escape_invisible
 
 HELP = """\
 usage: treadle cost [--by day|model|project|session|purpose] [--since 30d] [--here]

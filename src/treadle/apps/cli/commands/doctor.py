@@ -18,8 +18,8 @@ from treadle.apps.services import exit_codes
 from treadle.apps.services.console import get_current_folder, print_line, report_errors
 from treadle.apps.services.help_option import wants_help
 from treadle.core.errors import TreadleError
-from treadle.core.sanitize import escape_invisible
-from treadle.core.text import format_bytes, plural
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import format_bytes, plural
 
 if TYPE_CHECKING:
     from treadle.apps.settings import Settings
@@ -112,7 +112,7 @@ async def _check_git() -> CheckResult:
 
 
 async def _check_ripgrep() -> CheckResult:
-    from treadle.core.ripgrep import find_ripgrep
+    from treadle.lib.files.ripgrep import find_ripgrep
 
     program = find_ripgrep(not_in=Path.cwd().resolve())
     if program is None:

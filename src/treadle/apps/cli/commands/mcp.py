@@ -23,8 +23,8 @@ from treadle.apps.services.console import (
     report_errors,
 )
 from treadle.apps.services.help_option import wants_help
-from treadle.core.sanitize import escape_invisible
-from treadle.core.text import plural, shorten_home
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import plural, shorten_home
 
 if TYPE_CHECKING:
     from treadle.apps.assembly.servers import McpServers

@@ -22,9 +22,9 @@ from treadle.apps.services.console import BOLD, DIM, add_style, print_line, repo
 from treadle.apps.services.help_option import wants_help
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.extras import format_install_command, is_installed, require_extra
-from treadle.core.sanitize import escape_invisible
-from treadle.core.text import format_bytes, format_dollars
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import format_bytes, format_dollars
 from treadle.models.catalog import card_for, list_models
 from treadle.models.registry import (
     KNOWN_PROVIDERS,

@@ -19,8 +19,8 @@ from treadle.apps.claude_settings import PERMISSION_MODES
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.settings import SETTINGS_BY_NAME, Settings, load_settings
-from treadle.core.sanitize import escape_invisible
-from treadle.core.text import plural
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from treadle.policy.evaluation.ruling import PolicyFinding

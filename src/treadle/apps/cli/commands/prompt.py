@@ -23,7 +23,7 @@ from treadle.apps.settings import Settings, load_settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import find_innermost
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.sessions.log.journal import Journal
 
 HELP = """\

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.services.console import print_line, report_errors
 from treadle.apps.services.exit_codes import ERROR, SUCCESS
-from treadle.core.sanitize import escape_invisible
-from treadle.core.text import plural
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import plural
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from treadle.apps.services import exit_codes
 from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.services.help_option import wants_help
-from treadle.core.sanitize import escape_invisible
+from treadle.lib.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput

@@ -23,8 +23,8 @@ from treadle.apps.cli.commands.session_list import (
 from treadle.apps.services.console import print_error, print_line, report_errors
 from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.errors import StoreError
-from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
-from treadle.core.text import format_age, format_bytes, plural
+from treadle.lib.text.sanitize import escape_invisible, escape_json, strip_escapes
+from treadle.lib.text.text import format_age, format_bytes, plural
 from treadle.sessions.library import DEFAULT_PRUNE_BYTES, DEFAULT_PRUNE_DAYS, Library
 
 GIB = 1 << 30

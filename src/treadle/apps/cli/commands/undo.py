@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.services.exit_codes import ERROR, SUCCESS
 from treadle.core.errors import SessionNotFound, StoreError
-from treadle.core.sanitize import escape_invisible, strip_escapes
+from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from treadle.apps.fleet.reports.report_text import STATE_WORDS
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.apps.services.console import UsageError, print_line
 from treadle.apps.services.exit_codes import ERROR, SUCCESS
-from treadle.core.text import format_age, plural
+from treadle.lib.text.text import format_age, plural
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([hdw])")
 _SECONDS = {"h": 3_600.0, "d": 86_400.0, "w": 604_800.0}

@@ -26,7 +26,7 @@ from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.services.console import UsageError, get_current_folder, print_error, print_line
 from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.errors import SessionNotFound
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.sessions.library import Library
 
 

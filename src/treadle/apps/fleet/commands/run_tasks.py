@@ -33,7 +33,7 @@ from treadle.apps.services.exit_codes import (
     USAGE_ERROR,
 )
 from treadle.core.errors import ConfigError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 POLL_SECONDS = 0.5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

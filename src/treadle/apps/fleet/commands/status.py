@@ -24,8 +24,8 @@ from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
 from treadle.apps.services.console import print_line
 from treadle.apps.services.exit_codes import SUCCESS
-from treadle.core.sanitize import escape_invisible, strip_escapes
-from treadle.core.text import format_age, plural
+from treadle.lib.text.sanitize import escape_invisible, strip_escapes
+from treadle.lib.text.text import format_age, plural
 from treadle.sessions.export import render_markdown
 
 POLL_SECONDS = 0.5

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.json_types.schema import (
+from treadle.lib.json.schema import (
     DECIMAL_PATTERN,
     JSONSchema,
     Mismatch,

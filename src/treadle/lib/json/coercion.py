@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.core.json_types.schema import (
+from treadle.lib.json.schema import (
     JSONSchema,
     allows_type,
     find_mismatch,

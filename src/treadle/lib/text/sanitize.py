@@ -5,12 +5,12 @@
     escape_json(text)        for JSON: the same value, without raw control and bidi characters
 
 Text of a model, a repository, a server or an earlier session passes one of these before a terminal
-shows it. In the core because the workspace, tools, policy and hosts all show such text.
+shows it. Used wherever such text is shown.
 """
 
 from __future__ import annotations
 
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 
 # Escape sequences are commands to the terminal; the text is complete without them.
 ESCAPE_SEQUENCE = compile_lazily(

@@ -13,7 +13,7 @@ or with dashes, folded blocks. It cannot run code or create objects.
 
 from __future__ import annotations
 
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 
 Frontmatter = dict[str, str | list[str]]
 

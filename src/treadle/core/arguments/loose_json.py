@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.content import Arguments, parse_arguments
+from treadle.lib.text.lazy_regex import compile_lazily
 
 MAX_PYTHON_CHARS = 20_000  # a longer text is not read as Python: that is slow
 _FENCE = compile_lazily(r"\s*```[a-zA-Z]*\s*\n?(.*?)\n?\s*```\s*", re.DOTALL)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.core.redaction import find_secrets, is_secret, redact
+from treadle.lib.text.redaction import find_secrets, is_secret, redact
 
 VALUE = "0123456789abcdef"
 

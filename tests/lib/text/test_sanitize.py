@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
+from treadle.lib.text.sanitize import escape_invisible, escape_json, strip_escapes
 
 EVIL = "\x1b]52;c;UFdORUQ=\x07\x1b[2JEVIL\x9b31m\u202eEVIL2\r"
 UNSEEN = [*"\x00\x07\x1b\x7f\x85\x9b\u061c\u200b\u200e\u202a\u202e\u2060\u2066\ufeff", "\U000e0041"]

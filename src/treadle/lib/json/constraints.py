@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.json_types.schema import (
+from treadle.lib.json.schema import (
     JSONSchema,
     Mismatch,
     is_within_bounds,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.core.text import (
+from treadle.lib.text.text import (
     format_age,
     format_bytes,
     format_count,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from pathlib import PurePosixPath
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 
 GIT_FOLDER = ".git"
 

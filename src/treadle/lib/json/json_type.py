@@ -20,15 +20,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from treadle.core.json_types.class_fields import (
+from treadle.lib.json.class_fields import (
     JsonField,
     find_reader,
     make_class_name,
     read_class_description,
 )
-from treadle.core.json_types.coercion import coerce
-from treadle.core.json_types.constraints import needs_pydantic, read_constraints
-from treadle.core.json_types.scalars import (
+from treadle.lib.json.coercion import coerce
+from treadle.lib.json.constraints import needs_pydantic, read_constraints
+from treadle.lib.json.scalars import (
     Node,
     check_type,
     compile_by_msgspec,
@@ -36,7 +36,7 @@ from treadle.core.json_types.scalars import (
     compile_scalar,
     make_value,
 )
-from treadle.core.json_types.schema import (
+from treadle.lib.json.schema import (
     JSONSchema,
     Mismatch,
     choose_mismatch,
@@ -313,7 +313,7 @@ class _Compiler:
         return node
 
     def _compile_pydantic(self, hint: Any) -> Node:
-        from treadle.core.json_types.pydantic_type import PydanticType
+        from treadle.lib.json.pydantic_type import PydanticType
 
         model = PydanticType(hint)
         node = Node(self._adopt_definitions(model.schema), model.convert)

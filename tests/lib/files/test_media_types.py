@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.core.media_types import IMAGE_MEDIA_TYPES, detect_media_type
+from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES, detect_media_type
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from treadle.core import function_thread
-from treadle.core.function_thread import run_in_thread
+from treadle.lib import function_thread
+from treadle.lib.function_thread import run_in_thread
 
 
 async def test_a_free_thread_is_used_again_and_functions_at_once_have_their_own():

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.core.json_types.json_type import JsonType
-from treadle.core.json_types.partial_json import read_partial_json
-from treadle.core.json_types.schema import Mismatch, find_mismatch
+from treadle.lib.json.json_type import JsonType
+from treadle.lib.json.partial_json import read_partial_json
+from treadle.lib.json.schema import Mismatch, find_mismatch
 
 T = TypeVar("T")
 

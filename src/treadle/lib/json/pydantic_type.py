@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pydantic
 
-from treadle.core.json_types.coercion import coerce
-from treadle.core.json_types.schema import (
+from treadle.lib.json.coercion import coerce
+from treadle.lib.json.schema import (
     JSONSchema,
     Mismatch,
     PathStep,

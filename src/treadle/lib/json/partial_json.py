@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 
 _CLOSERS = {"{": "}", "[": "]"}
 # The first half of a character that is written as two escapes.

@@ -4,7 +4,7 @@
     find_secrets(environ)    the secret values, longest first
     redact(secrets, text)    the text with [redacted] instead of these values
 
-In the core because commands must not see such variables (workspace), cassettes must not contain
+Commands must not see such variables (workspace), cassettes must not contain
 them (models), and hosts must not show them (apps). Tokens of known formats that are not in the
 environment are redacted by models/secret_redactor.py.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8  # a shorter value also occurs in ordinary text

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.json_types.schema import JSONSchema, allows_type
 from treadle.core.transcript.content import Arguments
+from treadle.lib.json.schema import JSONSchema, allows_type
 
 # Arguments in which models say why they call; a tool that does not have them does not need them.
 _COMMENTS = frozenset(

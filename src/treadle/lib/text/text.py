@@ -1,6 +1,6 @@
 """Small texts for people: suggestions, plurals, amounts, ages. Used by every part that prints.
 
-Pure functions. See core/sanitize.py for terminal escapes and core/redaction.py for secrets.
+Pure functions. See lib/text/sanitize.py for terminal escapes and lib/text/redaction.py for secrets.
 """
 
 from __future__ import annotations
