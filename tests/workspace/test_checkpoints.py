@@ -296,7 +296,7 @@ async def test_a_turn_is_kept_before_and_after_it(root: Path, kept: Checkpoints)
     keeping = CheckpointRecorder(kept, entries.append)
     agent = Agent(
         Scripted([Say(calls=[("record", {})]), "done"]),
-        [RecordingTool(answer=work)],
+        [RecordingTool(answer=work, effect="irreversible")],
         hooks=[keeping.hook],
         mutators=[keeping.mutator],
     )

@@ -9,6 +9,7 @@ Made by coding_agent.py; agents/subagents.py calls it for each child.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,8 @@ class ChildParts(msgspec.Struct, frozen=True):
     commands: str  # what commands can write and reach
     notify: Callable[[str], None]
     is_contained: bool = False  # commands run in containers
+    # around a change of the folder that is not a call, for undo
+    record_merge: Callable[[str], AbstractAsyncContextManager[None]] = nullcontext
 
 
 class ChildSetup:
@@ -132,7 +135,8 @@ class ChildSetup:
 
         try:
             find = partial(self._find_unwritable, worktree.repository.top)
-            end = await worktree.finish(merge=succeeded, find_unwritable=find)
+            async with self._parts.record_merge(str(worktree.root)):
+                end = await worktree.finish(merge=succeeded, find_unwritable=find)
         except WorkspaceError as error:
             text = f"its changes could not be merged and stay in {worktree.top}: {error}"
         else:

@@ -15,11 +15,11 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.agents.agent_settings import Approver, ToolLike
-from treadle.apps.assembly.checkpoints import TurnCheckpoints
 from treadle.apps.assembly.children import (
     ChildParts,
     ChildPlace,
@@ -56,7 +56,12 @@ from treadle.apps.assembly.extensions import (
 )
 from treadle.apps.assembly.host_session import HostSession
 from treadle.apps.assembly.kept_branches import KeptBranches
-from treadle.apps.assembly.lazy import LazyPolicy, LazyReminders, LazyWorkspace
+from treadle.apps.assembly.lazy import (
+    LazyCheckpoints,
+    LazyPolicy,
+    LazyReminders,
+    LazyWorkspace,
+)
 from treadle.apps.assembly.limits import make_gates
 from treadle.apps.assembly.model_choice import (
     choose_model_now,
@@ -115,6 +120,7 @@ from treadle.core.loop.driver import Driver
 from treadle.core.loop.retry import Retry
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.lib.logger import logger
+from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 
 if TYPE_CHECKING:
     from typing import Never
@@ -459,6 +465,7 @@ def _assemble(
             hooks.append(reminders.stop_hook)
 
     # What the options of this session add
+    recorder: CheckpointRecorder | None = None
     structured_output: StructuredOutput | None = None
     if options is not None and store is not None:
         if options.until:
@@ -473,10 +480,10 @@ def _assemble(
             gates.append(goal)
             hooks.append(goal)
         if options.checkpoints or (options.checkpoints is None and not is_interactive):
-            checkpoints = TurnCheckpoints(folder, store, notify)
-            hooks.append(checkpoints.hook)
-            mutators.append(checkpoints)
-            observers.append(checkpoints)
+            recorder = CheckpointRecorder(LazyCheckpoints(folder), store.append, notify)
+            hooks.append(recorder.hook)
+            mutators.append(recorder.mutator)
+            observers.append(recorder)
         if options.output_schema is not None:
             from treadle.agents.structured_output import StructuredOutput
 
@@ -517,6 +524,7 @@ def _assemble(
             commands=commands,
             notify=warn or logger.warning,
             is_contained=containers is not None,
+            record_merge=recorder.record if recorder is not None else nullcontext,
         )
         place = ChildPlace(folder, builtin, policy, prompt, worktrees)
         child_options = make_child_options(

@@ -8,23 +8,13 @@ outside of the folder is changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from contextlib import suppress
 
 import msgspec
 
-from treadle.workspace.checkpoints.flat_tree import FlatTree
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 from treadle.workspace.checkpoints.safe_tree import SafeTree, explain_error
 from treadle.workspace.checkpoints.scanner import SkippedPath
-
-ChangeKind = Literal["added", "removed", "changed"]
-
-
-class TreeChange(msgspec.Struct, frozen=True):
-    """One difference between two trees."""
-
-    path: str
-    kind: ChangeKind
 
 
 class RestoreResult(msgspec.Struct, frozen=True):
@@ -33,23 +23,6 @@ class RestoreResult(msgspec.Struct, frozen=True):
     written: tuple[str, ...]
     removed: tuple[str, ...]
     skipped: tuple[SkippedPath, ...] = ()
-
-
-def changed_paths(old: FlatTree, new: FlatTree) -> list[str]:
-    """The files that differ, sorted. What one of the two ignores is unknown, not different."""
-    paths = old.files.keys() | new.files.keys()
-    differing = [path for path in paths if old.files.get(path) != new.files.get(path)]
-    return sorted(path for path in differing if not (old.ignores(path) or new.ignores(path)))
-
-
-def diff_trees(old: FlatTree, new: FlatTree) -> list[TreeChange]:
-    return [TreeChange(path, change_kind(old, new, path)) for path in changed_paths(old, new)]
-
-
-def change_kind(old: FlatTree, new: FlatTree, path: str) -> ChangeKind:
-    if path not in old.files:
-        return "added"
-    return "changed" if path in new.files else "removed"
 
 
 class Restorer:
@@ -72,6 +45,12 @@ class Restorer:
                 continue
             except (OSError, ValueError) as error:
                 self.skip(path, explain_error(error))
+
+    def remove_special_files(self, paths: Iterable[str]) -> None:
+        """Sockets, pipes and devices, which no checkpoint has, where a folder has to be."""
+        for path in paths:
+            with suppress(OSError, ValueError):
+                self._tree.remove_special_file(path)
 
     def remove_folders(self, paths: Iterable[str]) -> None:
         """The deepest first; a folder that is not empty stays."""

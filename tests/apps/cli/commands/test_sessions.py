@@ -47,7 +47,7 @@ def made(own_place: Path) -> str:
                 "Second done.",
             ]
         ),
-        [RecordingTool(answer=write)],
+        [RecordingTool(answer=write, effect="irreversible")],
         hooks=[keeping.hook],
         mutators=[keeping.mutator],
     )
