@@ -9,7 +9,7 @@ Made by coding_agent.py; agents/subagents.py calls it for each child.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,9 +89,8 @@ class ChildParts(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...]
     commands: str  # what commands can write and reach
     notify: Callable[[str], None]
+    record_merge: Callable[[str], AbstractAsyncContextManager[object]]  # for undo
     is_contained: bool = False  # commands run in containers
-    # around a change of the folder that is not a call, for undo
-    record_merge: Callable[[str], AbstractAsyncContextManager[None]] = nullcontext
 
 
 class ChildSetup:

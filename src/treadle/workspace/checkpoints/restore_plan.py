@@ -160,8 +160,9 @@ def _merge_nodes(
     """Whether both changes fit together, and the file with both."""
     if ours in (base, theirs):
         return True, theirs
-    nodes = (base, ours, theirs)
-    if base is None or ours is None or theirs is None or any(one.kind != "file" for one in nodes):
+    if base is None or ours is None or theirs is None:
+        return False, None
+    if not base.kind == ours.kind == theirs.kind == "file":
         return False, None
     mode = theirs.mode if ours.mode == base.mode else ours.mode
     if theirs.mode not in (base.mode, mode):
