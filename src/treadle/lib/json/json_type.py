@@ -138,7 +138,7 @@ class _Compiler:
             and reference not in _count_references([part])
         }
 
-        def inline(part: JSONSchema) -> JSONSchema:
+        def inline(part: JSONSchema) -> Any:
             options = part.get("anyOf", ())
             if len(options) == 1 and "$ref" not in options[0]:
                 return {**options[0], **{key: one for key, one in part.items() if key != "anyOf"}}
