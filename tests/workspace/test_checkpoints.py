@@ -17,8 +17,9 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.models.scripted import Say, Scripted
 from treadle.testing.tools import RecordingTool
-from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+from treadle.workspace.checkpoints.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.gitignore import IgnoreRules
+from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from treadle.core.events import ChildEvent, TaskFinished, ToolDetached, TurnStarted
 from treadle.core.transcript.entries import Checkpoint, Entry
-from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+from treadle.workspace.checkpoints.checkpoints import Checkpoints
+from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 
 ONE, TWO = ("s", "1"), ("s", "2")
 

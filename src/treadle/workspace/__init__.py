@@ -8,7 +8,7 @@ pipe_reader         the output of a program as it is; output: the same as safe t
 environment         the environment variables of a command
 scratch_dir         a private folder: temp of sandboxed commands, long outputs
 sandbox/            bubblewrap, Landlock, seccomp, protected paths
-checkpoints/        the files of a folder before and after each turn
+checkpoints/        the files of a folder before and after each call
 worktrees/          git worktrees of child agents
 container           commands in containers of podman or docker
 
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from treadle._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.recorder import CheckpointRecorder
     from treadle.workspace.container import ContainerOptions, ContainerWorkspace
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
     from treadle.workspace.worktrees.worktrees import Worktrees
@@ -40,8 +41,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "CheckpointRecorder": "checkpoints",
-        "Checkpoints": "checkpoints",
+        "CheckpointRecorder": "checkpoints.recorder",
+        "Checkpoints": "checkpoints.checkpoints",
         "ContainerOptions": "container",
         "ContainerWorkspace": "container",
         "LocalWorkspace": "local",

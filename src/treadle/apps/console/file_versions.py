@@ -14,7 +14,7 @@ from treadle.sessions.file_history import ChangeCause, list_file_states
 from treadle.sessions.history import list_turns
 
 if TYPE_CHECKING:
-    from treadle.workspace.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.object_store import TreeNode
 
 _CAUSES: dict[str, str] = {

@@ -186,7 +186,7 @@ class LocalHost:
 
     def _add_services(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
         """The session with what `ask` and `present_plan` use of this host."""
-        from treadle.workspace.checkpoints import Checkpoints
+        from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
         async def ask(question: UserQuestion) -> str | None:
             choices = tuple((choice.label, choice.description) for choice in question.choices)

@@ -23,13 +23,14 @@ from treadle.sessions.history import TurnInfo, fork, list_turns
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
-    from treadle.workspace.checkpoints import (
-        Checkpoints,
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.restore import RestoreResult
+    from treadle.workspace.checkpoints.restore_plan import (
+        Author,
+        ChangeKind,
         RestoreChange,
         RestorePlan,
-        RestoreResult,
     )
-    from treadle.workspace.checkpoints.restore_plan import Author, ChangeKind
 
 _RESTORABLE: tuple[Author, ...] = ("agent", "both", "unknown")
 _VERBS = {"added": "bring back", "removed": "delete", "changed": "change"}
@@ -135,7 +136,7 @@ async def plan_redo(
 async def _plan_redo_of(
     checkpoints: Checkpoints, session_dir: Path, past: PastRestore
 ) -> PlannedRestore:
-    from treadle.workspace.checkpoints import Span
+    from treadle.workspace.checkpoints.checkpoints import Span
 
     plan = await checkpoints.plan([Span(past.tree_before, past.restore.tree)])
     undone = [turn for turn in list_turns(session_dir) if turn.seq == past.restore.seq]
@@ -154,7 +155,7 @@ async def plan_rewind(
 async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> RestorePlan | None:
     if not spans:
         return None
-    from treadle.workspace.checkpoints import Span
+    from treadle.workspace.checkpoints.checkpoints import Span
 
     return await checkpoints.plan(
         [Span(span.before, span.after, _find_doubt(span), span.undone) for span in spans]
@@ -203,7 +204,8 @@ async def run_restore(
 
     A rewind takes these back to before the turn; an undo goes there over the user's versions.
     """
-    from treadle.workspace.checkpoints import RestoreResult, SkippedPath
+    from treadle.workspace.checkpoints.restore import RestoreResult
+    from treadle.workspace.checkpoints.scanner import SkippedPath
 
     plan, is_step = planned.plan, planned.action != "rewind"
     goal = await checkpoints.make_goal(plan, include, is_whole=not is_step)
@@ -234,7 +236,7 @@ def _explain_left(change: RestoreChange) -> str:
 
 
 def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
-    from treadle.workspace.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
     if folder.resolve() != folder:
         raise WorkspaceError(

@@ -12,45 +12,5 @@
     recorder      a checkpoint before and after each call that may change files
 
 It does not need git and never touches `.git`. Changes of shell commands are seen like any others.
-Used by the hosts; the log holds only the hashes of trees. The names below load at first use.
+Used by the hosts; the log holds only the hashes of trees.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from treadle._lazy_exports import lazy_exports
-
-if TYPE_CHECKING:
-    from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot, Span
-    from treadle.workspace.checkpoints.recorder import CheckpointRecorder
-    from treadle.workspace.checkpoints.restore import RestoreResult
-    from treadle.workspace.checkpoints.restore_plan import RestoreChange, RestoreGoal, RestorePlan
-    from treadle.workspace.checkpoints.scanner import SkippedPath
-
-__all__ = [
-    "CheckpointRecorder",
-    "Checkpoints",
-    "FileSnapshot",
-    "RestoreChange",
-    "RestoreGoal",
-    "RestorePlan",
-    "RestoreResult",
-    "SkippedPath",
-    "Span",
-]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "CheckpointRecorder": "recorder",
-        "Checkpoints": "checkpoints",
-        "FileSnapshot": "checkpoints",
-        "RestoreChange": "restore_plan",
-        "RestoreGoal": "restore_plan",
-        "RestorePlan": "restore_plan",
-        "RestoreResult": "restore",
-        "SkippedPath": "scanner",
-        "Span": "checkpoints",
-    },
-)

@@ -117,7 +117,7 @@ def _versions(options: argparse.Namespace, library: Library) -> int:
     import asyncio
 
     from treadle.apps.console.file_versions import list_versions
-    from treadle.workspace.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
     session_dir = library.find(options.id)
     folder = Path(library.get_summary(session_dir).folder)
@@ -208,7 +208,7 @@ def _sweep_checkpoints(library: Library) -> int:
     import asyncio
 
     from treadle.sessions.history import list_checkpoint_trees
-    from treadle.workspace.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
     freed = 0
     base = library.checkpoint_dir(Path.cwd()).parent

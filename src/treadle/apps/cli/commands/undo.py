@@ -22,7 +22,7 @@ from treadle.sessions.library import Library
 if TYPE_CHECKING:
     from treadle.apps.conversation.undo import PlannedRestore
     from treadle.sessions.log.journal import ResumedSession
-    from treadle.workspace.checkpoints import RestoreResult
+    from treadle.workspace.checkpoints.restore import RestoreResult
 
 UNDO = "undo the file changes of the last turn; again: of the turn before it"
 REDO = "bring back what the last undo or rewind changed; again: the one before it"
