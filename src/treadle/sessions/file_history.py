@@ -1,7 +1,7 @@
 """When the agent changed files, and what undo, redo and rewind did to them, from the log.
 
 Knows trees only by their names; workspace/checkpoints has the files. Used by
-apps/conversation/undo.py.
+apps/conversation/undo.py and `treadle sessions versions`.
 """
 
 from __future__ import annotations
@@ -67,16 +67,10 @@ class FileHistory(msgspec.Struct, frozen=True):
     restores: tuple[PastRestore, ...]
     last_redo: WorkSpan | None = None
 
-    def list_spans(self, first_seq: int, last_seq: int | None = None) -> list[WorkSpan]:
-        """The spans of these turns that are not undone, oldest first."""
+    def list_spans(self, first_seq: int) -> list[WorkSpan]:
+        """The spans of this turn and the later ones that are not undone, oldest first."""
         undone = {seq for past in self.restores for seq in past.turn_seqs}
-        return [
-            span
-            for span in self.spans
-            if first_seq <= span.seq
-            and (last_seq is None or span.seq <= last_seq)
-            and span.seq not in undone
-        ]
+        return [one for one in self.spans if one.seq >= first_seq and one.seq not in undone]
 
     def list_spans_of(self, turn_seq: int) -> list[WorkSpan]:
         """The spans of a turn, also if it is undone."""
@@ -100,21 +94,22 @@ def read_file_history(session_dir: Path) -> FileHistory:
                 _add_checkpoint(spans, seq, entry)
                 last_redo = None
             case Checkpoint(restore=Restore(action="redo") as redo):
+                _end_interrupted(spans, entry.tree)
                 past, last_redo = _take_back(restores, redo), None
                 if past is not None and past.restore.action == "undo":
                     undone = past.restore.tree
-                    _append_span(spans, WorkSpan(redo.seq, entry.tree, redo.tree, undone=undone))
+                    spans.append(WorkSpan(redo.seq, entry.tree, redo.tree, undone=undone))
                 else:
                     last_redo = WorkSpan(redo.seq, entry.tree, redo.tree)
             case Checkpoint(restore=Restore() as restore):
+                _end_interrupted(spans, entry.tree)
                 last_redo = None
                 turns = {span.seq for span in spans if span.seq >= restore.seq}
                 covered = {restore.seq} if restore.action == "undo" else turns
                 restores.append(PastRestore(record.seq, restore, entry.tree, frozenset(covered)))
             case _:
                 pass
-    if spans and not spans[-1].after:
-        spans[-1] = msgspec.structs.replace(spans[-1], is_interrupted=True)
+    _end_interrupted(spans, "")
     return FileHistory(tuple(spans), tuple(restores), last_redo)
 
 
@@ -144,15 +139,15 @@ def _add_checkpoint(spans: list[WorkSpan], seq: int, entry: Checkpoint) -> None:
     # The first version does not say which side it is: the first of a turn is before it.
     is_after = not entry.side and last is not None and last.seq == seq
     if entry.side == "before" or not (is_after or entry.side):
-        _append_span(spans, WorkSpan(seq, entry.tree))
+        _end_interrupted(spans, entry.tree)
+        spans.append(WorkSpan(seq, entry.tree))
     elif last is not None and (is_after or not last.after):
         spans[-1] = msgspec.structs.replace(last, after=entry.tree, background=entry.background)
 
 
-def _append_span(spans: list[WorkSpan], span: WorkSpan) -> None:
+def _end_interrupted(spans: list[WorkSpan], tree: str) -> None:
     if spans and not spans[-1].after:
-        spans[-1] = msgspec.structs.replace(spans[-1], after=span.before, is_interrupted=True)
-    spans.append(span)
+        spans[-1] = msgspec.structs.replace(spans[-1], after=tree, is_interrupted=True)
 
 
 def _take_back(restores: list[PastRestore], redo: Restore) -> PastRestore | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -18,11 +18,12 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import StoreError, WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, NoticeShown, Restore
 from treadle.lib.text.text import plural
-from treadle.sessions.file_history import PastRestore, WorkSpan, read_file_history
+from treadle.sessions.file_history import WorkSpan, read_file_history
 from treadle.sessions.history import TurnInfo, fork, list_turns
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
+    from treadle.apps.conversation.host import FileChange
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.restore import RestoreResult
     from treadle.workspace.checkpoints.restore_plan import (
@@ -44,16 +45,6 @@ class NothingButUsersFiles(StoreError):
         self.paths = tuple(dict.fromkeys(paths))
         files = _join_paths(self.paths)
         super().__init__(f"nothing left to {action} but files that you changed: {files}")
-
-
-class PathChange(Protocol):
-    """What would happen to a file."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
 
 
 class PlannedRestore(msgspec.Struct, frozen=True):
@@ -118,11 +109,16 @@ async def plan_redo(
     An earlier redo may have left files alone that the user had changed: these are redone if
     `include` names one of them.
     """
+    from treadle.workspace.checkpoints.checkpoints import Span
+
     left_alone: list[str] = []
     for past in reversed(read_file_history(session_dir).restores):
         if past.restore.tree == past.tree_before:
             continue  # an undo that left all files alone
-        planned = await _plan_redo_of(checkpoints, session_dir, past)
+        plan = await checkpoints.plan([Span(past.tree_before, past.restore.tree)])
+        turns = list_turns(session_dir) if past.restore.action == "undo" else []
+        turn = next((turn for turn in turns if turn.seq == past.restore.seq), None)
+        planned = PlannedRestore("redo", past.restore.seq, turn, plan, past.entry_seq)
         changed = [change.path for change in planned.plan.by("both")]
         is_included = any(path in include for path in changed)
         if not past.is_leftover or planned.plan.by("agent") or is_included:
@@ -131,17 +127,6 @@ async def plan_redo(
     if left_alone:
         raise NothingButUsersFiles("redo", left_alone)
     raise StoreError("nothing to redo")
-
-
-async def _plan_redo_of(
-    checkpoints: Checkpoints, session_dir: Path, past: PastRestore
-) -> PlannedRestore:
-    from treadle.workspace.checkpoints.checkpoints import Span
-
-    plan = await checkpoints.plan([Span(past.tree_before, past.restore.tree)])
-    undone = [turn for turn in list_turns(session_dir) if turn.seq == past.restore.seq]
-    turn = undone[0] if undone and past.restore.action == "undo" else None
-    return PlannedRestore("redo", past.restore.seq, turn, plan, past.entry_seq)
 
 
 async def plan_rewind(
@@ -172,7 +157,7 @@ def _find_doubt(span: WorkSpan) -> str:
 async def list_changed_files(checkpoints: Checkpoints, session_dir: Path) -> dict[str, ChangeKind]:
     """The files that the turns added, removed or changed, without what is undone."""
     history = await asyncio.to_thread(read_file_history, session_dir)
-    changed: dict[str, ChangeKind] = {}
+    existed, exists = dict[str, bool](), dict[str, bool]()
     for span in history.spans:
         undone = history.list_restores_of(span.seq)
         if any(not past.restore.is_partial for past in undone):
@@ -180,18 +165,16 @@ async def list_changed_files(checkpoints: Checkpoints, session_dir: Path) -> dic
         steps = [await checkpoints.diff(past.tree_before, past.restore.tree) for past in undone]
         restored = {one.path for step in steps for one in step}
         for one in await checkpoints.diff(span.before, span.after) if span.after else ():
-            if one.path in restored:
-                continue
-            match changed.pop(one.path, None), one.kind:
-                case "added", "removed":
-                    pass
-                case "added", _:
-                    changed[one.path] = "added"
-                case "removed", "added":
-                    changed[one.path] = "changed"
-                case _, kind:
-                    changed[one.path] = kind
-    return changed
+            if one.path not in restored:
+                existed.setdefault(one.path, one.kind != "added")
+                exists[one.path] = one.kind != "removed"
+    kinds: dict[tuple[bool, bool], ChangeKind] = {
+        (False, True): "added",
+        (True, False): "removed",
+        (True, True): "changed",
+    }
+    found = ((path, kinds.get((existed[path], exists[path]))) for path in exists)
+    return {path: kind for path, kind in found if kind is not None}
 
 
 # --- run -----------------------------------------------------------------------------------
@@ -210,7 +193,8 @@ async def run_restore(
     plan, is_step = planned.plan, planned.action != "rewind"
     goal = await checkpoints.make_goal(plan, include, is_whole=not is_step)
     left_alone = list_left_alone(plan, include)
-    skipped = [SkippedPath(one.path, _explain_left(one)) for one in left_alone]
+    reasons = {"both": "you changed it since", "unknown": "{}: it may be your change"}
+    skipped = [SkippedPath(one.path, reasons[one.author].format(one.doubt)) for one in left_alone]
     skipped += [*plan.skipped, *goal.skipped]
     restored = RestoreResult((), ())
     # If a step leaves only files of the user alone, the next one goes on.
@@ -229,10 +213,6 @@ async def run_restore(
 def list_left_alone(plan: RestorePlan, include: Collection[str]) -> list[RestoreChange]:
     """The files that the agent changed, and the user, too, or maybe: they are not restored."""
     return [one for one in plan.by("both", "unknown") if one.path not in include]
-
-
-def _explain_left(change: RestoreChange) -> str:
-    return f"{change.doubt}: it may be your change" if change.doubt else "you changed it since"
 
 
 def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
@@ -261,7 +241,8 @@ def describe_plan(planned: PlannedRestore) -> list[str]:
     lines = []
     for heading, changes in groups:
         if changes:
-            lines += [heading, *map(_describe_change, changes)]
+            verbs = (f"  {_VERBS[one.kind]} {one.path}{_describe_note(one)}" for one in changes)
+            lines += [heading, *verbs]
     if others := plan.by("user"):
         lines.append("You or another program changed these files. They are left alone:")
         lines += [f"  {one.path} ({one.kind})" for one in others]
@@ -277,11 +258,7 @@ def describe_plan(planned: PlannedRestore) -> list[str]:
     return lines
 
 
-def _describe_change(change: RestoreChange) -> str:
-    return f"  {_VERBS[change.kind]} {change.path}{describe_note(change)}"
-
-
-def describe_note(change: RestoreChange) -> str:
+def _describe_note(change: RestoreChange) -> str:
     """What is special about the change, in parentheses."""
     notes = [change.doubt] if change.doubt else []
     notes += ["back to your version"] if change.has_earlier else []
@@ -317,7 +294,7 @@ def _list_earlier_versions(planned: PlannedRestore) -> list[str]:
     return [one.path for one in planned.plan.changes if one.has_earlier]
 
 
-def describe_changes(changes: Sequence[PathChange], max_named: int = 4) -> str:
+def describe_changes(changes: Sequence[FileChange], max_named: int = 4) -> str:
     """`delete a.txt and b.txt, bring back c.txt, change d.txt`."""
     paths: dict[str, list[str]] = {"removed": [], "added": [], "changed": []}
     for one in changes[:max_named]:
@@ -330,21 +307,20 @@ def describe_changes(changes: Sequence[PathChange], max_named: int = 4) -> str:
 
 def describe_action(planned: PlannedRestore) -> str:
     """`undid the file changes of turn 3 (Add a test)`."""
-    undone, redone = "undid the file changes of", "redid the file changes of"
-    verb = {"undo": undone, "redo": redone, "rewind": "restored the files to before"}
-    if planned.turn is None and planned.action == "rewind":
-        return "took back the last redo"
     if planned.turn is None:
-        return "redid what the last rewind changed"
-    return f"{verb[planned.action]} {_name_turn(planned.turn)}"
+        is_redo = planned.action == "redo"
+        return "redid what the last rewind changed" if is_redo else "took back the last redo"
+    if planned.action == "rewind":
+        return f"restored the files to before {_name_turn(planned.turn)}"
+    verb = "redid" if planned.action == "redo" else "undid"
+    return f"{verb} the file changes of {_name_turn(planned.turn)}"
 
 
 def describe_plan_title(planned: PlannedRestore) -> str:
     """`Undo the file changes of turn 3 (Add a test)`: before it happens."""
-    if planned.turn is None and planned.action == "rewind":
-        return "Take back the last redo"
     if planned.turn is None:
-        return "Redo what the last rewind changed"
+        is_redo = planned.action == "redo"
+        return "Redo what the last rewind changed" if is_redo else "Take back the last redo"
     return f"{planned.action.capitalize()} the file changes of {_name_turn(planned.turn)}"
 
 

@@ -192,7 +192,7 @@ class Checkpoints:
     ) -> RestoreGoal:
         now = self._flatten(plan.current)
         goal, skipped = make_goal(plan, now, include, is_whole=is_whole)
-        return RestoreGoal(plan.current, store_tree(self._objects, goal), skipped)
+        return RestoreGoal(store_tree(self._objects, goal), skipped)
 
     def _apply(self, old: str, new: str) -> RestoreResult:
         diff, now = self._diff(old, new), self._flatten(self._take().tree)
@@ -217,14 +217,12 @@ class Checkpoints:
             # Removed first: a symlink may be where a folder has to be.
             work.remove(removed)
             parents = {parent for path in files for parent in parent_folders(path)}
-            work.remove_special_files(parents)
+            work.make_room(parents)
             work.remove_folders(path for path, (_, mode) in diff.folders.items() if mode is None)
             modes = self._flatten(new).folders
             needed = parents | {one for one, (_, mode) in diff.folders.items() if mode is not None}
             known = (path for path in needed if not is_within(path, now.unknown))
-            work.make_folders({path: modes.get(path, 0) for path in known})
-            work.write(files)
-            work.finish_folders()
+            work.write(files, {path: modes.get(path, 0) for path in known})
             return work.result()
 
     def _diff(self, old: str, new: str) -> TreeDiff:

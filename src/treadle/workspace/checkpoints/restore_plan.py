@@ -73,7 +73,6 @@ class RestorePlan(msgspec.Struct, frozen=True):
 class RestoreGoal(msgspec.Struct, frozen=True):
     """The stored tree that a restore leads to, and what it leaves out."""
 
-    current: str
     tree: str
     skipped: tuple[SkippedPath, ...] = ()
 
