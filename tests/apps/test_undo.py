@@ -25,6 +25,7 @@ from treadle.testing.provider import (
 )
 
 LAST = FakeReply("That is all.")
+READ = FakeReply(calls=(FakeCall("read", {"file_path": "f"}),))
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 
 
@@ -486,6 +487,24 @@ async def test_undo_keeps_the_lines_that_the_user_changed_since(session: Session
     assert Path("code.py").read_text() == "".join(mine).replace("line 1", "agent")
 
 
+async def test_what_the_user_changes_after_an_edit_that_failed_is_not_undone():
+    Path("f").write_text("mine\n")
+    wrong = {"file_path": "f", "old_string": "no such text", "new_string": "agent"}
+    calls = (FakeCall("edit", wrong),)
+    replies = iter([bash("echo 1 > a"), READ, FakeReply(calls=calls), bash("echo 2 > b"), LAST])
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if request.number == 3:  # the edit has failed
+            Path("f").write_text("mine, edited\n")
+        return next(replies)
+
+    async with ProviderServer(reply) as server:
+        assert (await run(server, "-p", "go", *FREELY)).code == 0
+    ran = await run(None, "undo")
+    assert (ran.code, ran.out) == (0, "undid the file changes of turn 1 (go): removed a, b\n")
+    assert tree() == {"f": "mine, edited\n"}
+
+
 async def test_what_the_user_changes_while_a_child_agent_thinks_is_not_undone():
     call = FakeCall("task", {"description": "it", "prompt": "the work"})
     replies = iter([FakeReply(calls=(call,)), bash("echo agent > a"), LAST, LAST])
@@ -663,9 +682,6 @@ async def test_a_folder_that_was_replaced_by_the_user_is_not_removed_for_a_file(
 
 
 # ------------------------------------------------------------------ edits between two changes
-
-
-READ = FakeReply(calls=(FakeCall("read", {"file_path": "f"}),))
 
 
 async def edit_between(*changes: tuple[FakeReply, ...]) -> str:
