@@ -31,7 +31,7 @@ from treadle.core.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints.checkpoints import FileSnapshot
 
-CallKey = tuple[str, str]  # the session and the call
+_Key = tuple[str, str]  # the session and the call
 
 
 class TakesCheckpoints(Protocol):
@@ -56,9 +56,9 @@ class CheckpointRecorder(BaseObserver):
         self._warned: set[str] = set()
         self._turn_id = ""
         self._lock = asyncio.Lock()
-        self._running: dict[CallKey, str] = {}  # in the foreground, with their summaries
-        self._background: dict[CallKey, str] = {}
-        self._tasks: dict[CallKey, CallKey] = {}  # session and task -> session and call
+        self._running: dict[_Key, str] = {}  # in the foreground, with their summaries
+        self._background: dict[_Key, str] = {}
+        self._tasks: dict[_Key, _Key] = {}  # session and task -> session and call
         self._is_open = False  # a span has begun
         self._only_background: tuple[str, ...] = ()  # what ran alone at a time of the open span
         self.hook = _CallHook(self)
@@ -74,7 +74,7 @@ class CheckpointRecorder(BaseObserver):
         finally:
             await self.end(key)
 
-    async def begin(self, key: CallKey, summary: str, turn_id: str = "") -> None:
+    async def begin(self, key: _Key, summary: str, turn_id: str = "") -> None:
         """A call is about to change files."""
         async with self._lock:
             if not self._running:
@@ -84,7 +84,7 @@ class CheckpointRecorder(BaseObserver):
                 self._begin_span(tree)
             self._running[key] = summary
 
-    async def end(self, key: CallKey) -> None:
+    async def end(self, key: _Key) -> None:
         if key not in self._running and key not in self._background:
             return
         async with self._lock:
@@ -125,7 +125,7 @@ class CheckpointRecorder(BaseObserver):
         if not self._running:
             self._only_background = tuple(self._background.values())
 
-    def _forget(self, keys: Iterable[CallKey]) -> None:
+    def _forget(self, keys: Iterable[_Key]) -> None:
         for key in keys:
             self._running.pop(key, None)
             self._background.pop(key, None)

@@ -1,8 +1,8 @@
 """The current files of a folder as a tree; what did not change is not read again.
 
-A file is unchanged if the time of its last change, its inode and its size are the same; nobody can
-set that time. A file that changed just before a scan may change again within the same clock tick,
-so the next scan reads it again. Symlinks are stored as symlinks and not followed (`safe_tree`).
+A file is unchanged if the time of its last change, its inode and its size are the same; no program
+can set that time. A file that changed just before a scan may change again within the same clock
+tick, so the next scan reads it again. Symlinks are stored as symlinks, not followed (`safe_tree`).
 """
 
 from __future__ import annotations

@@ -147,11 +147,11 @@ def _versions(options: argparse.Namespace, library: Library) -> int:
         numbers = {turn.seq: turn.number for turn in list_turns(session_dir)}
         for number, (state, node) in enumerate(versions, 1):
             turn = numbers.get(state.seq)
-            text = f"turn {turn}" if turn else "a turn that is not in the conversation"
+            name = f"turn {turn}" if turn else "a turn that is not in the conversation"
             cause = "before" if number == 1 else _CAUSES.get(state.cause)
+            author = f"{cause} {name}" if cause else "you"
             missing = "" if node is not None else "  (no file)"
-            text = f"{cause} {text}" if cause else "you"
-            print_line(f"{number:4}  {_format_time(state.time):8}  {text}{missing}")
+            print_line(f"{number:4}  {_format_time(state.time):8}  {author}{missing}")
         return SUCCESS
     chosen = [node for number, (_, node) in enumerate(versions, 1) if number == options.number]
     if not chosen or chosen[0] is None:
