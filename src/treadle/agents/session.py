@@ -83,13 +83,14 @@ class Session(Generic[DepsT, OutputT]):
         self.warnings = opened.warnings
         ids = (self.id, *opened.state.origins)
         own, *origins = [(one, find_child_location(one, self._location)) for one in ids]
-        self._children = ChildAgents(own[1], origins)
+        self._children = ChildAgents(own[1], origins, opened.store)
         try:
             self._driver = self._start_driver(opened)
             await self._driver.restore_approvals()
         except BaseException:
+            driver, self._driver = self._driver, None
+            await complete(self._children.aclose())
             if not is_own:  # the caller closes his own store
-                driver, self._driver = self._driver, None
                 await complete(close_store(opened.store) if driver is None else driver.aclose())
             raise
         return self
@@ -102,8 +103,11 @@ class Session(Generic[DepsT, OutputT]):
         others: nothing of it happens afterwards."""
         self._is_closed = True
         driver, self._driver = self._driver, None
-        if driver is not None:
-            await driver.aclose()
+        try:
+            await complete(self._children.aclose())
+        finally:
+            if driver is not None:
+                await driver.aclose()
 
     # --- work ----------------------------------------------------------------------------
 

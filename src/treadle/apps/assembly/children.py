@@ -18,7 +18,7 @@ import msgspec
 from treadle.agents.agent_files import read_agent_files
 from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
 from treadle.agents.child_settings import TASK_NAMES, FilteredSource
-from treadle.agents.subagents import ChildStart, OpenStore
+from treadle.agents.subagents import ChildStart
 from treadle.agents.tool_names import find_unknown
 from treadle.apps.assembly.child_policy import (
     ChildPolicy,
@@ -29,13 +29,11 @@ from treadle.apps.assembly.child_policy import (
 from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.redaction import redact_source
-from treadle.apps.assembly.sessions import open_child_store
 from treadle.context.prompt import describe_environment
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import Deny, PermissionRequest
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
 from treadle.lib.files.private_folder import find_state_dir
@@ -254,12 +252,11 @@ def make_child_options(
     parts: ChildParts,
     place: ChildPlace,
     mutators: Sequence[Mutator],
-    store: Store | None,
     warnings: list[str],
     kept_branches: KeptBranches | None,
 ) -> dict[str, Any]:
     """Options of the Agent: the agent definitions of the user and of a trusted folder, and how its
-    children are prepared and stored."""
+    children are prepared."""
     folders = [place.folder, Path.home()] if parts.is_trusted else [Path.home()]
     definitions, problems = read_agent_files(folders, home=Path.home())
     warnings += problems
@@ -268,18 +265,11 @@ def make_child_options(
         if unknown := find_unknown((*(one.tools or ()), *one.excluded_tools), known):
             warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
     own = [mutator for mutator in mutators if _is_for_children(mutator)]
-    options: dict[str, Any] = {
+    return {
         "subagents": definitions,
         "prepare_child": ChildSetup(parts, place, own, kept_branches),
         "worktrees": place.worktrees is not None,
     }
-    open_store = make_child_opener(place.folder, store)
-    return options if open_store is None else {**options, "open_store": open_store}
-
-
-def make_child_opener(folder: Path, store: Store | None) -> OpenStore | None:
-    """Opens the stores of child agents, inside the session of the parent; None without one."""
-    return None if store is None else partial(_open_child_store, folder, store)
 
 
 def make_worktrees(
@@ -302,12 +292,6 @@ async def close_worktrees(worktrees: Lazy[Worktrees]) -> None:
     """Keep as branches what interrupted agents, also of killed processes, changed."""
     if worktrees.is_made or (find_state_dir() / WORKTREES_DIR).is_dir():
         await worktrees.get().aclose()
-
-
-async def _open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
-    child = open_child_store(folder, store, parent_id, call_id)
-    await child.flush()  # a fork has copied the history
-    return child
 
 
 def _restore_cwd(builtin: BuiltinSource, driver: Driver) -> None:

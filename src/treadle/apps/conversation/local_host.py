@@ -166,7 +166,7 @@ class LocalHost:
         self.notes = self._session.notes
         # In a thread: the items of a long session are measured, and a host has other sessions.
         is_resumed = self._session.state is not None
-        self._children = ChildAgents()
+        self._children = self._session.make_children()
         start = partial(self._session.start, children=self._children)
         self._driver = await asyncio.to_thread(start) if is_resumed else start()
         for server in self._session.servers:
