@@ -223,6 +223,7 @@ async def test_a_report_says_that_a_message_did_not_reach_the_child():
     await pause.reached.wait()
     await driver.next()
     [child] = children.running.values()
+    assert child.driver is not None
     child.driver.interrupt()
     await driver.tasks.wait()
     assert "1 message that you sent did not reach it" in driver.tasks.list()[0].output
@@ -395,7 +396,7 @@ async def test_a_new_child_of_a_fork_is_not_the_one_of_a_later_call_with_the_sam
 ):
     def make(prompt: str, answer: str) -> Agent:
         call = ToolCall("call_7", "task", f'{{"description": "d", "prompt": "{prompt}"}}')
-        replies = ["hello", Say(calls=[call]), answer, "ok"]
+        replies: list[Any] = ["hello", Say(calls=[call]), answer, "ok"]
         return Agent(Scripted(replies), subagents=[], store=tmp_path / place)
 
     async with make("work", "of the origin").session("s") as session:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
+from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.subagents import ChildStart
 from treadle.agents.tool_names import EVERY_TOOL, match_tools
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
@@ -98,39 +101,40 @@ def narrow_policy(policy: Policy, mode: str) -> Policy:
 
 
 def make_child_settings(
-    settings: Mapping[str, Any], start: ChildStart, changes: Mapping[str, Any]
+    settings: AgentSettings, start: ChildStart, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The settings of a child: its own instructions, at most its parent's tools and policy."""
     definition = start.task.definition
-    mutators = changes.get("mutators", settings["mutators"])
+    mutators = changes.get("mutators", settings.mutators)
     mutators = [one for one in mutators if getattr(one, "for_children", True)]
     # The parent may have fewer tools than its own parent: its list of tools counts.
     mutators = [one for one in mutators if not _lists_tools(one)]
-    mutators += [one for one in settings["mutators"] if _lists_tools(one)]
+    mutators += [one for one in settings.mutators if _lists_tools(one)]
     source = changes.get("source", start.source)
     if definition.tools is not None or definition.excluded_tools:
         source, mutators = _narrow_tools(source, mutators, definition)
-    gates = list(settings["gates"])
+    gates = list(settings.gates)
     if definition.max_cost is not None:
         budget = CostBudget(definition.max_cost)
         budget.add_earlier(start.earlier_usage, start.model.card)
         gates.append(budget)
     child = {
-        **settings,
+        **msgspec.structs.asdict(settings),
+        "depth": start.depth,
         "instructions": f"{definition.prompt}\n\n{CHILD_INSTRUCTIONS}",
-        "max_turns": min(definition.max_turns, settings["max_turns"]),
+        "max_turns": min(definition.max_turns, settings.max_turns),
         "policy": narrow_policy(start.policy, definition.mode),
         "gates": gates,
-        "hooks": make_child_hooks(settings["hooks"]),
+        "hooks": make_child_hooks(settings.hooks),
         "observers": (),
         "name": definition.name,
         "role": definition.name,
         "caller": "child",
-        "parent_ids": (start.parent_id, *settings["parent_ids"]),
+        "parent_ids": (start.parent_id, *settings.parent_ids),
         "output_type": str,  # the child answers its parent in text
         "structured_output": None,
         "on_start": None,
-        "subagents": settings["subagents"] if _may_start_children(definition) else None,
+        "subagents": settings.subagents if _may_start_children(definition) else None,
         **({"model": definition.model} if definition.model else {}),
     }
     changed = {key: value for key, value in changes.items() if key != "source"}

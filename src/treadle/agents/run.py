@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.agents.result import ACCOUNT_ERRORS, Result, attach_run
+from treadle.core.argument_checks import check, number, optional, whole_number
 from treadle.core.contracts.task_manager import TaskInfo
 from treadle.core.errors import OutputMissing
 from treadle.core.events import TurnResult
@@ -41,6 +42,14 @@ class RunSettings(msgspec.Struct, frozen=True):
     output_retries: int = OUTPUT_RETRIES
     # Seconds to wait for calls in the background; None: they go on, the session is still open.
     background_wait: float | None = None
+
+    def __post_init__(self) -> None:
+        check("output_retries", self.output_retries, _RETRIES)
+        check("background_wait", self.background_wait, _SECONDS)
+
+
+_RETRIES = whole_number(0)
+_SECONDS = optional(number("seconds, 0 or more", lambda value: value >= 0))
 
 
 class RunAnswer(msgspec.Struct, frozen=True):

@@ -9,9 +9,17 @@ It owns the store, its lock and the driver, and closes them in the right order. 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from treadle.agents.agent_runs import AgentRuns, History, check_run
+from treadle.agents.agent_runs import (
+    AgentRuns,
+    History,
+    Prompt,
+    SessionRunOptions,
+    reject_unknown_argument,
+)
 from treadle.agents.agent_settings import STORE_EXPECTED
 from treadle.agents.child_agents import ChildAgents, find_child_location
 from treadle.agents.result import Result
@@ -42,11 +50,11 @@ from treadle.sessions.open_store import (
 )
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self, Unpack
 
 _T = TypeVar("_T")
 
-RUN_ARGUMENTS = ("prompt", "output", "output_retries", "metadata")
+RUN_ARGUMENTS = ("prompt", "output", *SessionRunOptions.__annotations__)
 
 
 class Session(Generic[DepsT, OutputT]):
@@ -113,34 +121,19 @@ class Session(Generic[DepsT, OutputT]):
 
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: None = None,
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[SessionRunOptions]
     ) -> Result[OutputT]: ...
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: type[_T],
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[SessionRunOptions]
     ) -> Result[_T]: ...
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: object,
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: object, **options: Unpack[SessionRunOptions]
     ) -> Result[Any]: ...
     async def run(
         self,
-        prompt: UserInput | None = None,
+        prompt: Prompt = None,
         *,
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
@@ -149,48 +142,25 @@ class Session(Generic[DepsT, OutputT]):
     ) -> Result[Any]:
         """Answer a prompt. Without one, continue what an interruption or a crash left; a LoopError
         if there is nothing to continue, see `can_continue`."""
-        check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
-        return await self.run_with(prompt, output, RunSettings(metadata, output_retries))
-
-    async def run_with(
-        self, prompt: UserInput | None, output: object | None, settings: RunSettings
-    ) -> Result[Any]:
-        run = self.begin_run(prompt, output, settings)
-        try:
+        reject_unknown_argument("session.run", RUN_ARGUMENTS, unknown)
+        async with self.open_run(prompt, output, RunSettings(metadata, output_retries)) as run:
             return await run.finish()
-        finally:
-            self.end_run(run)
 
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: None = None,
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[SessionRunOptions]
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: type[_T],
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[SessionRunOptions]
     ) -> Stream[_T]: ...
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: object,
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: object, **options: Unpack[SessionRunOptions]
     ) -> Stream[Any]: ...
     def stream(
         self,
-        prompt: UserInput | None = None,
+        prompt: Prompt = None,
         *,
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
@@ -198,21 +168,15 @@ class Session(Generic[DepsT, OutputT]):
         **unknown: object,
     ) -> Stream[Any]:
         """`async with session.stream(prompt) as events`: the events of a run."""
-        check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
-        settings = RunSettings(metadata, output_retries)
+        reject_unknown_argument("session.run", RUN_ARGUMENTS, unknown)
+        opening = self.open_run(prompt, output, RunSettings(metadata, output_retries))
+        return Stream(opening, has_approver=self._agent.has_approver)
 
-        async def open_run() -> Run:
-            return self.begin_run(prompt, output, settings)
-
-        async def close_run(run: Run) -> None:
-            self.end_run(run)  # the session keeps the driver
-
-        return Stream(open_run, close_run, has_approver=self._agent.has_approver)
-
-    def begin_run(
-        self, prompt: UserInput | None, output: object | None, settings: RunSettings
-    ) -> Run:
-        """A run with the prompt; call `end_run` after it. DriverBusy if another is not over."""
+    @asynccontextmanager
+    async def open_run(
+        self, prompt: Prompt, output: object | None, settings: RunSettings
+    ) -> AsyncIterator[Run]:
+        """A run that has begun with the prompt. DriverBusy if another is not over."""
         driver = self._open_driver
         if self._run is not None:
             raise DriverBusy(
@@ -222,11 +186,10 @@ class Session(Generic[DepsT, OutputT]):
         run = self._agent.make_run(driver, output, settings)
         run.begin(prompt)
         self._run = run
-        return run
-
-    def end_run(self, run: Run) -> None:
-        run.end()
-        if self._run is run:
+        try:
+            yield run
+        finally:
+            run.end()
             self._run = None
 
     async def next(self) -> Step:

@@ -378,7 +378,7 @@ def _make_known_check(context: ToolContext[Any]) -> Callable[[UserItem], bool]:
     calls.pop(context.call_id, None)
 
     def is_known(message: UserItem) -> bool:
-        call = calls.get((message.metadata or {})[CALL_KEY])
+        call = calls.get(str((message.metadata or {})[CALL_KEY]))
         return call is not None and (call.arguments or {}).get("prompt") == message.text
 
     return is_known
