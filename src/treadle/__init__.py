@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from treadle._version import __version__
     from treadle.agents.agent import Agent
     from treadle.agents.agent_definition import AgentDefinition
-    from treadle.agents.result import Result
+    from treadle.agents.run import Result
     from treadle.agents.session import Session
     from treadle.agents.stream import Stream
     from treadle.agents.subagents import ChildStart, ChildTask, PreparedChild
@@ -152,7 +152,7 @@ __getattr__, __dir__ = lazy_exports(
         "OutputMissing": "core.errors",
         "PendingApproval": "core.steps",
         "PreparedChild": "agents.subagents",
-        "Result": "agents.result",
+        "Result": "agents.run",
         "Retry": "core.loop.retry",
         "RunContext": "core.loop.config",
         "RunFailed": "core.events",

@@ -14,8 +14,8 @@ from treadle import Agent, Usage
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_files import read_agent_file
 from treadle.agents.child_agents import ChildAgents
+from treadle.agents.child_settings import find_unknown, match_tools
 from treadle.agents.subagents import MAX_CHILDREN, ChildStart
-from treadle.agents.tool_names import find_unknown, match_tools
 from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint

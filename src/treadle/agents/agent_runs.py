@@ -16,8 +16,15 @@ import msgspec
 
 from treadle.agents.agent_settings import is_checkable
 from treadle.agents.child_agents import ChildAgents
-from treadle.agents.result import ACCOUNT_ERRORS, Result
-from treadle.agents.run import BACKGROUND_WAIT, OUTPUT_RETRIES, DecideApprovals, Run, RunSettings
+from treadle.agents.run import (
+    ACCOUNT_ERRORS,
+    BACKGROUND_WAIT,
+    OUTPUT_RETRIES,
+    DecideApprovals,
+    Result,
+    Run,
+    RunSettings,
+)
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import is_list
 from treadle.core.contracts.store import Store

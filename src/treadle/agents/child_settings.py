@@ -5,16 +5,16 @@ Used by agent.py for every child; a program changes more with `prepare_child`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import fnmatch
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from treadle.agents.agent_definition import AgentDefinition
-from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
+from treadle.agents.agent_definition import CHILD_INSTRUCTIONS, AgentDefinition
 from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.subagents import ChildStart
-from treadle.agents.tool_names import EVERY_TOOL, match_tools
+from treadle.core.arguments.fit_names import fold_name
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
@@ -24,6 +24,10 @@ from treadle.core.contracts.wrapped import WrappedSource
 from treadle.policy.budgets import CostBudget
 from treadle.tools.federation import Federation
 
+EVERY_TOOL = "*"
+# An agent that may edit may do so with any of these tools: a model has the one that it knows.
+_EDIT_NAMES = frozenset({"edit", "editfile", "multiedit"})
+_EDIT_TOOLS = frozenset({"edit", "apply_patch", "notebook_edit"})
 TASK_TOOL = "task"
 TASK_NAMES = ToolSpec(TASK_TOOL, "", {}, aliases=("agent", "dispatch_agent", "spawn_agent"))
 # These are about the session and the messages of the user; the parent's hooks have run for them.
@@ -173,3 +177,41 @@ def _may_start_children(definition: AgentDefinition) -> bool:
     """`task` is a tool as any other: a list of tools has to name it."""
     is_listed = definition.tools is None or match_tools(definition.tools, (TASK_NAMES,))
     return bool(is_listed) and not match_tools(definition.excluded_tools, (TASK_NAMES,))
+
+
+# --- names of tools in agent files, whatever their form: `WebFetch`, `web_fetch`, `Bash(git *)` ---
+# Files that were written for other programs use the names of those, which a tool has as `aliases`.
+
+
+def match_tools(wanted: Iterable[str], specs: Collection[ToolSpec]) -> frozenset[str]:
+    """The names of those tools that the list means."""
+    return frozenset(name for one in wanted for name in _match(one, specs))
+
+
+def find_unknown(wanted: Iterable[str], specs: Collection[ToolSpec]) -> list[str]:
+    """The entries of the list that mean no tool. Tools of MCP servers may come later."""
+    return [
+        one
+        for one in wanted
+        if one != EVERY_TOOL and not _strip(one).startswith("mcp__") and not _match(one, specs)
+    ]
+
+
+def _strip(name: str) -> str:
+    """A name without arguments in parentheses, in lower case."""
+    return name.partition("(")[0].strip().casefold()
+
+
+def _match(wanted: str, specs: Collection[ToolSpec]) -> list[str]:
+    plain = _strip(wanted)
+    if plain.startswith("mcp__"):
+        patterns = (plain, f"{plain}__*")  # a server's name means all of its tools
+        names = [spec.name for spec in specs]
+        return [n for n in names if any(fnmatch.fnmatchcase(n.casefold(), p) for p in patterns)]
+    return [spec.name for spec in specs if wanted == EVERY_TOOL or _means(fold_name(plain), spec)]
+
+
+def _means(folded: str, spec: ToolSpec) -> bool:
+    if folded in _EDIT_NAMES and spec.name in _EDIT_TOOLS:
+        return True
+    return folded in map(fold_name, (spec.name, *spec.aliases))

@@ -22,8 +22,7 @@ from treadle.agents.agent_runs import (
 )
 from treadle.agents.agent_settings import STORE_EXPECTED
 from treadle.agents.child_agents import ChildAgents, find_child_location
-from treadle.agents.result import Result
-from treadle.agents.run import OUTPUT_RETRIES, Run, RunSettings
+from treadle.agents.run import OUTPUT_RETRIES, Result, Run, RunSettings
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import check
 from treadle.core.contracts.store import Store

@@ -16,8 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, cast
 
-from treadle.agents.result import Result
-from treadle.agents.run import Run, RunAnswer
+from treadle.agents.run import Result, Run, RunAnswer
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (

@@ -11,9 +11,13 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from treadle.agents.agent_definition import AgentDefinition
+from treadle.agents.agent_definition import (
+    BUILTIN_AGENTS,
+    GENERAL_AGENT,
+    AgentDefinition,
+    find_kind,
+)
 from treadle.agents.agent_files import MODES
-from treadle.agents.agent_kinds import BUILTIN_AGENTS, GENERAL_AGENT, find_kind
 from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
+from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.text.text import plural
 from treadle.sessions.index import SessionIndex, SessionSummary
-from treadle.sessions.log.files import LocalFiles
 from treadle.sessions.log.lock import acquire_lock, is_locked
 from treadle.sessions.log.reader import FIRST_SEGMENT
 from treadle.sessions.log.records import ForkPoint

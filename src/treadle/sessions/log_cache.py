@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from treadle.sessions.log.files import LocalFiles, write_all
+from treadle.lib.files.file_system import LocalFiles, write_all
 from treadle.sessions.log.reader import FIRST_SEGMENT
 
 MAX_STALE_LINES = 1_000  # beyond one per record; then the file is rewritten

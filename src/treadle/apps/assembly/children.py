@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.agents.agent_definition import CHILD_INSTRUCTIONS
 from treadle.agents.agent_files import read_agent_files
-from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
-from treadle.agents.child_settings import TASK_NAMES, FilteredSource
+from treadle.agents.child_settings import TASK_NAMES, FilteredSource, find_unknown
 from treadle.agents.subagents import ChildStart
-from treadle.agents.tool_names import find_unknown
 from treadle.apps.assembly.child_policy import (
     ChildPolicy,
     FolderPolicy,

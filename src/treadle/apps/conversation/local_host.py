@@ -418,8 +418,8 @@ class LocalHost:
         return rule_changes.describe_rule_change(self.folder, change, changed)
 
     def list_agents(self) -> list[tuple[str, str]]:
+        from treadle.agents.agent_definition import BUILTIN_AGENTS
         from treadle.agents.agent_files import read_agent_files
-        from treadle.agents.agent_kinds import BUILTIN_AGENTS
 
         folders = [self.folder] if self.is_trusted else []
         agents, _ = read_agent_files([*folders, Path.home()], home=Path.home())
