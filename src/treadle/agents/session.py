@@ -318,9 +318,13 @@ class Session(Generic[DepsT, OutputT]):
 
     @property
     def _open_driver(self) -> Driver:
-        if self._driver is None:
-            raise LoopError(self._describe_closed())
-        return self._driver
+        if self._driver is not None:
+            return self._driver
+        if self._is_closed:
+            raise LoopError(
+                f"session {self.id} is closed: open it again with agent.session({self.id!r})"
+            )
+        raise LoopError("enter the session first: async with agent.session(...) as session")
 
     def _make_not_waiting_error(self, call_id: str, session_id: str) -> LoopError:
         waiting = [(one.call.id, one.session_id or self.id) for one in self.approvals]
@@ -331,11 +335,6 @@ class Session(Generic[DepsT, OutputT]):
             of_session = f" of session {session_id!r:.80}" if session_id else ""
             problem = f"no call {call_id!r:.80}{of_session} waits for a decision"
         return LoopError(f"{problem}; calls that wait for one: {known}")
-
-    def _describe_closed(self) -> str:
-        if self._is_closed:
-            return f"session {self.id} is closed: open it again with agent.session({self.id!r})"
-        return "enter the session first: async with agent.session(...) as session"
 
     def _start_driver(self, opened: OpenedStore) -> Driver:
         history, self._history = self._history, None

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -40,7 +39,6 @@ StoreLocation = str | os.PathLike[str] | Store | Callable[[str], Store | Awaitab
 
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 DATABASE_SCHEMES = ("postgresql://", "postgres://")
-_SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
 
 
 class OpenedStore(msgspec.Struct, frozen=True):
@@ -56,7 +54,9 @@ def make_session_id() -> str:
 
 
 def check_session_id(session_id: object) -> str:
-    if isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id):
+    from treadle.sessions.library import ID_PATTERN
+
+    if isinstance(session_id, str) and ID_PATTERN.fullmatch(session_id):
         return session_id
     raise ConfigError(
         f"{session_id!r} cannot be the id of a session: use 1 to 81 letters, digits, '.', '_' and "

@@ -41,7 +41,6 @@ from treadle.tools.federation import Federation
 if TYPE_CHECKING:
     from treadle.context.memory import Memory
     from treadle.context.prompt import SystemPrompt
-    from treadle.core.loop.driver import Driver
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.local import WorkspaceOptions
@@ -119,7 +118,8 @@ class ChildSetup:
         changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
         changes["instructions"] = self._make_instructions(start, place)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
-        changes["on_start"] = partial(_restore_cwd, place.builtin)
+        builtin = place.builtin
+        changes["on_start"] = lambda one: builtin.begin_session(one.session_id, one.transcript)
         changes["model"] = own_model or self._find_small_model(start) or start.model
         return PreparedCodingChild(self, changes, start, worktree, workspace, own_model)
 
@@ -291,12 +291,6 @@ async def close_worktrees(worktrees: Lazy[Worktrees]) -> None:
     """Keep as branches what interrupted agents, also of killed processes, changed."""
     if worktrees.is_made or (find_state_dir() / WORKTREES_DIR).is_dir():
         await worktrees.get().aclose()
-
-
-def _restore_cwd(builtin: BuiltinSource, driver: Driver) -> None:
-    """A child that is continued is in the folder of its last command."""
-    if driver.transcript:
-        builtin.restore_cwd(driver.session_id, driver.transcript)
 
 
 def _is_for_children(mutator: Mutator) -> bool:

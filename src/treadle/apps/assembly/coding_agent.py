@@ -483,8 +483,7 @@ def _assemble(
 
     def on_start(driver: Driver) -> None:
         drivers.add(driver)
-        if driver.transcript:
-            builtin.restore_cwd(driver.session_id, driver.transcript)
+        builtin.begin_session(driver.session_id, driver.transcript)
 
     # Child agents
     worktrees = make_worktrees(folder, trust.is_trusted, warn or logger.warning)
