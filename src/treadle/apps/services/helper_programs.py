@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from treadle.workspace.environment import split_search_path
+from treadle.lib.files.search_path import split_search_path
 
 TIMEOUT_SECONDS = 10.0
 MAX_OUTPUT_BYTES = 16 << 20

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from treadle.core.git_index import SKIP_WORKTREE, IndexEntries, write_entry
+from treadle.lib.git.index import IndexFile, list_entries, read_version
 
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
 PATHS = ["a.txt", "src/deep/er.py", "src/deep/erlang.py", "src/x" + "y" * 200, "ünï"]
@@ -38,9 +39,15 @@ def hash_chars(init: tuple[str, ...]) -> int:
 @pytest.mark.parametrize("init", [(), ("--object-format=sha256",)])
 def test_the_entries_are_those_that_git_wrote(tmp_path: Path, version: int, init: tuple[str, ...]):
     index = make_index(tmp_path, version, *init)
-    entries = IndexEntries(index, hash_chars(init) // 2)
-    found = {entry.path: entry for entry in entries}
-    assert entries.version == version
+    hash_size = hash_chars(init) // 2
+    found = {entry.path: entry for entry in list_entries(index, hash_size)}
+    file = IndexFile(tmp_path / ".git/index", hash_size)
+    for path, entry in found.items():
+        assert file.find(path) == entry._replace(
+            second_flags=0 if version < 4 else entry.second_flags
+        )
+    assert file.find("er.py") is file.find("src/deep") is None
+    assert read_version(index) == version
     assert sorted(found) == sorted([*PATHS, "inner"])
     assert [path for path, entry in found.items() if entry.is_submodule] == ["inner"]
     assert {path for path, entry in found.items() if entry.is_assumed} == {
@@ -50,24 +57,40 @@ def test_the_entries_are_those_that_git_wrote(tmp_path: Path, version: int, init
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_an_entry_that_is_written_again_is_the_same(tmp_path: Path, version: int):
-    index = make_index(tmp_path, version)
-    entries = IndexEntries(index)
-    pieces = [write_entry(entry, version, entry.second_flags) for entry in entries]
-    assert b"".join(pieces) == index[12 : entries.end]
-    marked = [write_entry(entry, version, SKIP_WORKTREE) for entry in IndexEntries(index)]
-    changed = index[:12] + b"".join(marked)
-    assert all(entry.is_assumed for entry in IndexEntries(changed))
+@pytest.mark.parametrize("init", [(), ("--object-format=sha256",)])
+def test_git_trusts_an_entry_that_is_settled(tmp_path: Path, version: int, init: tuple[str, ...]):
+    make_index(tmp_path, version, *init)
+    file, path = (
+        IndexFile(tmp_path / ".git/index", hash_chars(init) // 2),
+        tmp_path / "src/deep/erlang.py",
+    )
+    entry = file.find("src/deep/erlang.py")
+    assert entry is not None
+    settled = file.settle(entry, path.stat())
+    assert settled.time_ns < entry.time_ns
+    assert settled == file.find("src/deep/erlang.py")
+    path.write_bytes(b"x" * settled.size)
+    os.utime(path, ns=(settled.time_ns, settled.time_ns))
+    git(
+        tmp_path,
+        "-c",
+        "core.checkStat=minimal",
+        "-c",
+        "core.trustctime=false",
+        "diff",
+        "--exit-code",
+        "src/deep/erlang.py",
+    )
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_an_index_that_is_cut_off_or_none_at_all_is_an_error(tmp_path: Path, version: int):
     index = make_index(tmp_path, version)
-    entries = IndexEntries(index)
-    assert len(list(entries)) == len(PATHS) + 1
-    for length in range(12, entries.end - 8):
+    entries = list(list_entries(index))
+    assert len(entries) == len(PATHS) + 1
+    for length in range(12, entries[-1].start + 62):
         with pytest.raises(ValueError, match=r"index|not found"):
-            list(IndexEntries(index[:length]))
+            list(list_entries(index[:length]))
     for wrong in (b"", b"DIRC", b"nothing like it", b"DIRC\0\0\0\x09\0\0\0\1"):
         with pytest.raises(ValueError, match="not an index"):
-            list(IndexEntries(wrong))
+            list(list_entries(wrong))
