@@ -1,13 +1,19 @@
-"""Which folders of a PATH are safe to run programs from. Used where a program is run outside of the
-sandbox, by the workspace, git and the helper programs of hosts."""
+"""Finds programs that are run outside of a sandbox: never one that a project brings."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def find_program(name: str, not_in: Path, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The path of a program that is not in the folder `not_in`."""
+    safe_path, _ = split_search_path(environ.get("PATH", ""), (not_in.resolve(),))
+    return shutil.which(name, path=safe_path)
 
 
 def split_search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:

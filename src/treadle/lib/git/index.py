@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.lib.files.file_view import FileView, read_regular_file
+from treadle.lib.files.file_view import LOCAL_FILES, FileView
 
 MAX_INDEX_BYTES = 128 << 20
 HEADER_BYTES = 12
@@ -156,7 +156,7 @@ class IndexFile:
             return b""
         if state != self._state:
             self._state, self._by_name = state, None
-            self._data = read_regular_file(self._path, MAX_INDEX_BYTES) or b""
+            self._data = LOCAL_FILES.read(str(self._path), MAX_INDEX_BYTES) or b""
         return self._data
 
     def find(self, path: str) -> IndexEntry | None:

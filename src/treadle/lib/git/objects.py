@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.lib.files.file_view import read_regular_file
+from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.git.run import GitError, find_git, plain_repository
 
 MAX_COMMITS = 2000
 """How many commits are searched, those of branches first; some 0.2 ms each."""
 
-MAX_SECONDS = 10.0
+MAX_SECONDS = 5.0
 """How long git may take for one search: an object file that is a named pipe makes it wait."""
 
 MAX_OBJECT_BYTES = 8 << 20
@@ -35,7 +35,7 @@ _ID = re.compile(rb"\b[0-9a-f]{40}\b")
 _SYMLINK, _REGULAR = b"120000", b"100"
 
 
-class History:
+class GitHistory:
     """The commits that a repository has now, and their ancestors. `not_in` is a folder from which
     no program is run."""
 
@@ -102,8 +102,10 @@ class _ObjectReader:
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         try:
-            program = find_git(self._not_in, os.environ.get("PATH", ""))
+            program = "" if self._timed_out else find_git(self._not_in)
         except GitError:
+            program = ""
+        if not program:
             yield
             return
         with plain_repository(GIT_OBJECT_DIRECTORY=str(self._folder)) as environment:
@@ -117,7 +119,7 @@ class _ObjectReader:
             timer = threading.Timer(MAX_SECONDS, self._stop, (process,))
             timer.start()
             try:
-                self._process = None if self._timed_out else process
+                self._process = process
                 yield
             finally:
                 self._process = None
@@ -152,7 +154,7 @@ def _read_blob(path: Path) -> tuple[bytes, bytes] | None:
     """The mode of a file or symlink as a tree begins it, and its content."""
     with contextlib.suppress(OSError):
         return _SYMLINK, os.fsencode(path.readlink())
-    data = read_regular_file(path, MAX_OBJECT_BYTES)
+    data = LOCAL_FILES.read(str(path), MAX_OBJECT_BYTES)
     return None if data is None else (_REGULAR, data)
 
 
@@ -185,13 +187,13 @@ def _find_in_tree(found: tuple[bytes, bytes], name: bytes) -> tuple[bytes, bytes
 
 def _read_tips(git: Path) -> list[bytes]:
     """The objects that HEAD, branches, remotes and tags name, then those of HEAD's reflog."""
-    texts = [read_regular_file(git / "HEAD", MAX_REFLOG_BYTES) or b""]
+    texts = [_read(git / "HEAD", MAX_REFLOG_BYTES)]
     for folder in ("heads", "remotes", "", "tags"):
         names = {"heads", "remotes", "tags"} if not folder else set()
         texts += _read_refs(git / "refs" / folder, names)
         if folder == "remotes":
-            texts.append(read_regular_file(git / "packed-refs", MAX_REFS_BYTES) or b"")
-    texts.append(read_regular_file(git / "logs/HEAD", MAX_REFLOG_BYTES) or b"")
+            texts.append(_read(git / "packed-refs", MAX_REFS_BYTES))
+    texts.append(_read(git / "logs/HEAD", MAX_REFLOG_BYTES))
     found = (name for text in texts for name in _ID.findall(text))
     return [bytes.fromhex(name.decode()) for name in dict.fromkeys(found)]
 
@@ -200,7 +202,11 @@ def _read_refs(top: Path, without: set[str]) -> list[bytes]:
     texts: list[bytes] = []
     for folder, names, files in os.walk(top):
         names[:] = [name for name in names if name not in without]
-        texts += [read_regular_file(Path(folder) / file, 200) or b"" for file in files]
+        texts += [_read(Path(folder) / file, 200) for file in files]
         if len(texts) > MAX_REF_FILES:
             break
     return texts
+
+
+def _read(file: Path, limit: int) -> bytes:
+    return LOCAL_FILES.read(str(file), limit) or b""

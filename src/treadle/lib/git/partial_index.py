@@ -5,7 +5,6 @@ git writes it, in a plain repository (run.py): it is quicker than we are, and kn
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ def copy_partial_index(index: Path, copy: Path, folders: Iterable[str], not_in: 
     `not_in` is a folder from which no program is run."""
     shown = [f":(exclude,literal){folder}" for folder in folders]
     try:
-        program = find_git(not_in, os.environ.get("PATH", ""))
+        program = find_git(not_in)
         shutil.copyfile(index, copy)
         with plain_repository(GIT_INDEX_FILE=str(copy)) as environment:
 

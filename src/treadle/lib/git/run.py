@@ -13,14 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import tempfile
 from asyncio.subprocess import PIPE
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from treadle.lib.files.search_path import DEFAULT_PATH, split_search_path
+from treadle.lib.files.search_path import DEFAULT_PATH, find_program
 
 GIT_TIMEOUT = 300.0
 # The hooks and the file monitor of a repository are programs that nobody asked for here.
@@ -45,7 +44,7 @@ async def run_git(
 ) -> str:
     """The output of git. `settings` are those of the call, beside the safe ones."""
     process = await asyncio.create_subprocess_exec(
-        find_git(folder, environment.get("PATH", "")),
+        find_git(folder, environment),
         *(word for setting in (*SAFE_SETTINGS, *settings) for word in ("-c", setting)),
         *arguments,
         stdin=PIPE,
@@ -71,10 +70,9 @@ async def run_git(
     return out.decode(errors="surrogateescape")
 
 
-def find_git(not_in: Path, path: str) -> str:
+def find_git(not_in: Path, environ: Mapping[str, str] = os.environ) -> str:
     """The path of the program; one in the folder `not_in` does not count."""
-    safe_path, _ = split_search_path(path, (not_in,))
-    program = shutil.which("git", path=safe_path)
+    program = find_program("git", not_in, environ)
     if program is None:
         raise GitError("git is not installed, or not in PATH")
     return program

@@ -19,7 +19,7 @@ from pathlib import Path
 from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.lib.git.config import drop_subsection, read_config
-from treadle.lib.git.objects import History
+from treadle.lib.git.objects import GitHistory
 from treadle.lib.git.repository import is_git_folder, read_git_link
 from treadle.workspace.sandbox.birth_time import is_born_before
 
@@ -35,8 +35,8 @@ class Repositories:
     def __init__(self, root: Path, opened_ns: int, is_out_of_reach: IsOutOfReach) -> None:
         self._root, self._opened_ns = root, opened_ns
         self._is_out_of_reach = is_out_of_reach
-        self._histories: dict[Path, History] | None = None
-        self._sources: dict[Path, History | None] = {}
+        self._histories: dict[Path, GitHistory] | None = None
+        self._sources: dict[Path, GitHistory | None] = {}
         self._brought: dict[Path, bool] = {}  # whether it was named
         self.had_network = False
 
@@ -44,7 +44,7 @@ class Repositories:
         """Read the commits of these git folders, once: later, a command could have made them."""
         if self._histories is None:
             gits = [Path(folder) for folder in folders][:MAX_REPOSITORIES]
-            self._histories = {git.parent: History(git, self._root) for git in gits}
+            self._histories = {git.parent: GitHistory(git, self._root) for git in gits}
 
     def has_file(self, path: Path) -> bool:
         """Whether this file came out of a repository."""
@@ -76,14 +76,14 @@ class Repositories:
         if source is not None:
             return source.has_file(path, name)
         is_download = self.had_network and self._is_made(folder)
-        return self._note(path, is_download and History(git, self._root).has_file(path, name))
+        return self._note(path, is_download and GitHistory(git, self._root).has_file(path, name))
 
     def _note(self, path: Path, is_brought: bool) -> bool:
         if is_brought:
             self._brought.setdefault(path, False)
         return is_brought
 
-    def _find_history_of_worktree(self, link: Path) -> History | None:
+    def _find_history_of_worktree(self, link: Path) -> GitHistory | None:
         """The repository of which this is a linked worktree, if it is older than the commands."""
         target = read_git_link(link)
         if target is None or target.parent.name != "worktrees":
@@ -91,7 +91,7 @@ class Repositories:
         git = target.parent.parent
         return (self._histories or {}).get(git.parent) if git.name == GIT_FOLDER else None
 
-    def _open_source(self, git: Path) -> History | None:
+    def _open_source(self, git: Path) -> GitHistory | None:
         """The repository on this machine of which this one is a clone."""
         config = read_config(LOCAL_FILES, f"{git}/config") or ()
         urls = [value for key, value in config if drop_subsection(key) == "remote.url"]
@@ -105,7 +105,7 @@ class Repositories:
         if not self._is_out_of_reach(source):
             return None
         found = [path for path in (source / GIT_FOLDER, source) if is_git_folder(path)]
-        return History(found[0], self._root) if found else None
+        return GitHistory(found[0], self._root) if found else None
 
     def _is_made(self, folder: Path) -> bool:
         """Whether this session made the folder, or all that is in it."""
