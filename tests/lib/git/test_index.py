@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.lib.git.helpers import commit, git
 from treadle.lib.git.index import IndexFile, list_entries, read_version
+from treadle.lib.git.partial_index import copy_partial_index
 
-IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
 PATHS = ["a.txt", "src/deep/er.py", "src/deep/erlang.py", "src/x" + "y" * 200, "ünï"]
-
-
-def git(folder: Path, *words: str) -> None:
-    subprocess.run(("git", *IDENTITY, *words), cwd=folder, check=True, capture_output=True)
 
 
 def make_index(folder: Path, version: int, *init: str) -> bytes:
@@ -94,3 +91,26 @@ def test_an_index_that_is_cut_off_or_none_at_all_is_an_error(tmp_path: Path, ver
     for wrong in (b"", b"DIRC", b"nothing like it", b"DIRC\0\0\0\x09\0\0\0\1"):
         with pytest.raises(ValueError, match="not an index"):
             list(list_entries(wrong))
+
+
+def test_a_partial_index_marks_what_is_elsewhere(tmp_path: Path):
+    make_index(tmp_path, 4)
+    copy = tmp_path / ".git/copy"
+    assert copy_partial_index(tmp_path / ".git/index", copy, ["src"], tmp_path)
+    marked = {entry.path for entry in list_entries(copy.read_bytes()) if entry.second_flags}
+    assert marked == {"a.txt", "ünï", "inner", "src/deep/er.py"}
+    assert not copy_partial_index(tmp_path / "missing", copy, ["src"], tmp_path)
+
+
+def test_a_conflict_does_not_keep_a_partial_index_from_being_made(tmp_path: Path):
+    git(tmp_path, "init", "-q", "-b", "main")
+    commit(tmp_path, a="1", b="1")
+    git(tmp_path, "checkout", "-q", "-b", "other")
+    commit(tmp_path, a="2")
+    git(tmp_path, "checkout", "-q", "main")
+    commit(tmp_path, a="3")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(tmp_path, "merge", "other")
+    copy = tmp_path / ".git/copy"
+    assert copy_partial_index(tmp_path / ".git/index", copy, ["sub"], tmp_path)
+    assert [e.path for e in list_entries(copy.read_bytes()) if e.second_flags] == ["b"]

@@ -1,11 +1,11 @@
 """Where the parts of a repository are, and what is checked out: as the real git says."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.lib.git.helpers import commit, git
 from treadle.lib.git.repository import (
     find_own_repository,
     find_repository,
@@ -13,20 +13,13 @@ from treadle.lib.git.repository import (
     read_branch,
 )
 
-IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-
-
-def git(folder: Path, *words: str) -> str:
-    run = ("git", *IDENTITY, *words)
-    return subprocess.run(run, cwd=folder, check=True, capture_output=True, text=True).stdout
-
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "feature/x")
-    git(folder, "commit", "-q", "--allow-empty", "-m", "one")
+    commit(folder)
     return folder
 
 

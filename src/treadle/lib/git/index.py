@@ -104,6 +104,15 @@ def list_entries(index: bytes, hash_size: int = SHA1_BYTES) -> Iterator[IndexEnt
         raise ValueError("the index of git is cut off") from error
 
 
+def count_entries(path: Path) -> int:
+    """How many entries an index file has, by its header; 0 if there is none."""
+    try:
+        with path.open("rb") as file:
+            return int.from_bytes(file.read(HEADER_BYTES)[8:])
+    except OSError:
+        return 0
+
+
 def read_version(index: bytes) -> int:
     """The version of an index; 0 if this is none."""
     return int.from_bytes(index[4:8]) if index[:4] == b"DIRC" else 0

@@ -155,6 +155,15 @@ def read_git_link(link: Path) -> Path | None:
     return Path(os.path.normpath(link.parent / target.strip())) if kind == "gitdir" else None
 
 
+def list_worktrees(git: str) -> list[str]:
+    """What a repository knows of its linked worktrees: the entries of `.git/worktrees`."""
+    try:
+        with os.scandir(f"{git}/worktrees") as entries:
+            return [entry.path for entry in entries]
+    except OSError:
+        return []
+
+
 def find_own_repository(git: Path) -> GitRepository | None:
     """The repository of a `.git`, if that is its own.
 

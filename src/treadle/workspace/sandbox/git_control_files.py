@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from treadle.lib.files.file_view import read_text
-from treadle.lib.git.repository import read_path
-from treadle.workspace.sandbox.git_folders import list_worktrees
+from treadle.lib.git.repository import list_worktrees, read_path
 from treadle.workspace.supervisor.set_aside import open_folder
 
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

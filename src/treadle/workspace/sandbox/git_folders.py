@@ -16,7 +16,12 @@ from typing import NamedTuple
 from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.files.protected_paths import GIT_FOLDER, PROTECTED_IN_WORKTREE
 from treadle.lib.git.config import drop_subsection, read_config
-from treadle.lib.git.repository import find_own_repository, read_git_link, read_path
+from treadle.lib.git.repository import (
+    find_own_repository,
+    list_worktrees,
+    read_git_link,
+    read_path,
+)
 from treadle.lib.text.word_set import word_set
 
 _RISKY_VALUE = re.compile(r"::|[\x00-\x08\x0a-\x1f\x7f]")
@@ -87,15 +92,6 @@ def list_worktree_parts(git: str) -> list[str]:
     folders = list_worktrees(git)
     links = [path for path in (f"{git}/worktrees", *folders) if os.path.islink(path)]  # noqa: PTH114 - it may be unreadable
     return links + [f"{folder}/{part}" for folder in folders for part in PROTECTED_IN_WORKTREE]
-
-
-def list_worktrees(git: str) -> list[str]:
-    """What a repository knows of its linked worktrees: the entries of `.git/worktrees`."""
-    try:
-        with os.scandir(f"{git}/worktrees") as entries:
-            return [entry.path for entry in entries]
-    except OSError:
-        return []
 
 
 def find_configured_paths(root: Path) -> list[str]:
