@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.lib.git.helpers import commit, git
-from treadle.lib.git.index import IndexFile, list_entries, read_version
-from treadle.lib.git.partial_index import copy_partial_index
+from treadle.lib.git.index import list_entries, read_version
+from treadle.lib.git.index_file import IndexFile, copy_partial_index
 
 PATHS = ["a.txt", "src/deep/er.py", "src/deep/erlang.py", "src/x" + "y" * 200, "ünï"]
 

@@ -3,7 +3,7 @@
     repository   which repository git uses in a folder, where its parts are, the branch
     config       the entries of its configuration
     index        the paths that it tracks
-    partial_index  a copy of an index for a part of a worktree
+    index_file   the file with them, where git does not see all files
     objects      whether its commits have a file
     ignore       which files are ignored
     run          the program git: in a trusted folder, or without any configuration

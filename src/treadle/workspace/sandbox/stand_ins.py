@@ -19,8 +19,8 @@ from pathlib import Path
 from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.lib.git.config import get_hash_size
-from treadle.lib.git.index import IndexEntry, IndexFile
-from treadle.lib.git.partial_index import copy_partial_index
+from treadle.lib.git.index import IndexEntry
+from treadle.lib.git.index_file import IndexFile, copy_partial_index
 from treadle.lib.git.repository import open_repository
 
 EXECUTABLE = stat.S_IXUSR
