@@ -5,9 +5,7 @@ Used by `restore_plan`: an undo keeps what the user changed since.
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
-
-MAX_COMPARED = 25_000_000  # lines of the one times lines of the other; beyond it takes seconds
+MAX_COMPARED = 4_000_000  # lines of the one times lines of the other; beyond it takes seconds
 
 _Edit = tuple[int, int, tuple[bytes, ...]]
 
@@ -41,6 +39,8 @@ def _list_edits(old: list[bytes], text: bytes) -> list[_Edit] | None:
     olds, news = old[first : len(old) - last], new[first : len(new) - last]
     if len(olds) * len(news) > MAX_COMPARED:
         return None
+    from difflib import SequenceMatcher
+
     codes = SequenceMatcher(None, olds, news, autojunk=False).get_opcodes()
     return [
         (first + start, first + stop, tuple(news[begin:end]))

@@ -101,12 +101,10 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
         _check_included(options, planned)
         include = _agree_on_doubtful(options, planned)
         restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
+        summary = f"{undo.describe_action(planned)}: {undo.list_restored(restored)}"
         if restored.written or restored.removed:
-            action = undo.describe_action(planned)
-            _append_notice(resumed, f"{action}: {undo.list_restored(restored)}")
-            print_line(escape_invisible(f"{action}: {undo.list_restored(restored)}"))
-        else:
-            print_line(escape_invisible(f"{undo.describe_action(planned)}: no files changed"))
+            _append_notice(resumed, summary)
+        print_line(escape_invisible(summary))
         code = _report_skipped(restored)
         again = f"treadle {options.action} --include PATH"
         if notes := undo.describe_notes(planned, include, session_dir.name, again):
@@ -172,9 +170,8 @@ def _normalize(paths: list[str]) -> list[str]:
 
 def _check_included(options: argparse.Namespace, planned: PlannedRestore) -> None:
     """Refuse a path that this action would not change in any case."""
-    changes = planned.plan.changes
-    known = {one.path for one in changes if one.author != "user"}
-    known.update(one.path for one in planned.plan.skipped)
+    changes = (*planned.plan.by("agent", "both", "unknown"), *planned.plan.skipped)
+    known = {one.path for one in changes}
     for path in options.include:
         if path not in known:
             shown = escape_invisible(strip_escapes(path))
