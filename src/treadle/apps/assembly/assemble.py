@@ -76,7 +76,7 @@ class AgentSession(msgspec.Struct, frozen=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.parts.notes
+        return tuple(self.parts.notes)
 
     @property
     def servers(self) -> tuple[McpServer, ...]:
@@ -144,12 +144,11 @@ async def build_agent(
         parts = agent.parts
         assert parts is not None, "coding_agent gives the agent its parts"
         branches = await _describe_branches(parts, store.session_id, view)
-        parts = msgspec.structs.replace(parts, notes=(*parts.notes, *branches))
+        parts.notes += branches
         shown = (*warnings, *parts.warnings, *branches)
         session = AgentSession(agent, parts, store, view, shown)
         on_error.push_async_callback(session.aclose)
-        if parts.needs_sandbox:
-            await parts.workspace.open()  # fail now, not at the first command
+        await parts.open_required_sandbox()
         on_error.pop_all()
         return session
 
