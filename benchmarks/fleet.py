@@ -30,8 +30,8 @@ from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.steps import AfterToolResult, Finished
-from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem
+from treadle.lib.text.text import plural
 from treadle.models.scripted import Say, Scripted, ScriptElement
 
 MOST_MILLISECONDS = 15.0

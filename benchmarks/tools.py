@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from treadle.core.contracts.tool import ToolContext
-from treadle.core.ripgrep import find_ripgrep
+from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.tools.builtin import STANDARD_TOOLS, BuiltinSource, builtin_tools
 from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions

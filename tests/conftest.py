@@ -28,7 +28,7 @@ from hypothesis import configuration, settings
 from tests.law_check import LawCheck
 from tests.postgres import postgres_server, postgres_url, shared_postgres
 from tests.preloaded import interpreters
-from treadle.core import function_thread
+from treadle.lib import function_thread
 
 __all__ = ["postgres_server", "postgres_url", "shared_postgres"]  # fixtures
 

@@ -17,7 +17,6 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.errors import AccessDenied, ApprovalPending, ConfigError
 from treadle.core.events import ApprovalRequired, ChildEvent, TextDelta, ToolDetached, TurnFinished
-from treadle.core.frontmatter import FrontmatterError, parse_frontmatter, parse_list
 from treadle.core.steps import (
     AfterToolResult,
     ApprovalRequest,
@@ -28,6 +27,7 @@ from treadle.core.steps import (
 )
 from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem, Transcript, UserItem
 from treadle.core.transcript.entries import ItemAdded
+from treadle.lib.text.frontmatter import FrontmatterError, parse_frontmatter, parse_list
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import CostBudget, SharedBudget
 from treadle.sessions import Journal, resume

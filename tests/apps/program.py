@@ -26,7 +26,7 @@ for module in pkgutil.walk_packages(treadle.__path__, "treadle."):
             importlib.import_module(module.name)
 with contextlib.suppress(ImportError):
     import tree_sitter, tree_sitter_bash
-from treadle.core.lazy_regex import _LazyPattern
+from treadle.lib.text.lazy_regex import _LazyPattern
 for pattern in gc.get_objects():
     if type(pattern) is _LazyPattern:
         pattern.search, pattern.match, pattern.fullmatch, pattern.sub, pattern.finditer

@@ -35,7 +35,7 @@ from tests.faults.api_fuzz_agent import Ledger, World
 from tests.faults.api_fuzz_user import FuzzUser
 from tests.postgres import PostgresServer, find_programs
 from treadle.agents import structured_output, task_tool  # noqa: F401 - once, not in each process
-from treadle.core.json_types import loose_json  # noqa: F401 - as above
+from treadle.core.arguments import loose_json  # noqa: F401 - as above
 from treadle.sessions.log.segment import Segment
 from treadle.sessions.postgres_store import PostgresStore
 from treadle.sessions.queued_store import QueuedEntry

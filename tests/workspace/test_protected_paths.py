@@ -24,7 +24,7 @@ from tests.workspace.helpers import (
     seen,
 )
 from treadle.core.errors import WorkspaceError
-from treadle.core.protected_paths import find_protected_part
+from treadle.lib.files.protected_paths import find_protected_part
 from treadle.workspace.sandbox import mounts, tree_scan
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths

@@ -11,7 +11,7 @@ import pytest
 
 from tests.workspace.helpers import needs_bubblewrap, opened
 from treadle.core.errors import WorkspaceError
-from treadle.core.ripgrep import find_ripgrep
+from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.sandbox import landlock, read_only

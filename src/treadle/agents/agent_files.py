@@ -23,13 +23,13 @@ from pathlib import Path
 
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.core.errors import ConfigError
-from treadle.core.frontmatter import (
+from treadle.core.untrusted_files import read_text
+from treadle.lib.text.frontmatter import (
     Frontmatter,
     FrontmatterError,
     parse_frontmatter,
     parse_list,
 )
-from treadle.core.untrusted_files import read_text
 
 AGENT_FOLDERS = (".treadle/agents", ".claude/agents")
 MAX_FILE_BYTES = 256 * 1024

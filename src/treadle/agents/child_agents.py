@@ -22,9 +22,9 @@ from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
 from treadle.core.events import Event, InputAccepted
 from treadle.core.loop.driver import Driver
-from treadle.core.shielded import complete
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.state import SessionState
+from treadle.lib.shielded import complete
 
 if TYPE_CHECKING:
     from treadle.sessions.open_store import StoreLocation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from treadle.core.text import suggest
+from treadle.lib.text.text import suggest
 
 # pydantic-ai, openai-agents, claude-agent-sdk, LangChain, LangGraph
 _AGENT_ARGUMENTS: Mapping[str, str] = {

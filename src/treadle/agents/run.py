@@ -17,12 +17,12 @@ from treadle.agents.result import ACCOUNT_ERRORS, Result, attach_run
 from treadle.core.contracts.task_manager import TaskInfo
 from treadle.core.errors import OutputMissing
 from treadle.core.events import TurnResult
-from treadle.core.json_types.schema import Mismatch
 from treadle.core.loop.config import NO_CHANGES
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.usage import NO_USAGE
+from treadle.lib.json.schema import Mismatch
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput

@@ -22,15 +22,15 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, DriverBusy, LoopError
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.session_log import check_one_writer
-from treadle.core.shielded import complete
 from treadle.core.steps import Doubt, PendingApproval, Step, UserInput
-from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.state import QueuedMessage
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.core.type_variables import DepsT, OutputT
+from treadle.lib.shielded import complete
+from treadle.lib.text.text import plural
 from treadle.sessions.open_store import (
     OpenedStore,
     StoreLocation,

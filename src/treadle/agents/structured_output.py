@@ -18,11 +18,11 @@ from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import OutputMismatch
 from treadle.core.events import TurnResult, preview
-from treadle.core.json_types.schema import Mismatch
 from treadle.core.loop.config import TurnSettings
-from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
+from treadle.lib.json.schema import Mismatch
+from treadle.lib.text.text import plural
 from treadle.models.output_schema import OutputType, get_output_type
 
 TOOL_NAME = "final_answer"

@@ -31,12 +31,12 @@ from treadle.core.errors import InputBlocked, SessionBusy, ToolError, error_text
 from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
-from treadle.core.text import plural
 from treadle.core.transcript.items import Metadata, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
 from treadle.core.transcript.recover import is_interrupted
 from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.text import plural
 from treadle.sessions.open_store import load_state
 
 MAX_ANSWER_CHARS = 20_000

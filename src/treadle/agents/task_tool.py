@@ -18,9 +18,9 @@ from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ConfigError, ToolError
-from treadle.core.json_types.schema import find_mismatch
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
+from treadle.lib.json.schema import find_mismatch
 from treadle.tools.function import summarize_call
 
 DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Collection, Iterable
 
+from treadle.core.arguments.fit_names import fold_name
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.json_types.fit_names import fold_name
 
 EVERY_TOOL = "*"
 # An agent that may edit may do so with any of these tools: a model has the one that it knows.

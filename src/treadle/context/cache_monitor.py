@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from treadle.core.compare import common_prefix_length
 from treadle.core.contracts.model import Model, ModelEvent, ModelNotified, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
-from treadle.core.text import format_dollars, plural
 from treadle.core.transcript.entries import HeadRecorded
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.compare import common_prefix_length
+from treadle.lib.text.text import format_dollars, plural
 
 MAX_SESSIONS = 256
 

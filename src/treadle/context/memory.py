@@ -31,8 +31,8 @@ from treadle.context.memory_imports import (
     resolve_import,
 )
 from treadle.core.errors import ConfigError
-from treadle.core.frontmatter import Frontmatter, FrontmatterError, parse_frontmatter
 from treadle.core.untrusted_files import open_file, read_prefix, read_text
+from treadle.lib.text.frontmatter import Frontmatter, FrontmatterError, parse_frontmatter
 
 MAX_FILE_CHARS = 40_000  # of one file
 MAX_TOTAL_CHARS = 120_000

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.core.frontmatter import Frontmatter, parse_list
+from treadle.lib.text.frontmatter import Frontmatter, parse_list
 
 PROJECT_FILES = (
     *("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"),

@@ -36,11 +36,11 @@ from treadle.context.prompt import make_attendance_notice
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError
-from treadle.core.text import plural
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.untrusted_files import read_prefix
+from treadle.lib.text.text import plural
 
 TODO_ROUNDS = 10
 MAX_LISTED = 20

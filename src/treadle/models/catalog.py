@@ -24,9 +24,9 @@ from functools import lru_cache
 import msgspec
 
 from treadle.core.contracts.model import ModelCard, compute_costs
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.text import suggest
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.text import suggest
 from treadle.models.effort_defaults import find_thinking_default
 
 # Local servers, where a token has no price.

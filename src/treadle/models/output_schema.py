@@ -1,6 +1,6 @@
 """Structured output: the JSON schema of a type, and the value in a model's reply.
 
-A type is any that core/json_types knows (pydantic models, dataclasses, msgspec structs, TypedDicts,
+A type is any that lib/json knows (pydantic models, dataclasses, msgspec structs, TypedDicts,
 unions, lists, texts, numbers, ...), or a JSON schema as a dict. A type that is not an object is
 wrapped in one with the field "value", because providers require objects. The errors are written for
 the model; agents/ decides whether it may try again.
@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast, overload
 
 from treadle.core.errors import ConfigError
-from treadle.core.json_types.coercion import coerce, drop_absent
-from treadle.core.json_types.schema import (
+from treadle.lib.json.coercion import coerce, drop_absent
+from treadle.lib.json.schema import (
     JSONSchema,
     Mismatch,
     describe_expected,
@@ -24,8 +24,8 @@ from treadle.core.json_types.schema import (
     find_schema_problem,
     is_nullable,
 )
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.word_set import word_set
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.word_set import word_set
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class OutputType:
                 raise ConfigError(f"the output is no JSON schema: {problem}")
             self._plain: JSONSchema = dict(output_type)
         else:
-            from treadle.core.json_types.json_type import JsonType
+            from treadle.lib.json.json_type import JsonType
 
             try:
                 self._json_type = JsonType(output_type)
@@ -100,7 +100,7 @@ class OutputType:
 
     def read_partial(self, text: str) -> Any:
         """The value in a text that is still being written; None if there is none yet."""
-        from treadle.core.json_types.partial_json import read_partial_json
+        from treadle.lib.json.partial_json import read_partial_json
 
         start = min((text.index(mark) for mark in "{[" if mark in text), default=None)
         if start is None:

@@ -34,10 +34,10 @@ from treadle.core.contracts.model import (
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import BadRequest, ContextTooLong
-from treadle.core.lazy_regex import compile_lazily
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
 from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.refused_tools import ToolSearch
 
 PartPosition = tuple[int, int]

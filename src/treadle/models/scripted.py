@@ -47,10 +47,10 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.errors import ModelError
-from treadle.core.text import plural
 from treadle.core.transcript.content import AssistantContent, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.text import plural
 
 DELTA_CHARS = 16
 

@@ -1,7 +1,7 @@
 """Removes secrets from texts before they are written.
 
 It recognises the formats of well-known tokens, and the values of secret environment variables
-(core/redaction.py). Used by cassette.py and apps/assembly/redaction.py.
+(lib/text/redaction.py). Used by cassette.py and apps/assembly/redaction.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from treadle.core.redaction import REDACTED, find_secrets, redact
+from treadle.lib.text.redaction import REDACTED, find_secrets, redact
 
 _TOKEN_PATTERNS = re.compile(
     r"""

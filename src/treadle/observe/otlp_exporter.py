@@ -22,8 +22,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from treadle.core.errors import ConfigError
-from treadle.core.logger import logger
-from treadle.core.tls_context import make_tls_context
+from treadle.lib.http.tls_context import make_tls_context
+from treadle.lib.logger import logger
 
 DEFAULT_ENDPOINT = "http://localhost:4318"
 SEND_SECONDS = 3.0

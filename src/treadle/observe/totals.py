@@ -11,8 +11,8 @@ from collections import Counter
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
-from treadle.core.text import format_dollars, plural
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.text import format_dollars, plural
 
 
 class Totals(BaseObserver):

@@ -22,9 +22,9 @@ from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop, 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError
 from treadle.core.session_cache import SessionCache
-from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem, ToolResultItem, UserItem
 from treadle.core.transcript.usage import UNKNOWN_USAGE, Usage
+from treadle.lib.text.text import plural
 from treadle.policy.shared_budget import ROUNDING, WhenReserved, check_limit
 from treadle.policy.shared_budget import SharedBudget as SharedBudget
 

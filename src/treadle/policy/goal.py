@@ -14,7 +14,7 @@ from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.workspace import CommandResult, Workspace
 from treadle.core.errors import WorkspaceError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 MAX_OUTPUT_CHARS = 12_000
 MAX_REPORTED_LINES = 5

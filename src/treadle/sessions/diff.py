@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.core.compare import common_prefix_length
 from treadle.core.transcript import AssistantItem, Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.usage import Usage
+from treadle.lib.compare import common_prefix_length
 
 
 class Difference(msgspec.Struct, frozen=True):

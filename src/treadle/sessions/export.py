@@ -15,12 +15,12 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.redaction import find_secrets, redact
-from treadle.core.text import format_dollars, plural
 from treadle.core.transcript import AssistantItem, Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.content import Document, Image, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, TurnEnded, ViewRewritten
 from treadle.core.transcript.entry_json import to_json
+from treadle.lib.text.redaction import find_secrets, redact
+from treadle.lib.text.text import format_dollars, plural
 from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import read_records

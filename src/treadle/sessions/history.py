@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import StoreError
-from treadle.core.text import plural
 from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.recover import recover_fork
 from treadle.core.transcript.state import SessionState, fold_entries
+from treadle.lib.text.text import plural
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import Journal, read_records

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.sessions.index import SessionIndex, SessionSummary
 from treadle.sessions.log.files import LocalFiles
 from treadle.sessions.log.lock import acquire_lock, is_locked

@@ -26,10 +26,10 @@ import msgspec
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.errors import ConfigError, StoreError
-from treadle.core.shielded import complete, open_in_thread
 from treadle.core.transcript.entries import Entry, TurnBegan
 from treadle.core.transcript.recover import recover, recover_fork
 from treadle.core.transcript.state import SessionState, apply, fold_entries
+from treadle.lib.shielded import complete, open_in_thread
 
 if TYPE_CHECKING:
     from treadle.sessions.log.journal import Journal
@@ -235,7 +235,7 @@ def find_place(location: str | os.PathLike[str] | None) -> Path:
 
 
 def _open_database(path: Path, session_id: str) -> Store:
-    from treadle.core.redaction import find_secrets
+    from treadle.lib.text.redaction import find_secrets
     from treadle.sessions.log.entry_redaction import EntryRedactor
     from treadle.sessions.sqlite_store import SqliteStore
 
@@ -248,7 +248,7 @@ async def _open_postgres(url: str, session_id: str) -> Store:
     from treadle.core.extras import require_extra
 
     require_extra("fleet")
-    from treadle.core.redaction import find_secrets
+    from treadle.lib.text.redaction import find_secrets
     from treadle.sessions.log.entry_redaction import EntryRedactor
     from treadle.sessions.postgres_store import LockedPostgresStore
 
@@ -258,7 +258,7 @@ async def _open_postgres(url: str, session_id: str) -> Store:
 
 
 def _open_journal(session_dir: Path) -> OpenedStore:
-    from treadle.core.redaction import find_secrets
+    from treadle.lib.text.redaction import find_secrets
     from treadle.sessions.log.entry_redaction import EntryRedactor
     from treadle.sessions.log.journal import Journal, resume
     from treadle.sessions.log.reader import FIRST_SEGMENT

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import psycopg
 
 from treadle.core.errors import SessionBusy
-from treadle.core.shielded import complete
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
+from treadle.lib.shielded import complete
 from treadle.sessions.postgres_pool import CONNECT_SECONDS, PostgresPool, ServerConnection
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 from treadle.sessions.session_fence import SessionFence

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import StoreError
-from treadle.core.shielded import complete
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries, encode_entry
+from treadle.lib.shielded import complete
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.records import warn_of_losses
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.core.ripgrep import find_ripgrep
+from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.sessions.children import CHILDREN_DIR
 
 CONTEXT_CHARS = 60  # characters shown on each side

@@ -25,7 +25,7 @@ from treadle.core.contracts.source import BaseSource, ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
 from treadle.core.errors import ConfigError, LoopError
-from treadle.core.logger import logger
+from treadle.lib.logger import logger
 
 _NOT_OFFERED = "tool %r of %r is not offered: there is another one of this name"
 

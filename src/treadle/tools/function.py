@@ -159,7 +159,7 @@ class FunctionTool(BaseTool, Generic[P, R]):
 
     async def _call_in_thread(self, arguments: Arguments, context: ToolContext[Any]) -> Any:
         """A plain function may block, so it runs in a thread."""
-        from treadle.core.function_thread import run_in_thread
+        from treadle.lib.function_thread import run_in_thread
 
         on_cancel: Callable[[], None] | None = None
         if self._parameters.context is not None:

@@ -16,15 +16,15 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import ConfigError
-from treadle.core.json_types.class_fields import JsonField
-from treadle.core.json_types.constraints import (
+from treadle.core.transcript.content import Arguments
+from treadle.lib.json.class_fields import JsonField
+from treadle.lib.json.constraints import (
     NO_DEFAULT,
     get_field_default,
     is_pydantic_field,
 )
-from treadle.core.json_types.json_type import JsonFields
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.transcript.content import Arguments
+from treadle.lib.json.json_type import JsonFields
+from treadle.lib.text.lazy_regex import compile_lazily
 
 METHOD_NAMES = ("self", "cls")
 # An annotation that can be named only for type checkers: `if TYPE_CHECKING: import ToolContext`.

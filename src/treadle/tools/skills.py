@@ -24,10 +24,10 @@ import msgspec
 
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ConfigError, ToolError
-from treadle.core.frontmatter import FrontmatterError, parse_frontmatter
-from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.core.untrusted_files import read_text
+from treadle.lib.text.frontmatter import FrontmatterError, parse_frontmatter
+from treadle.lib.text.text import plural
 from treadle.tools.federation import StaticSource
 
 PROJECT_DIRS = (".treadle/skills", ".claude/skills")

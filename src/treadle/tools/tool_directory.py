@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from treadle.core.contracts.tool import Tool
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 CHARS_PER_TOKEN = 4
 MAX_DIRECTORY_TOKENS = 280  # a tenth of the smallest request of the coding agent

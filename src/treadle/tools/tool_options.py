@@ -22,9 +22,9 @@ from treadle.core.argument_checks import (
     whole_number,
 )
 from treadle.core.errors import ConfigError
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.text import suggest
 from treadle.core.transcript.entries import EffectClass
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.text import suggest
 
 if TYPE_CHECKING:
     from treadle.tools.option_types import ToolOptions

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
-from treadle.core.protected_paths import (
+from treadle.lib.files.protected_paths import (
     GIT_FOLDER,
     PROTECTED_FILES,
     PROTECTED_FOLDERS,

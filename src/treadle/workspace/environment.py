@@ -1,6 +1,6 @@
 """The environment variables of a command: an allow-list, and never a secret.
 
-What a secret is, is defined in core/redaction.py. Used by `local.py`.
+What a secret is, is defined in lib/text/redaction.py. Used by `local.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from treadle.core.redaction import is_secret
+from treadle.lib.text.redaction import is_secret
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 

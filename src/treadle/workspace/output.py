@@ -1,14 +1,14 @@
 """The output of a command as safe text: no escape sequences, no control characters.
 
-The limit in tokens is up to the tools. What a terminal obeys is defined in core/sanitize.py. Used
-by `local.py` and `background_command.py`.
+The limit in tokens is up to the tools. What a terminal obeys is defined in lib/text/sanitize.py.
+Used by `local.py` and `background_command.py`.
 """
 
 from __future__ import annotations
 
 import re
 
-from treadle.core import sanitize
+from treadle.lib.text import sanitize
 
 # A UTF-8 character of which only the beginning is at the end, or the rest at the start.
 _CUT_END = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z")

@@ -3,7 +3,7 @@ import ssl
 
 import pytest
 
-from treadle.core.tls_context import make_tls_context
+from treadle.lib.http.tls_context import make_tls_context
 from treadle.models.http.transport import ProxyFailed
 from treadle.models.http.urls import find_proxy, parse_route
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.tools.builtin.helpers import failed, hands, plain
-from treadle.apps.services.attachments import make_attachment
+from treadle.apps.conversation.attachments import make_attachment
 from treadle.core import shrink_image as shrinking
 from treadle.core.contracts.policy import PermissionRequest
 from treadle.core.errors import MissingExtra
-from treadle.core.media_types import MAX_IMAGE_BYTES
 from treadle.core.transcript.content import Image
 from treadle.core.transcript.size_estimate import image_size
+from treadle.lib.files.media_types import MAX_IMAGE_BYTES
 
 
 def make_picture(width: int, height: int, kind: str = "PNG") -> bytes:

@@ -37,8 +37,8 @@ from treadle.apps.conversation.approval_text import (
 )
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import ModelQuestion
-from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.lib.text.sanitize import escape_invisible
 
 ONCE, NETWORK, SESSION, ALWAYS, DENY = "once", "network", "session", "always", "deny"
 _DENIED = "The user denied this call."

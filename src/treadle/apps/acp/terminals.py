@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.core.sanitize import strip_escapes
+from treadle.lib.text.sanitize import strip_escapes
 
 MAX_OUTPUT_BYTES = 256 << 10
 CLIENT_ERRORS = (RequestError, ConnectionError, ValidationError)

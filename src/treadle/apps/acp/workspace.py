@@ -30,7 +30,7 @@ from treadle.core.contracts.workspace import (
 )
 from treadle.core.contracts.wrapped import WrappedWorkspace
 from treadle.core.errors import WorkspaceError
-from treadle.core.protected_paths import find_protected_part
+from treadle.lib.files.protected_paths import find_protected_part
 
 MAX_EDITOR_BYTES = 8 << 20  # a larger file is not asked of the editor
 NEW_FILE_MODE = 0o644

@@ -25,7 +25,7 @@ from treadle.apps.assembly.host_session import HostSession
 from treadle.apps.assembly.parts import AgentParts, CodingAgent, GivenParts, McpDefinitions
 from treadle.apps.assembly.rules import FolderTrust, choose_trust, load_rules
 from treadle.apps.assembly.stages import assemble
-from treadle.apps.settings import (
+from treadle.apps.settings.settings import (
     SETTINGS_BY_NAME,
     Settings,
     format_unknown_setting,

@@ -28,9 +28,9 @@ from typing import Any
 
 import msgspec
 
-from treadle.core import frontmatter
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
+from treadle.lib.text import frontmatter
 
 COMMAND_FOLDERS = (".treadle/commands", ".claude/commands")
 SKILL_FOLDERS = (".treadle/skills", ".claude/skills")

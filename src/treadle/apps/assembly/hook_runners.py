@@ -21,7 +21,7 @@ from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.contracts.wrapped import WrappedModel, call_directly
 from treadle.core.errors import TreadleError
 from treadle.core.loop.retry import Retry
-from treadle.core.redaction import is_secret
+from treadle.lib.text.redaction import is_secret
 from treadle.policy.hooks import HookConfig, HookFailed, RunHook
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import PermissionRequest, Verdict
 from treadle.core.errors import WorkspaceError
-from treadle.core.redaction import redact
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.text.redaction import redact
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory, MemoryFile

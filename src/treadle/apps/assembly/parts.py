@@ -22,7 +22,7 @@ from treadle.apps.assembly.model_choice import create_model, is_small_model, wra
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.rules import FolderTrust, LoadedRules
 from treadle.apps.assembly.sessions import get_outputs_dir
-from treadle.apps.settings import Settings
+from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
@@ -32,10 +32,10 @@ from treadle.core.contracts.observer import BaseObserver, Observer
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller, ChildEvent, Event, RunFailed, TurnFinished
-from treadle.core.logger import logger
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.retry import Retry
-from treadle.core.private_folder import find_state_dir
+from treadle.lib.files.private_folder import find_state_dir
+from treadle.lib.logger import logger
 
 if TYPE_CHECKING:
     from typing import Self

@@ -37,11 +37,11 @@ from treadle.context.prompt import (
 )
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError, WorkspaceError
-from treadle.core.redaction import redact
-from treadle.core.text import plural
 from treadle.core.transcript.items import NoticeItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.untrusted_files import read_prefix
+from treadle.lib.text.redaction import redact
+from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory

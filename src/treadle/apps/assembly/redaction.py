@@ -5,9 +5,9 @@
     RedactingModel       a model whose errors contain none: a provider may quote a rejected key
     redact_for_display   removes everything that looks like a key, from text for the user or a log
 
-Secrets of this process are found by core/redaction, keys by their form in models/secret_redactor.
-Commands get no keys in their environment (workspace/environment), and their output is redacted
-before it is stored (workspace/supervisor).
+Secrets of this process are found by lib/text/redaction, keys by their form in
+models/secret_redactor. Commands get no keys in their environment (workspace/environment), and
+their output is redacted before it is stored (workspace/supervisor).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Preview, Tool, ToolContext, ToolOutput
 from treadle.core.contracts.wrapped import WrappedModel, WrappedSource, WrappedTool, open_stream
 from treadle.core.errors import ModelError, ToolError, TreadleError
-from treadle.core.redaction import find_secrets
-from treadle.core.redaction import redact as redact
 from treadle.core.transcript.content import Arguments, Text
+from treadle.lib.text.redaction import find_secrets
+from treadle.lib.text.redaction import redact as redact
 
 if TYPE_CHECKING:
     from treadle.models.secret_redactor import SecretRedactor

@@ -28,15 +28,15 @@ from treadle.apps.assembly.model_choice import has_tool_search
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact_source
 from treadle.apps.assembly.sampler import PolicySampler
-from treadle.apps.settings import treadle_home
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.hook_data import UserPromptSubmitData
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ConfigError, TreadleError
-from treadle.core.private_folder import make_private_folder
-from treadle.core.text import suggest
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.pending import RunTools, pending
+from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.text.text import suggest
 from treadle.tools.federation import Federation
 from treadle.tools.late_tools import StableToolList
 from treadle.tools.mcp.client_options import McpClientOptions

@@ -16,11 +16,11 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.errors import SessionNotFound
 from treadle.core.loop.session_log import SessionLog
-from treadle.core.private_folder import make_private_folder
 from treadle.core.transcript.entries import Entry, NoticeShown
 from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.usage import Usage
+from treadle.lib.files.private_folder import make_private_folder
 
 if TYPE_CHECKING:
     from treadle.sessions.log.journal import Journal

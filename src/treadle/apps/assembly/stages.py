@@ -38,13 +38,13 @@ from treadle.apps.assembly.toolset import (
     add_skills,
     make_workspace_options,
 )
-from treadle.apps.settings import find_missing_folders
+from treadle.apps.settings.settings import find_missing_folders
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.policy import Policy
 from treadle.core.errors import ConfigError
 from treadle.core.extras import describe_missing, is_installed
-from treadle.core.logger import logger
 from treadle.core.loop.driver import Driver
+from treadle.lib.logger import logger
 
 
 def read_project(parts: AgentParts) -> None:

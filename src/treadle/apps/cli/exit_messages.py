@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from treadle.apps.assembly.suspend import TurnSuspended
 from treadle.apps.cli.output import RunReport
-from treadle.apps.services import exit_codes
-from treadle.apps.settings import Settings
+from treadle.apps.console import exit_codes
+from treadle.apps.settings.settings import Settings
 
 # The options that limit a session, with a word for their value.
 _LIMITS = {"max_cost": "USD", "max_tokens": "N", "max_time": "TIME"}

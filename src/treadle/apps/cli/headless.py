@@ -37,10 +37,10 @@ from treadle.apps.cli.output import (
 )
 from treadle.apps.cli.prompt_input import is_stdin_piped, read_prompt
 from treadle.apps.cli.signals import SignalListener, harden_process, reopen_closed_streams
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, get_current_folder, print_error, report_errors
-from treadle.apps.services.crash_report import CrashReport
-from treadle.apps.settings import Settings, load_settings
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, get_current_folder, print_error, report_errors
+from treadle.apps.conversation.crash_report import CrashReport
+from treadle.apps.settings.settings import Settings, load_settings
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, NothingToAnswer, TreadleError
 from treadle.core.events import TurnResult, WarningRaised
@@ -302,7 +302,7 @@ class HeadlessRun:
             raise
 
     async def _prepare_embedded_model(self) -> None:
-        from treadle.apps.services import embedded_setup
+        from treadle.apps.console import embedded_setup
 
         if embedded_setup.is_maybe_needed(self._settings):
             await embedded_setup.download_named(self._settings)

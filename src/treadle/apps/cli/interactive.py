@@ -12,8 +12,8 @@ from pathlib import Path
 
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine
-from treadle.apps.services.console import UsageError, get_current_folder
-from treadle.apps.settings import load_settings
+from treadle.apps.console.console import UsageError, get_current_folder
+from treadle.apps.settings.settings import load_settings
 
 TUI_MODULE = "treadle.apps.tui.main"
 HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "suspend", "quiet", "verbose")
@@ -47,7 +47,7 @@ def start_tui(command_line: CommandLine) -> int:
 
 def _prepare_embedded_model(folder: Path, command_line: CommandLine) -> None:
     """Before the screen is taken: what is missing is downloaded, a better one offered once."""
-    from treadle.apps.services import embedded_setup
+    from treadle.apps.console import embedded_setup
 
     settings = load_settings(folder, command_line.settings(), is_trusted=lambda: is_trusted(folder))
     if not embedded_setup.is_maybe_needed(settings):

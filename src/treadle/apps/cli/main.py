@@ -128,7 +128,7 @@ def _describe_peer_command(word: str, rest: list[str]) -> str:
 
 def _find_nearest(word: str, commands: dict[str, tuple[str, str]]) -> str:
     """The command that was probably meant; "" if none is near."""
-    from treadle.core.text import suggest
+    from treadle.lib.text.text import suggest
 
     known = {name: name for name in commands} | {
         name: f"sessions {name}" for name in SESSION_COMMANDS if name not in commands

@@ -19,12 +19,12 @@ from typing import Any
 import msgspec
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact, redact_for_display
-from treadle.apps.services.console import DIM, print_error
+from treadle.apps.console.console import DIM, print_error
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
-from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
-from treadle.core.text import format_dollars
 from treadle.core.transcript import AssistantItem, Item, Usage
+from treadle.lib.text.sanitize import escape_invisible, escape_json, strip_escapes
+from treadle.lib.text.text import format_dollars
 
 FORMAT_VERSION = 1  # of the report; a test compares it with that of observe/jsonlines
 CHUNK_BYTES = 4_096  # a pipe that polls as writable takes so many without blocking

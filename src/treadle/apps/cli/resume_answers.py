@@ -16,10 +16,10 @@ from treadle.apps.assembly import AgentSession
 from treadle.core.contracts.tool import Tool
 from treadle.core.errors import LoopError
 from treadle.core.loop.truncation import truncate
-from treadle.core.text import plural
 from treadle.core.transcript import RunTools, ToolCall, pending
 from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.state import SessionState, fold_entries
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.conversation.ask import AskTool, make_answer_output, parse_question
 
 MAX_ANSWER_CHARS = 100_000

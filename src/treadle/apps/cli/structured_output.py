@@ -13,11 +13,11 @@ import msgspec
 
 from treadle.agents.run import Run
 from treadle.apps.assembly import AgentSession
-from treadle.apps.services.console import UsageError
+from treadle.apps.console.console import UsageError
 from treadle.core.events import TurnResult
-from treadle.core.json_types.schema import find_schema_problem
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript import AssistantItem, Text
+from treadle.lib.json.schema import find_schema_problem
 
 
 def read_schema(file: str) -> dict[str, object]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.cli.output import Stdout
-from treadle.apps.services.console import DIM, print_error
+from treadle.apps.console.console import DIM, print_error
 from treadle.core import events
 from treadle.core.events import Event
-from treadle.core.sanitize import strip_escapes
 from treadle.core.transcript.items import AssistantItem, Item
+from treadle.lib.text.sanitize import strip_escapes
 
 MAX_HELD_CHARS = 4_000  # of a text without blanks
 DISCARDED = "  (the reply above was cut off; it is written again)"

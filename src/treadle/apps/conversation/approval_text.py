@@ -11,9 +11,9 @@ from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.contracts.policy import RiskKind
-from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import Arguments
+from treadle.lib.text.sanitize import escape_invisible
 
 # For this session: until it is closed; for an edit in the folder it is the mode accept-edits.
 # Always: the rules are saved.

@@ -17,9 +17,9 @@ from treadle.apps.conversation.state.blocks import (
     ToolCallBlock,
     ViewBlock,
 )
-from treadle.core.sanitize import INVISIBLE, escape_char
-from treadle.core.text import find_title
 from treadle.core.transcript.content import parse_arguments
+from treadle.lib.text.sanitize import INVISIBLE, escape_char
+from treadle.lib.text.text import find_title
 
 if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoStatus

@@ -18,7 +18,7 @@ from treadle.apps.conversation.state.reducer import MAX_PROGRESS_CHARS, apply_ev
 from treadle.apps.conversation.state.view_state import ViewState, add_block, replace_block
 from treadle.core import events
 from treadle.core.events import Event
-from treadle.core.text import format_dollars, format_duration
+from treadle.lib.text.text import format_dollars, format_duration
 
 MAX_FINISHED = 8  # that are kept to look at
 _replace = msgspec.structs.replace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from treadle.core.text import format_count
 from treadle.core.transcript.content import Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -14,6 +13,7 @@ from treadle.core.transcript.items import (
     UserItem,
 )
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
+from treadle.lib.text.text import format_count
 
 BAR_WIDTH = 40
 PART_BAR_WIDTH = 20

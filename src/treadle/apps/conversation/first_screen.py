@@ -17,7 +17,7 @@ import msgspec
 from treadle.apps.conversation.host import Host, SessionLine
 from treadle.apps.conversation.modes import describe_mode
 from treadle.core.contracts.model import ModelCard
-from treadle.core.text import format_age, plural, shorten_home
+from treadle.lib.text.text import format_age, plural, shorten_home
 
 MAX_SESSIONS = 3
 MAX_IDEAS = 3

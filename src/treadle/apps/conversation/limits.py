@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 
 from treadle.apps.conversation.host import LimitLine
-from treadle.apps.settings import parse_setting
+from treadle.apps.settings.settings import parse_setting
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished
-from treadle.core.text import format_dollars
+from treadle.lib.text.text import format_dollars
 
 LIMIT_OFF = "off"
 USAGE = (

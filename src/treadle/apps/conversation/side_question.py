@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.apps.conversation.conversation import Conversation
 from treadle.core.errors import ConfigError
-from treadle.core.text import format_count, format_dollars
+from treadle.lib.text.text import format_count, format_dollars
 
 USAGE = "usage: /btw QUESTION, answered from the context of this session without a trace in it"
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
-from treadle.core.sanitize import escape_invisible
+from treadle.lib.text.sanitize import escape_invisible
 
 DECLINED_NOTE = "this folder is not trusted: its own files are ignored; /trust changes that"
 _NO_SANDBOX = (

@@ -26,7 +26,7 @@ from treadle.apps.fleet.store_address import DEFAULT_STORE
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker_processes import WorkerProcesses, find_agent_folder
 from treadle.core.errors import ConfigError, LoopError, QuotaExhausted
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from typing import Self

@@ -28,11 +28,11 @@ from treadle.apps.fleet.sql_connection import SqlConnection
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.errors import QuotaExhausted
-from treadle.core.text import format_dollars
 from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.size_estimate import BYTES_PER_TOKEN, estimate_item_chars
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.text import format_dollars
 
 POLL_SECONDS = 0.1  # between two looks at the rows while a call waits
 REFRESH_SECONDS = 2.0  # between two looks at the limits

@@ -49,7 +49,7 @@ from treadle.core.errors import (
     TreadleError,
     error_text,
 )
-from treadle.core.logger import logger
+from treadle.lib.logger import logger
 
 DEFAULT_CONCURRENCY = 4
 DEFAULT_POLL = 1.0

@@ -27,8 +27,8 @@ from treadle.apps.pages.elements import (
     render_sign,
 )
 from treadle.apps.pages.markdown import markdown_to_html
-from treadle.core.text import format_count, format_duration, plural
 from treadle.core.transcript.content import Image
+from treadle.lib.text.text import format_count, format_duration, plural
 
 EDGE_LINES = 20  # of a long output: so many at the beginning and at the end
 MAX_OUTPUT_CHARS = 50_000

@@ -6,8 +6,8 @@ import base64
 import html
 from collections.abc import Mapping
 
-from treadle.core.sanitize import strip_escapes
 from treadle.core.transcript.content import Image
+from treadle.lib.text.sanitize import strip_escapes
 
 PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")  # an SVG can hold scripts
 

@@ -9,7 +9,7 @@ from treadle.apps.conversation.state.blocks import ToolCallBlock
 from treadle.apps.conversation.state.reducer import CHILD_TOOL
 from treadle.apps.pages.blocks import format_seconds
 from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.sessions.timeline import CallInfo, RequestInfo
 
 ROW = 20

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from treadle.apps.pages.elements import escape_html
-from treadle.core.sanitize import strip_escapes
+from treadle.lib.text.sanitize import strip_escapes
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

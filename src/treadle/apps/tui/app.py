@@ -18,7 +18,7 @@ from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.tui.prompt_screen import PromptScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 MODE_KEY = "shift+tab"
 GUARDED_KEYS = ("enter", "up", "down", "escape", "backspace")  # besides text: key_guard.py

@@ -30,7 +30,7 @@ from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.apps.tui.session_picker import list_session_options, pick_session
 from treadle.core.errors import SessionNotFound, TreadleError
-from treadle.core.text import format_dollars
+from treadle.lib.text.text import format_dollars
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
@@ -276,7 +276,7 @@ async def _theme(ui: Frontend, arguments: str) -> None:
 
 
 async def _cost(ui: Frontend, arguments: str) -> None:
-    from treadle.apps.services.costs import describe_thinking, list_purposes
+    from treadle.apps.conversation.costs import describe_thinking, list_purposes
     from treadle.models.catalog import compute_thinking_cost
 
     usage = ui.host.driver.total_usage

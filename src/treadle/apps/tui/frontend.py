@@ -31,15 +31,15 @@ from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.services.undo import describe_changes
+from treadle.apps.conversation.undo import describe_changes
 from treadle.apps.tui import agent_commands, questions, queue_menu
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Approval, Denial, PendingApproval
-from treadle.core.text import format_age, plural
 from treadle.core.transcript.items import UserItem
+from treadle.lib.text.text import format_age, plural
 
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2

@@ -34,7 +34,7 @@ from treadle.apps.tui.render.inline_update import ScrollbackUpdate, count_rows_a
 from treadle.apps.tui.render.markdown import CONSOLE, make_printable
 from treadle.apps.tui.render.render import is_tight, render_block
 from treadle.apps.tui.widgets.lines import LinesWidget
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 MAX_RESUMED_BLOCKS = 200  # of a resumed session that are printed
 KEPT_BLOCKS = 64  # of those that are printed, to notice that a reply was discarded

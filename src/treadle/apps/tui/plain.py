@@ -34,8 +34,8 @@ from treadle.apps.tui.input.numbered_answers import find_option, find_options, p
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.plain_transcript import PlainTranscript
 from treadle.apps.tui.render.word_wrap import wrap_words
-from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
+from treadle.lib.text.sanitize import escape_invisible
 
 
 def run_plain(host: Host, options: TerminalOptions) -> int:

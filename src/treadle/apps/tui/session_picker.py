@@ -9,7 +9,7 @@ from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.host import Host
 from treadle.apps.tui.frontend import Frontend
 from treadle.core.errors import TreadleError
-from treadle.core.text import format_age, plural
+from treadle.lib.text.text import format_age, plural
 
 NO_SESSION = "there is no session in this folder yet; this is a new one"
 

@@ -17,7 +17,7 @@ from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.feed import Feed, PageState
 from treadle.apps.web.render.regions import SessionFacts, render_regions
 from treadle.core.errors import SessionBusy
-from treadle.core.text import shorten_home
+from treadle.lib.text.text import shorten_home
 from treadle.sessions.history import read_state
 from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.lock import is_locked, read_lock_holder

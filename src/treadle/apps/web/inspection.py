@@ -12,8 +12,8 @@ from treadle.apps.pages.compare import ComparedSession, render_compare_page
 from treadle.apps.pages.inspect import render_inspect_page, render_marks, render_position
 from treadle.apps.pages.plots import ChartRange, find_request, render_plots
 from treadle.apps.pages.sheet import ItemView, SentView, render_sheet
-from treadle.core.compare import common_prefix_length
 from treadle.core.transcript.items import Item
+from treadle.lib.compare import common_prefix_length
 from treadle.sessions.history import read_state
 from treadle.sessions.library import Library
 from treadle.sessions.timeline import RequestInfo, Timeline, read_timeline

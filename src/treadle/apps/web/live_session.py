@@ -31,10 +31,10 @@ from treadle.apps.web.session_origin import SessionOrigin, read_origin
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Approval, Denial, PendingApproval
-from treadle.core.text import shorten_home
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.usage import NO_USAGE
+from treadle.lib.text.text import shorten_home
 
 MAX_REMEMBERED_MESSAGES = 1_000
 FILES_SECONDS = 10.0  # the names of the folder's files are listed at most once in this time

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.settings import treadle_home
-from treadle.core.private_folder import make_private_folder
+from treadle.apps.settings.settings import treadle_home
+from treadle.lib.files.private_folder import make_private_folder
 
 
 class SavedLink(msgspec.Struct, frozen=True):

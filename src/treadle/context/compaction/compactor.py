@@ -41,12 +41,12 @@ from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import CallNotAdmitted, ContextTooLong, ModelError
 from treadle.core.session_cache import SessionCache
-from treadle.core.text import plural
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, SummaryItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.text.text import plural
 
 WARN_SHARE, COMPACT_SHARE, TARGET_SHARE = 0.70, 0.85, 0.50
 REPLY_SHARE = 0.25  # of the window at most, whatever the model's output limit is

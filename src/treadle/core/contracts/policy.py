@@ -12,8 +12,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access, ToolSpec
-from treadle.core.logger import logger
 from treadle.core.transcript.content import Arguments
+from treadle.lib.logger import logger
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from treadle.core.errors import SessionBusy, StoreError, StoreFull
-from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry
+from treadle.lib.text.text import plural
 
 
 class Store(Protocol):

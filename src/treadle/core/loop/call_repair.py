@@ -13,14 +13,14 @@ import re
 
 import msgspec
 
+from treadle.core.arguments.fit_names import NameTable, find_folded, fit_arguments, fold_name
 from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
 from treadle.core.errors import error_text
-from treadle.core.json_types.fit_names import NameTable, find_folded, fit_arguments, fold_name
-from treadle.core.json_types.schema import JSONSchema, allows_type
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.logger import logger
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.transcript.content import Arguments, ToolCall
+from treadle.lib.json.schema import JSONSchema, allows_type
+from treadle.lib.logger import logger
+from treadle.lib.text.lazy_regex import compile_lazily
 
 # What models put around a name: `functions.read`, `default_api.read`, `read:0`, `read<|channel|>x`.
 _NAME_PARTS = compile_lazily(
@@ -91,7 +91,7 @@ def _read_arguments(raw: str, tool: Tool) -> RepairedArguments | None:
     argument = tool.spec.text_argument
     if argument and raw.lstrip()[:1] not in ("{", "[", '"', "`"):
         return RepairedArguments({argument: raw}, (f"the text is `{argument}`",))
-    from treadle.core.json_types.loose_json import read_loosely
+    from treadle.core.arguments.loose_json import read_loosely
 
     found = read_loosely(raw, _find_text_argument(tool.spec.schema))
     return RepairedArguments(found[0], (found[1],)) if found is not None else None

@@ -43,13 +43,13 @@ from treadle.core.loop.reply_handling import (
 )
 from treadle.core.loop.side_question import SideQuestions
 from treadle.core.loop.tool_round import ToolRound
-from treadle.core.shielded import complete
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, Step
 from treadle.core.transcript import AssistantItem, NoticeItem, ToolCall, ToolResultItem
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 from treadle.core.transcript.recover import INTERRUPTED
 from treadle.core.transcript.state import SessionState
+from treadle.lib.shielded import complete
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
 CLOSE_SECONDS = 30.0  # closing waits no longer for a step that does not stop

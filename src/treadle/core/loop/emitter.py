@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from treadle.core.contracts.observer import BaseObserver, Observer
 from treadle.core.errors import error_text
 from treadle.core.events import Event, WarningRaised
-from treadle.core.logger import logger
 from treadle.core.loop.event_log import LOGGED_EVENTS, log_event
 from treadle.core.transcript.items import Item
+from treadle.lib.logger import logger
 
 # An observer never harms the run. A cancellation of ours arrives at an await, and there is none
 # here: one that an observer raises is its own (the result of a cancelled future, say).

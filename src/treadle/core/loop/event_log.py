@@ -27,7 +27,7 @@ from treadle.core.events import (
     TurnStarted,
     WarningRaised,
 )
-from treadle.core.logger import logger
+from treadle.lib.logger import logger
 
 # The level, and the text with the details of the event by their positions.
 LOGGED_EVENTS: Final[Mapping[Callable[..., Event], tuple[int, str]]] = {
@@ -48,7 +48,7 @@ def log_event(
 ) -> None:
     level, text = LOGGED_EVENTS[kind]
     if logger.isEnabledFor(level):
-        from treadle.core.redaction import find_secrets, redact  # not for every start
+        from treadle.lib.text.redaction import find_secrets, redact  # not for every start
 
         message = redact(find_secrets(os.environ), text.format(*details))
         who = f"{agent}, session {session_id}" if agent else f"session {session_id}"

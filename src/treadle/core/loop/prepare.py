@@ -40,18 +40,18 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.errors import ConfigError, ToolError, WorkspaceError, error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
-from treadle.core.json_types.schema import list_arguments
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.previews import RoundPreviews
 from treadle.core.steps import PendingApproval
-from treadle.core.text import suggest
 from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultItem
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.state import SessionState
+from treadle.lib.json.schema import list_arguments
+from treadle.lib.text.text import suggest
 
 MAX_LISTED_TOOLS = 40
 FAILING_UNREADABLE = (

@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
 from treadle.core.errors import BadRequest, ModelError, StreamBroken
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
     ORIGIN,

@@ -30,7 +30,7 @@ from typing import IO
 import msgspec
 
 from treadle.core.errors import ModelError, Unreachable
-from treadle.core.text import format_bytes
+from treadle.lib.text.text import format_bytes
 from treadle.models.embedded.weights import Weights, find_weights, get_weights_dir, locate_weights
 
 CHUNK = 1 << 20

@@ -33,7 +33,7 @@ from .transport import (
 from .urls import Route, parse_route
 
 if TYPE_CHECKING:
-    from treadle.core.content_decoder import ContentDecoder
+    from treadle.lib.http.content_decoder import ContentDecoder
 
 _MAX_REDIRECTS: Final = 5
 _MAX_ROUTES: Final = 256
@@ -102,7 +102,7 @@ class Client:
 
     def get_tls_context(self) -> ssl.SSLContext:
         if self._tls_context is None:
-            from treadle.core.tls_context import make_tls_context
+            from treadle.lib.http.tls_context import make_tls_context
 
             try:
                 self._tls_context = make_tls_context(self._environ)
@@ -279,7 +279,7 @@ class HTTPExchange:
 
     def _set_decoder(self, encoding: str) -> None:
         """For servers that send gzip or deflate although we accept only identity."""
-        from treadle.core.content_decoder import DECODABLE, ContentDecoder
+        from treadle.lib.http.content_decoder import DECODABLE, ContentDecoder
 
         encoding = encoding.strip().lower()
         if encoding in DECODABLE:
@@ -292,7 +292,7 @@ class HTTPExchange:
             self._raise_malformed(f"sent the transfer encoding {encoding!r}", "check the proxy")
 
     def _decode(self, decoder: "ContentDecoder", data: bytes) -> bytes:
-        from treadle.core.content_decoder import BrokenEncoding
+        from treadle.lib.http.content_decoder import BrokenEncoding
 
         address, limit = self._route.address, self._timeouts.max_bytes
         parts: list[bytes] = []
@@ -314,7 +314,7 @@ class HTTPExchange:
         """A compressed body can be cut although its framing is whole."""
         if self._decoder is None:
             return
-        from treadle.core.content_decoder import BrokenEncoding
+        from treadle.lib.http.content_decoder import BrokenEncoding
 
         try:
             self._decoder.finish()

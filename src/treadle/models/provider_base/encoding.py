@@ -19,7 +19,6 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.core.errors import ContextTooLong
-from treadle.core.text import format_bytes
 from treadle.core.transcript.content import (
     AssistantContent,
     Document,
@@ -35,6 +34,7 @@ from treadle.core.transcript.integrity import INTERRUPTED_RESULT
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.size_estimate import image_size
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.text.text import format_bytes
 from treadle.models.provider_base.lenient import fix_json_surrogates
 from treadle.models.provider_base.request_limits import (
     MediaSize,

@@ -28,7 +28,7 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.http.transport import (
     BadRedirect,
     ConnectFailed,

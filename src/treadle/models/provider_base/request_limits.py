@@ -17,8 +17,6 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.text import format_bytes
 from treadle.core.transcript.content import (
     AssistantContent,
     Document,
@@ -39,6 +37,8 @@ from treadle.core.transcript.items import (
     UserItem,
 )
 from treadle.core.transcript.size_estimate import image_size
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.text import format_bytes
 
 MIB = 1 << 20
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from treadle.core.errors import ConfigError, UnknownModel
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.text import suggest
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.text import suggest
 from treadle.models.catalog import list_models
 from treadle.models.registry.providers import KNOWN_PROVIDERS, ProviderEntry
 

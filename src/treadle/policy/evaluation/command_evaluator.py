@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.text import plural
-from treadle.core.word_set import word_set
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.text import plural
+from treadle.lib.text.word_set import word_set
 from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator

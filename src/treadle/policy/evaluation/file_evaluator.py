@@ -12,7 +12,7 @@ from itertools import chain
 from os.path import normpath
 from typing import Literal
 
-from treadle.core.protected_paths import (
+from treadle.lib.files.protected_paths import (
     GENERATED_FOLDERS,
     describe_use,
     find_kept_part,

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from treadle.core.contracts.policy import Risk
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.word_set import word_set
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.word_set import word_set
 from treadle.policy.evaluation.git_config import read_config
 from treadle.policy.evaluation.git_repository import list_repositories
 from treadle.policy.ruleset.paths import FileSystemView

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.count_programs import COUNTING_PROGRAMS, is_counting_run
 from treadle.policy.shell.analysis.find import (
     SEARCH_PROGRAMS,

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from treadle.core.contracts.policy import Risk, RiskKind
 from treadle.core.contracts.tool import Access
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.git_risks import find_local_remotes, list_git_risks

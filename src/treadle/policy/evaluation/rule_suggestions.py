@@ -6,7 +6,7 @@ Suggests only. The user sees the rules first; `ruleset/rules_file.py` saves them
 from collections.abc import Iterable, Iterator
 
 from treadle.core.contracts.tool import Access
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access
-from treadle.core.sanitize import escape_invisible
+from treadle.lib.text.sanitize import escape_invisible
 from treadle.policy.ruleset.rules import Outcome, Rule
 
 _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}

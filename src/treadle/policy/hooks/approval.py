@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.core.redaction import REDACTED, is_secret
+from treadle.lib.text.redaction import REDACTED, is_secret
 from treadle.policy.hooks.config import HookConfig
 from treadle.policy.trust import ApprovalState, TrustStore
 

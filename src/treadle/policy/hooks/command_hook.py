@@ -24,7 +24,7 @@ from treadle.core.contracts.hook import AddContext, Block, Hook, HookAnswer, Hoo
 from treadle.core.contracts.model import CallModel
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import TreadleError
-from treadle.core.sanitize import strip_escapes
+from treadle.lib.text.sanitize import strip_escapes
 from treadle.policy.hooks.config import HookConfig
 from treadle.policy.hooks.patch_inputs import (
     PATCH_TOOL,

@@ -24,8 +24,8 @@ import msgspec
 
 from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.errors import ConfigError
-from treadle.core.text import suggest
-from treadle.core.word_set import word_set
+from treadle.lib.text.text import suggest
+from treadle.lib.text.word_set import word_set
 from treadle.policy.settings_file import find_line, read_settings_file
 
 HOOK_EVENTS: Mapping[str, HookPoint] = {

@@ -38,7 +38,7 @@ from treadle.core.contracts.hook_data import (
     UserPromptSubmitData,
 )
 from treadle.core.errors import ConfigError
-from treadle.core.function_thread import run_in_thread
+from treadle.lib.function_thread import run_in_thread
 from treadle.policy.hooks.config import HookConfig
 
 HookFunctionResult = HookAnswer | str | None

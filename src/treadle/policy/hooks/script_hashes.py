@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.shell import SimpleCommand, Word, parse_command
 from treadle.policy.shell.analysis.programs import analyze_effects

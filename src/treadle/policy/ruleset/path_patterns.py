@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.core.protected_paths import fold_case
+from treadle.lib.files.protected_paths import fold_case
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.shell.syntax.braces import UnsupportedBraces, expand_braces
 

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from treadle.core.protected_paths import fold_case, is_env_file
-from treadle.core.word_set import word_set
+from treadle.lib.files.protected_paths import fold_case, is_env_file
+from treadle.lib.text.word_set import word_set
 
 MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40

@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.text import suggest
-from treadle.core.word_set import word_set
+from treadle.lib.text.text import suggest
+from treadle.lib.text.word_set import word_set
 from treadle.policy.ruleset.domains import normalize_host
 from treadle.policy.ruleset.path_patterns import PathPattern, compile_path_pattern
 from treadle.policy.ruleset.spellings import Spellings, WordTexts, matches_loosely

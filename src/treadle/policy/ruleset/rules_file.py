@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.text import suggest
+from treadle.lib.text.text import suggest
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.ruleset.rules import (
     RULE_LISTS,

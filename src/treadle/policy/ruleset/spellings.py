@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.ast import Word
 from treadle.policy.shell.program_names import get_program_name

@@ -3,7 +3,7 @@
 Knows no rules and no options. Used by the analysis of commands, the rules and the hooks.
 """
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.ast import Word
 
 SHELLS = word_set("sh bash dash zsh ksh ash rbash mksh yash pdksh")

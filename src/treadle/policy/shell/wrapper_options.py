@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.ast import SimpleCommand, Word, WrapperKind
 
 UNKNOWN_ARGUMENTS = Word("…", None, is_plain_data=True)  # arguments known only at run time

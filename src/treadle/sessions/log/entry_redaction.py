@@ -2,7 +2,7 @@
 
 Only texts change: messages, replies, arguments, results, reasons. Ids, names and kinds stay, so an
 entry stays valid whatever a secret looks like. Which values are secrets is found by
-core/redaction.py. Used by journal.py and export.py.
+lib/text/redaction.py. Used by journal.py and export.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.redaction import redact
 from treadle.core.transcript.entries import Entry
+from treadle.lib.text.redaction import redact
 
 _TEXT_FIELDS = frozenset({"text", "raw", "display", "reason", "detail", "json", "title", "url"})
 _DATA_FIELDS = frozenset({"data", "evidence", "metadata"})  # any JSON object; in an image: base64

@@ -25,11 +25,11 @@ import msgspec
 from treadle._version import __version__
 from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import SessionTooNew, StoreError
-from treadle.core.shielded import complete
-from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entry, to_json
 from treadle.core.transcript.state import SessionState
+from treadle.lib.shielded import complete
+from treadle.lib.text.text import plural
 from treadle.sessions.log.blobs import Blobs
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.files import Files, LocalFiles, write_all

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from treadle.core.errors import SessionNotFound, StoreError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.sessions.log.records import JournalHeader, Record, decode_header, parse_record
 
 FIRST_SEGMENT = "journal.jsonl"

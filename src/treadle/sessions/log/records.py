@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.text import plural
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import EarlyResult, Entry, InputQueued, ItemAdded
 from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.lib.text.text import plural
 
 FORMAT_VERSION = 1
 BLOB_THRESHOLD_BYTES = 64 * 1024

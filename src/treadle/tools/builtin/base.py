@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import msgspec
 
-from treadle.core import sanitize
+from treadle.core.arguments.fit_names import NameTable, Report, fit_arguments
 from treadle.core.contracts.tool import (
     DEFAULT_RESULT_CHARS,
     Access,
@@ -27,10 +27,10 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.errors import ToolError, WorkspaceError
-from treadle.core.json_types.fit_names import NameTable, Report, fit_arguments
-from treadle.core.json_types.schema import list_arguments
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
+from treadle.lib.json.schema import list_arguments
+from treadle.lib.text import sanitize
 from treadle.tools.builtin.session import CallSite, ToolSessions
 from treadle.tools.function import summarize_call
 
@@ -210,8 +210,8 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
 
 def explain_mismatch(arguments: Arguments, schema: dict[str, Any]) -> str:
     """Which argument does not fit the schema, in words for the model; empty if all do."""
-    from treadle.core.json_types.coercion import coerce
-    from treadle.core.json_types.schema import find_mismatch
+    from treadle.lib.json.coercion import coerce
+    from treadle.lib.json.schema import find_mismatch
 
     return str(find_mismatch(coerce(arguments, schema), schema) or "")
 

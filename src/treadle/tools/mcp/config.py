@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.redaction import is_secret
 from treadle.core.untrusted_files import read_json
+from treadle.lib.text.redaction import is_secret
 
 CALL_TIMEOUT = 120.0
 STARTUP_TIMEOUT = 30.0

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.core.sanitize import escape_invisible
+from treadle.lib.text.sanitize import escape_invisible
 from treadle.tools.builtin.conversation.ask import AskUser, QuestionChoice, UserQuestion
 
 ANSWER, REFUSE, OPEN = "Answer", "Refuse", "Open the page"

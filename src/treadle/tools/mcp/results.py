@@ -18,8 +18,8 @@ import mcp_types as types
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
-from treadle.core.media_types import IMAGE_MEDIA_TYPES
 from treadle.core.transcript.content import Document, Image, ResultContent, Text
+from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES
 from treadle.tools.mcp.client_options import SaveFile
 
 

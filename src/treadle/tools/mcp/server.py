@@ -22,8 +22,8 @@ from treadle.core.contracts.source import BaseSource
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ConfigError, ToolError
 from treadle.core.extras import require_extra
-from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
+from treadle.lib.text.text import plural
 from treadle.tools.mcp.catalog import NO_CATALOG, McpCatalog, PromptMessage
 from treadle.tools.mcp.client_options import McpClientOptions, McpLogMessage
 from treadle.tools.mcp.config import McpServerConfig, parse_server_config

@@ -20,7 +20,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from treadle.core.sanitize import strip_escapes
+from treadle.lib.text.sanitize import strip_escapes
 from treadle.tools.mcp.process import StartProcess
 
 MAX_MESSAGE_BYTES = 16 << 20

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.private_folder import make_private_folder
+from treadle.lib.files.private_folder import make_private_folder
 
 KEYRING_SERVICE = "treadle-mcp"
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.core.protected_paths import (
+from treadle.lib.files.protected_paths import (
     GENERATED_FOLDERS,
     GIT_FOLDER,
     PROTECTED_FILES,

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.core.protected_paths import GIT_FOLDER, PROTECTED_IN_GIT, PROTECTED_IN_WORKTREE
+from treadle.lib.files.protected_paths import GIT_FOLDER, PROTECTED_IN_GIT, PROTECTED_IN_WORKTREE
 from treadle.workspace.sandbox import git_folders
 
 MAX_FILES = 500

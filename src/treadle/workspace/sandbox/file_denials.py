@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.core.protected_paths import fold_case
+from treadle.lib.files.protected_paths import fold_case
 from treadle.workspace.sandbox.found_entry import HIDDEN, READ_ONLY, UNLISTED, FoundEntry
 from treadle.workspace.sandbox.tree_scan import TreeScanner, find_entry, may_be_entered
 

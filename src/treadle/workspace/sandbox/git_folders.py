@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.core.protected_paths import GIT_FOLDER, PROTECTED_IN_WORKTREE
-from treadle.core.word_set import word_set
+from treadle.lib.files.protected_paths import GIT_FOLDER, PROTECTED_IN_WORKTREE
+from treadle.lib.text.word_set import word_set
 
 MAX_CONFIG_BYTES = 1 << 20
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
-from treadle.core.protected_paths import GIT_FOLDER
+from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.workspace.sandbox.found_entry import (
     GIT,
     HIDDEN,

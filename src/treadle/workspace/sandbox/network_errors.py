@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 
 NO_NETWORK_NOTE = (
     "the sandbox has no network: names cannot be looked up, and servers outside the sandbox cannot "

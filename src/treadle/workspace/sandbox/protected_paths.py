@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
-from treadle.core.protected_paths import (
+from treadle.lib.files.protected_paths import (
     GIT_FOLDER,
     MEMORY_FILES,
     PROTECTED_FILES,

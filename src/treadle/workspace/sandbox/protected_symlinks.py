@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Iterable
 
-from treadle.core.protected_paths import (
+from treadle.lib.files.protected_paths import (
     GENERATED_FOLDERS,
     GIT_FOLDER,
     MEMORY_FILES,

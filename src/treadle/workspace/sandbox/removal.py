@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.core.protected_paths import find_protected_part
+from treadle.lib.files.protected_paths import find_protected_part
 from treadle.workspace.sandbox.found_entry import GIT, HIDDEN, PINNED, PROTECTED, FoundEntry
 
 _PROGRAMS = ("/bin/rm", "/usr/bin/rm")  # not by PATH: a command may have made another one

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from treadle.core.protected_paths import GIT_FOLDER
+from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.git_folders import is_git_folder, read_git_link, read_settings
 from treadle.workspace.sandbox.git_history import GitHistory

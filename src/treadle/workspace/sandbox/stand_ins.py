@@ -15,7 +15,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.core.protected_paths import GIT_FOLDER
+from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.workspace.sandbox.git_folders import read_git_link
 from treadle.workspace.sandbox.git_index import GitIndex, IndexedFile
 

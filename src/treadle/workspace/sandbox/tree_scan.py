@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from treadle.core.protected_paths import GENERATED_FOLDERS
+from treadle.lib.files.protected_paths import GENERATED_FOLDERS
 from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.found_entry import GENERATED, LINK, UNLISTED, FoundEntry
 

@@ -40,7 +40,7 @@ def set_aside(path: str, root: str, folder: str) -> str:
 
 def set_aside_made(folder: str, roots: "list[tuple[str, list[str]]]", **tables: object) -> None:
     """Move away every protected path below the roots that was not known before the command.
-    `tables` are those of `core/protected_paths.py`."""
+    `tables` are those of `lib/files/protected_paths.py`."""
     for root, known in roots:
         for path in _find_made(root, frozenset(known), **tables):  # type: ignore[arg-type]
             try:

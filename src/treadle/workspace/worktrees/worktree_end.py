@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 MAX_LISTED = 20
 COMMIT_CHARS = 12

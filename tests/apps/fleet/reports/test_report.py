@@ -28,8 +28,8 @@ from treadle.apps.fleet.reports.report_text import (
 )
 from treadle.apps.fleet.run_record import FleetCheck, FleetResult, FleetRun, RunState
 from treadle.apps.fleet.task import FleetTask
-from treadle.core.text import format_dollars
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.text import format_dollars
 
 
 def make_run(

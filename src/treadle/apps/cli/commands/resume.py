@@ -19,10 +19,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
-from treadle.apps.services.help_option import wants_help
-from treadle.core.sanitize import escape_invisible
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.help_option import wants_help
+from treadle.lib.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput

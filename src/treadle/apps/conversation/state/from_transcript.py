@@ -18,7 +18,6 @@ from treadle.apps.conversation.state.blocks import (
 )
 from treadle.apps.conversation.state.reducer import apply_tool_result
 from treadle.apps.conversation.state.view_state import ViewState, add_block, add_call, update_call
-from treadle.core.text import plural
 from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -28,6 +27,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
+from treadle.lib.text.text import plural
 
 _replace = msgspec.structs.replace
 

@@ -28,8 +28,8 @@ from treadle.apps.conversation.state.blocks import (
 )
 from treadle.apps.conversation.state.persistent_list import PersistentList
 from treadle.context.compaction.pins import TODO_TOOLS
-from treadle.core.text import plural
 from treadle.core.transcript import Document, Image, Text, ToolCall, Usage, UserItem
+from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoItem

@@ -15,8 +15,8 @@ from typing import TextIO
 from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.reports.report_text import STATE_WORDS, format_seconds
 from treadle.apps.fleet.run_record import FleetRun
-from treadle.core.sanitize import escape_invisible, strip_escapes
-from treadle.core.text import format_dollars, format_duration
+from treadle.lib.text.sanitize import escape_invisible, strip_escapes
+from treadle.lib.text.text import format_dollars, format_duration
 from treadle.observe.bar_chart import fit_width
 
 ACTIVE_ROWS = 12

@@ -25,8 +25,8 @@ from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.run_record import FleetApproval
 from treadle.core.errors import SessionNotFound, StoreError, error_message
-from treadle.core.sanitize import escape_invisible, strip_escapes
-from treadle.core.text import format_age, format_duration, plural
+from treadle.lib.text.sanitize import escape_invisible, strip_escapes
+from treadle.lib.text.text import format_age, format_duration, plural
 
 HOST = "127.0.0.1"
 MAX_HEAD_BYTES = 16 << 10

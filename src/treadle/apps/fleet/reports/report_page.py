@@ -26,8 +26,8 @@ from treadle.apps.fleet.reports.report_text import (
     format_rate,
     format_seconds,
 )
-from treadle.core.sanitize import strip_escapes
-from treadle.core.text import format_count, format_dollars, format_duration, plural
+from treadle.lib.text.sanitize import strip_escapes
+from treadle.lib.text.text import format_count, format_dollars, format_duration, plural
 
 MAX_RUNS = 2_000  # rows of the table; failed runs come first
 PLOT_WIDTH, PLOT_HEIGHT = 460, 170

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.services import helper_programs
-from treadle.core.media_types import IMAGE_MEDIA_TYPES
-from treadle.core.text import format_bytes
+from treadle.apps.conversation import helper_programs
 from treadle.core.transcript.content import Image
+from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES
+from treadle.lib.text.text import format_bytes
 
 TIMEOUT_SECONDS = 5.0  # the owner of the selection may be gone
 MAX_BYTES = 20 << 20

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from treadle.apps.assembly.hook_environment import make_hook_environment
-from treadle.apps.services.helper_programs import find_program
-from treadle.core.redaction import is_secret
-from treadle.core.text import format_bytes
+from treadle.apps.conversation.helper_programs import find_program
+from treadle.lib.text.redaction import is_secret
+from treadle.lib.text.text import format_bytes
 
 MAX_TEXT_BYTES = 10_000_000
 FILE_NAME = "message.md"

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from treadle.apps.tui.render.markdown import find_language, highlight_code, styled_prefix
 from treadle.apps.tui.render.palette import Palette
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 

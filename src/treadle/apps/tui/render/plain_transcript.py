@@ -28,7 +28,7 @@ from treadle.apps.conversation.state.persistent_list import PersistentList
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render import plain_reply
 from treadle.apps.tui.render.word_wrap import WordWrap, wrap_words
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 MAX_LINE_CHARS = 200  # of a result or of thinking
 

@@ -29,9 +29,9 @@ from treadle.apps.conversation.state.blocks import (
 from treadle.apps.tui.render import diffs, markdown
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
-from treadle.core.sanitize import strip_escapes
-from treadle.core.text import format_count, format_duration, plural
 from treadle.core.transcript.content import parse_arguments
+from treadle.lib.text.sanitize import strip_escapes
+from treadle.lib.text.text import format_count, format_duration, plural
 
 GUTTER_WIDTH = 2
 MAX_DIFF_LINES = 24

@@ -20,7 +20,13 @@ from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.markdown import styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
-from treadle.core.text import format_count, format_dollars, format_duration, plural, shorten_home
+from treadle.lib.text.text import (
+    format_count,
+    format_dollars,
+    format_duration,
+    plural,
+    shorten_home,
+)
 
 MAX_TODOS = 6
 MAX_QUEUED_SHOWN = 4

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from treadle.apps.tui.render.palette import Palette
 from treadle.core.extras import is_installed
-from treadle.core.sanitize import escape_invisible
-from treadle.core.text import format_bytes
 from treadle.core.transcript.size_estimate import image_size
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import format_bytes
 
 MAX_PIXELS = 50_000_000  # of a picture that is decoded for a thumbnail
 COLUMNS, ROWS = 12, 3  # at most; a row has two pixels

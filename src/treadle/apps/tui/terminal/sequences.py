@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.sanitize import escape_invisible
+from treadle.lib.text.sanitize import escape_invisible
 
 BELL = "\x07"
 ST = "\x1b\\"

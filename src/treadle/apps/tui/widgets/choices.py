@@ -19,7 +19,7 @@ from treadle.apps.conversation.completion import fuzzy_match
 from treadle.apps.tui.render.markdown import make_printable, styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.render.status_area import first_visible_row
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 
 BodyRenderer = Callable[[int], list[Text]]
 MAX_ROWS = 12

@@ -34,8 +34,8 @@ from treadle.apps.tui.render.markdown import (
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.widgets.choices import BodyRenderer, Choices, PlanChoices
 from treadle.apps.tui.widgets.text_entry import TextEntry
-from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
+from treadle.lib.text.sanitize import escape_invisible
 
 BACK_HINT = " · esc goes back"  # to the question that opened the text
 QUESTION_HINT = "↑ ↓ or a number move, enter answers, esc: no answer"

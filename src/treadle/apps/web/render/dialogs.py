@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from treadle.apps.conversation.host import FileChange, LimitLine, TurnLine
 from treadle.apps.pages.elements import escape_html
-from treadle.core.sanitize import escape_invisible
-from treadle.core.text import format_age
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import format_age
 
 REWIND_TITLE = "Rewind to before this message"
 

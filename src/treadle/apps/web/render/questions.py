@@ -16,9 +16,9 @@ from treadle.apps.conversation.host import ModelQuestion
 from treadle.apps.pages.code import count_changes, highlight_code, render_diff
 from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.markdown import markdown_to_html
-from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
-from treadle.core.text import plural
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import plural
 
 
 def render_question(number: int, question: PendingQuestion) -> str:

@@ -21,7 +21,7 @@ from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.pages.elements import CALL_SIGNS, TODO_ICONS, escape_html, render_icon
 from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.render.questions import render_question
-from treadle.core.text import format_count, format_dollars, plural
+from treadle.lib.text.text import format_count, format_dollars, plural
 
 _CHEVRON = render_icon("chev", style="chev sm")
 _FILE_KINDS = {"added": "new", "removed": "deleted"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.pages.elements import escape_html, render_icon
-from treadle.core.text import format_age, format_dollars, plural, shorten_home
+from treadle.lib.text.text import format_age, format_dollars, plural, shorten_home
 from treadle.sessions.search import SearchHit
 
 SHOWN_PER_FOLDER = 5

@@ -7,8 +7,8 @@ open something. Where a slash may be a division, it searches the whole program.
 import re
 from collections.abc import Sequence
 
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.word_set import word_set
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word

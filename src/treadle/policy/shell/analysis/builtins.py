@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.ast import Word
 

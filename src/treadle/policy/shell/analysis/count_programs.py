@@ -8,7 +8,7 @@ they run.
 import re
 from collections.abc import Sequence
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.ast import Word
 from treadle.policy.shell.program_names import get_program_name
 

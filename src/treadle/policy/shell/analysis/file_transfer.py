@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects, ProgramSpec, analyze_by_spec
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.count_programs import is_counting_run
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.ast import Word

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git_content import find_git_content
 from treadle.policy.shell.analysis.git_files import analyze_git_files, list_searched_paths

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.ast import Word
 
 _OBJECT_NAME = re.compile(r"[0-9a-fA-F]{4,64}(?:\^\{\w*\})?")  # perhaps of a file

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word

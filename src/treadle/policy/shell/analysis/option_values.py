@@ -7,7 +7,7 @@ programs read those. Tables and words only; `evaluation/path_access.py` uses it.
 import re
 from collections.abc import Iterator, Sequence
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.ast import Word
 
 # Options of test runners and linters whose value selects what they read.

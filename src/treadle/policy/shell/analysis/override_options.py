@@ -6,7 +6,7 @@ Used by `overrides.py`, which explains how the options are matched.
 
 import re
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 
 _NODE_TEST_OPTIONS = (
     "--config --rootDir --root --setupFiles --setupFilesAfterEnv --globalSetup --globalTeardown "

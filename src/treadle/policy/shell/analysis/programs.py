@@ -10,8 +10,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.word_set import word_set
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.awk import analyze_awk
 from treadle.policy.shell.analysis.builtins import analyze_builtin
 from treadle.policy.shell.analysis.date import analyze_date

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import may_leave_folder
 from treadle.policy.shell.analysis.options import OptionGrammar, scan_options

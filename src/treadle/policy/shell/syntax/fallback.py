@@ -5,8 +5,8 @@ A rough splitter that finds too many commands rather than too few. Used only for
 
 import re
 
-from treadle.core.lazy_regex import compile_lazily
-from treadle.core.word_set import word_set
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.ast import SimpleCommand, Word
 from treadle.policy.shell.syntax.words import InvalidWord, read_word
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.ast import Assignment, CdPaths, ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.syntax.cwd import merge_cd_paths
 from treadle.policy.shell.syntax.fallback import guess_commands

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from treadle.core.word_set import word_set
+from treadle.lib.text.word_set import word_set
 from treadle.policy.shell.ast import NO_CD, Assignment, CdPaths, Redirect, SimpleCommand, Word
 from treadle.policy.shell.syntax.tokens import Token, check_tokens
 from treadle.policy.shell.syntax.words import (

@@ -12,8 +12,8 @@ import msgspec
 
 from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
-from treadle.core.text import find_title
 from treadle.core.transcript.content import Arguments
+from treadle.lib.text.text import find_title
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite
 

@@ -13,8 +13,8 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
-from treadle.core.text import plural
 from treadle.core.transcript import AssistantItem, Item, Text, ToolResultItem, UserItem
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.session import CallSite
 from treadle.tools.builtin.text import slice_part

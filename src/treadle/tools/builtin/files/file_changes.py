@@ -19,8 +19,8 @@ import msgspec
 from treadle.core.contracts.tool import Preview, ProbeResult, ToolContext, ToolOutput
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError, WorkspaceError
-from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import ArgumentsT, BuiltinTool, escape_multiline
 from treadle.tools.builtin.session import CallSite, SeenFile
 from treadle.tools.builtin.text import DecodedText, decode_text, format_numbered_lines, split_lines

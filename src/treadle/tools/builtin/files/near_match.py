@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from heapq import nsmallest
 
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines, split_lines
 
 MAX_WINDOWS = 24

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from treadle.core.errors import ToolError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FILE_ALIASES, describe
 from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,

@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.errors import ToolError
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.tools.builtin.files.near_match import find_nearest_lines
 from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines
 

@@ -13,10 +13,10 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import FileContent, OutsideReader
 from treadle.core.errors import MissingExtra, ToolError, WorkspaceError
-from treadle.core.media_types import detect_media_type
 from treadle.core.shrink_image import UnreadableImage, shrink_image
-from treadle.core.text import plural
 from treadle.core.transcript.content import Document, Image, Text
+from treadle.lib.files.media_types import detect_media_type
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FILE_ALIASES, BuiltinTool, describe
 from treadle.tools.builtin.files.notebook import render_notebook
 from treadle.tools.builtin.session import CallSite, SeenFile, ToolSessions

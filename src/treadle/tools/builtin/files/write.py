@@ -11,11 +11,11 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from treadle.core.arguments.fit_names import Report
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError
-from treadle.core.json_types.fit_names import Report
-from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FILE_ALIASES, describe
 from treadle.tools.builtin.files.file_changes import (
     MAX_EDIT_BYTES,

@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, describe
 from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_with_glob
 from treadle.tools.builtin.session import CallSite

@@ -17,7 +17,7 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.search.ripgrep import (
     find_left_out,

@@ -9,7 +9,7 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite
 

@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
-from treadle.core.ripgrep import find_ripgrep
+from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.tools.builtin.session import CallSite
 
 TIMEOUT = 30.0

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from treadle.core.arguments.fit_names import Report, fold_name
 from treadle.core.contracts.tool import (
     Access,
     Preview,
@@ -23,7 +24,6 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.contracts.workspace import CommandResult, RunningCommand
 from treadle.core.errors import WorkspaceError
-from treadle.core.json_types.fit_names import Report, fold_name
 from treadle.core.transcript import Arguments, Item, ToolResultItem
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite, StartedCommand, ToolSessions, kill_shielded

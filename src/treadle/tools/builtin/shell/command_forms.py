@@ -14,7 +14,7 @@ from pathlib import PurePath
 from posixpath import join
 from typing import Any
 
-from treadle.core.lazy_regex import compile_lazily
+from treadle.lib.text.lazy_regex import compile_lazily
 
 _SHELLS = ("bash", "sh", "zsh")
 _SHELL_OPTIONS = ("-c", "-lc", "-ic", "-lic", "-cl")

@@ -11,7 +11,7 @@ import msgspec
 from treadle.core.contracts.task_manager import TaskInfo
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
-from treadle.core.text import plural
+from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.session import CallSite
 

@@ -23,7 +23,7 @@ from treadle.core.errors import ToolError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from treadle.core.content_decoder import ContentDecoder
+    from treadle.lib.http.content_decoder import ContentDecoder
 
 MAX_BODY_BYTES = 5 << 20
 MAX_HEADER_BYTES = 64 << 10
@@ -101,7 +101,7 @@ class HttpFetcher:
 
     def _get_tls_context(self) -> SSLContext:
         if self._tls_context is None:
-            from treadle.core.tls_context import make_tls_context
+            from treadle.lib.http.tls_context import make_tls_context
 
             self._tls_context = make_tls_context(self._environ)
         return self._tls_context
@@ -234,7 +234,7 @@ class _ResponseBuilder:
         if is_framed and not self.is_complete:
             raise EOFError("the connection was closed in the middle of the page; try again")
         if self._decoder is not None:
-            from treadle.core.content_decoder import BrokenEncoding
+            from treadle.lib.http.content_decoder import BrokenEncoding
 
             try:
                 self._decoder.finish()
@@ -259,7 +259,7 @@ class _ResponseBuilder:
                 self._stop(f"the response has the status {status}")
             return
         self.status = status
-        from treadle.core.content_decoder import DECODABLE, ContentDecoder
+        from treadle.lib.http.content_decoder import DECODABLE, ContentDecoder
 
         if self.headers.get("transfer-encoding", "chunked").lower() not in ("chunked", "identity"):
             self._stop("the response has an unsupported transfer encoding")
@@ -270,7 +270,7 @@ class _ResponseBuilder:
             self._stop(f"the response has the unsupported encoding {encoding[:40]!r}")
 
     def on_body(self, data: bytes) -> None:
-        from treadle.core.content_decoder import BrokenEncoding
+        from treadle.lib.http.content_decoder import BrokenEncoding
 
         try:
             for part in (data,) if self._decoder is None else self._decoder.feed(data):

@@ -15,8 +15,8 @@ import msgspec
 
 from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
-from treadle.core.media_types import IMAGE_MEDIA_TYPES, MAX_IMAGE_BYTES
 from treadle.core.transcript.content import Arguments, Document, Image
+from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES, MAX_IMAGE_BYTES
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite, ToolSessions
 from treadle.tools.builtin.text import decode_text, slice_part

@@ -1,0 +1,82 @@
+"""Prints lines to the user without escape sequences, and turns errors into exit codes.
+
+    print_line      a line on stdout
+    print_error     a line on stderr; a closed stderr is ignored
+    report_errors   runs a command: an error is printed, and becomes the exit code
+
+Names, rules and other foreign text inside a line also need `escape_invisible` (lib/text/sanitize),
+so that they cannot look like a line of ours. JSON needs neither: json.dumps writes ASCII. Used by
+every command of apps/cli and apps/fleet.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from treadle.apps.console.exit_codes import ABORTED, IO_ERROR, exit_code_for
+from treadle.core.errors import ConfigError, TreadleError
+from treadle.lib.text.sanitize import strip_escapes
+
+BOLD, DIM = "1", "2"  # styles: ANSI codes
+
+
+class UsageError(ConfigError):
+    """The command line is invalid."""
+
+
+def print_line(text: str = "", *, end: str = "\n") -> None:
+    print(strip_escapes(text), end=end)
+
+
+def print_error(text: str, style: str = "") -> None:
+    try:
+        print(add_style(strip_escapes(text), style, sys.stderr), file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass
+
+
+def add_style(text: str, style: str, out: TextIO) -> str:
+    """The text in a style, if the output is a terminal with colours."""
+    if not style or not out.isatty():
+        return text
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else f"\x1b[{style}m{text}\x1b[0m"
+
+
+def report_errors(command: str, work: Callable[[], int]) -> int:
+    """Run a command; an error is one line on stderr, and an exit code."""
+    try:
+        return _run_in_folder(work)
+    except TreadleError as error:
+        from treadle.apps.assembly.redaction import redact_for_display  # loads much
+
+        print_error(f"{command}: {redact_for_display(str(error))}")
+        return exit_code_for(error)
+    except BrokenPipeError:
+        raise  # main.py ends the program without a message
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print_error(f"{command}: {problem}")
+        return IO_ERROR
+    except KeyboardInterrupt:
+        return ABORTED
+
+
+def _run_in_folder(work: Callable[[], int]) -> int:
+    """Run a command; in a folder that was deleted, that is why something is not found."""
+    try:
+        return work()
+    except FileNotFoundError:
+        get_current_folder()
+        raise
+
+
+def get_current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the current folder no longer exists; change to another one") from error

@@ -1,0 +1,167 @@
+"""Claude Code's settings files, read as they are.
+
+    ~/.claude/settings.json            of the user
+    .claude/settings.json              of a project
+    .claude/settings.local.json        of a project, of this user
+
+This module reads the mode, the model, the added folders and the environment. The rules of the same
+files are read by assembly/rules.py, the hooks by assembly/extensions.py. A key that means nothing
+here is named in a note, and is never an error; a file that is not JSON is one, as it may hold deny
+rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.core.errors import ConfigError
+from treadle.core.untrusted_files import read_json
+from treadle.lib.text.redaction import is_secret
+
+# Their names of modes, and the mode of ours that allows no more.
+PERMISSION_MODES = {
+    "default": "ask",
+    "manual": "ask",
+    "dontAsk": "ask",
+    "acceptEdits": "accept-edits",
+    "plan": "plan",
+    "auto": "auto",
+}
+BYPASS_OF_CLAUDE_CODE = "bypassPermissions"  # not translated: bypass is written as it is
+_USED_KEYS = frozenset({"$schema", "permissions", "hooks", "env", "model", "mcpServers"})
+_USED_PERMISSIONS = frozenset({"allow", "ask", "deny", "defaultMode", "additionalDirectories"})
+_MODEL = re.compile(r"(opus|sonnet|haiku|claude-[\w.-]+)(\[\w+\])?")
+# They change which program runs, or what is loaded into it.
+_LOADER_VARIABLE = re.compile(
+    r"PATH|HOME|SHELL|IFS|ENV|BASH_ENV|PROMPT_COMMAND|(LD|DYLD|GIT|BASH_FUNC)_.*"
+)
+_VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+class ClaudeSettings(msgspec.Struct, frozen=True):
+    """What one file says, in our words. `notes` are about what is not used."""
+
+    file: Path
+    permission_mode: str = ""
+    model: str = ""
+    added_folders: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+def user_settings_file() -> Path:
+    return Path.home() / ".claude" / "settings.json"
+
+
+def project_settings_files(folder: Path) -> tuple[Path, Path]:
+    return folder / ".claude" / "settings.json", folder / ".claude" / "settings.local.json"
+
+
+def read_claude_settings(file: Path, within: Path | None) -> ClaudeSettings | None:
+    """The settings of a file; None without a file. Symlinks out of `within` are not followed."""
+    try:
+        settings, _ = read_json(file, within=within)
+    except FileNotFoundError:
+        return None
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{file}:1: settings must be an object")
+    notes = _Notes(file)
+    permissions = settings.get("permissions")
+    if not isinstance(permissions, dict):
+        permissions = {}
+    notes.add_unknown("", set(settings) - _USED_KEYS)
+    notes.add_unknown("permissions.", set(permissions) - _USED_PERMISSIONS)
+    return ClaudeSettings(
+        file,
+        _read_mode(permissions.get("defaultMode"), notes),
+        _read_model(settings.get("model"), notes),
+        _read_folders(permissions.get("additionalDirectories"), file, notes),
+        _read_environment(settings.get("env"), notes),
+        notes.lines(),
+    )
+
+
+class _Notes:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._unknown: list[str] = []
+        self._lines: list[str] = []
+
+    def add(self, text: str) -> None:
+        self._lines.append(f"{self._file}: {text}")
+
+    def add_unknown(self, prefix: str, keys: Iterable[str]) -> None:
+        self._unknown += [prefix + key for key in sorted(keys)]
+
+    def lines(self) -> tuple[str, ...]:
+        if not self._unknown:
+            return tuple(self._lines)
+        return (f"{self._file}: not used here: {', '.join(self._unknown)}", *self._lines)
+
+
+def _read_mode(value: object, notes: _Notes) -> str:
+    mode = PERMISSION_MODES.get(str(value), "")
+    if value == BYPASS_OF_CLAUDE_CODE:
+        notes.add("permissions.defaultMode is not used: bypass needs --permission-mode bypass")
+    elif value is not None and not mode:
+        notes.add(f"permissions.defaultMode is not used: {value!r} is not known here")
+    return mode
+
+
+def translate_model(name: str) -> str:
+    """A name of Claude Code for a model as we write it; "" if it means nothing here."""
+    known = _MODEL.fullmatch("opus" if name == "opusplan" else name)
+    if known is None:
+        return ""
+    return f"anthropic/{known[1]}" if known[1].startswith("claude") else known[1]
+
+
+def _read_model(value: object, notes: _Notes) -> str:
+    if value in (None, "", "default"):
+        return ""
+    name = translate_model(str(value))
+    if not name:
+        notes.add(f"model is not used: {value!r} is not known here; see `treadle models`")
+    return name
+
+
+def _read_folders(value: object, file: Path, notes: _Notes) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        notes.add("permissions.additionalDirectories is not used: it must be a list of folders")
+        return ()
+    return tuple(value)
+
+
+def _read_environment(value: object, notes: _Notes) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        notes.add("env is not used: it must be an object")
+        return {}
+    env: dict[str, str] = {}
+    withheld: list[str] = []
+    for name, given in value.items():
+        text = _to_text(given)
+        if text is None or not _VARIABLE_NAME.fullmatch(name) or "\0" in text:
+            notes.add(f"env.{name} is not used: it must be a name with a text")
+        elif is_secret(name, text) or _LOADER_VARIABLE.fullmatch(name):
+            withheld.append(name)
+        else:
+            env[name] = text
+    if withheld:
+        names = ", ".join(withheld)
+        notes.add(f"commands do not get {names}: secrets, and what changes which program runs")
+    return env
+
+
+def _to_text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else None

@@ -1,0 +1,1 @@
+"""Arguments of tool calls as models write them: repaired, and fitted to their schema."""

@@ -1,0 +1,1 @@
+"""Files and paths: what they are, where private ones are kept, which ones are protected."""

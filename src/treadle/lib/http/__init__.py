@@ -1,0 +1,1 @@
+"""What HTTP clients share: trust in certificates, decoding of bodies."""

@@ -1,0 +1,1 @@
+"""Texts: cut, cleaned, searched, with secrets removed."""
