@@ -16,6 +16,6 @@ Used by apps/console and by the hosts.
 """
 
 from treadle.apps.assembly.assemble import AgentSession, build_agent
-from treadle.apps.assembly.host_session import SessionOptions
+from treadle.apps.assembly.parts import SessionOptions
 
 __all__ = ["SessionOptions", "AgentSession", "build_agent"]

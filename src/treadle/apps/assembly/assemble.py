@@ -18,13 +18,12 @@ from treadle.agents.agent import Agent
 from treadle.agents.agent_settings import Approver
 from treadle.agents.child_agents import ChildAgents
 from treadle.apps.assembly.coding_agent import coding_agent
-from treadle.apps.assembly.host_session import HostSession, SessionOptions
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.model_choice import choose_model
-from treadle.apps.assembly.parts import AgentParts
+from treadle.apps.assembly.parts import AgentParts, HostSession, SessionOptions
 from treadle.apps.assembly.redaction import find_environment_secrets
-from treadle.apps.assembly.rules import load_rules
 from treadle.apps.assembly.sessions import get_session_dir, open_session
+from treadle.apps.settings.rules import load_rules
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook

@@ -20,11 +20,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from treadle.agents.agent_settings import Approver, ToolLike
-from treadle.apps.assembly.extensions import approve_extensions
-from treadle.apps.assembly.host_session import HostSession
-from treadle.apps.assembly.parts import AgentParts, CodingAgent, GivenParts, McpDefinitions
-from treadle.apps.assembly.rules import FolderTrust, choose_trust, load_rules
+from treadle.apps.assembly.parts import (
+    AgentParts,
+    CodingAgent,
+    GivenParts,
+    HostSession,
+    McpDefinitions,
+)
 from treadle.apps.assembly.stages import assemble
+from treadle.apps.settings.extensions import approve_extensions
+from treadle.apps.settings.rules import FolderTrust, choose_trust, load_rules
 from treadle.apps.settings.settings import (
     SETTINGS_BY_NAME,
     Settings,

@@ -6,21 +6,28 @@ stages.py.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.checkpoints import TurnCheckpoints
-from treadle.apps.assembly.extensions import make_approval_check
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_for_display
 from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.settings.extensions import make_approval_check
 from treadle.core.contracts.observer import BaseObserver
+from treadle.core.errors import ConfigError
 from treadle.core.events import Event, RunFailed, ToolCallBegan, TurnFinished
 
 if TYPE_CHECKING:
-    from treadle.policy.hooks import HookConfig, RunHook
+    from treadle.policy.hooks import RunHook
 
+SEARCH_PATH_VARIABLES = ("PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH")
+_NODE_LOAD = re.compile(r"(?:^|\s)(?:-r|--require|--import|--(?:experimental-)?loader)[\s=]+(\S+)")
+_PYTHON_SCRIPT = re.compile(r"\.pyw?(?=[\s'\";|&)]|$)")
 HOOKS_SANDBOXED = (
     "this folder is not trusted: your own hooks run in the sandbox if there is one, and see of "
     "your home folder only ~/.treadle/hooks and your tools"
@@ -31,10 +38,31 @@ def add_observers(parts: AgentParts) -> None:
     parts.observers += [WorkspacePreloader(parts.workspace), GrantEnd(parts.policy)]
     parts.observers += parts.given.observers
     if parts.settings.telemetry:
-        from treadle.apps.assembly.telemetry import make_telemetry
+        _add_telemetry(parts)
 
-        parts.telemetry = make_telemetry()
-        parts.observers.append(parts.telemetry.observer)
+
+def _add_telemetry(parts: AgentParts) -> None:
+    """Spans go to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names (observe/otlp_exporter.py).
+    They hold names, counts, times and errors, no content of the conversation. ConfigError if
+    OpenTelemetry is not installed, or the address of the collector is wrong."""
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        from treadle.observe.otlp_exporter import OtlpExporter
+    except ImportError as error:
+        raise ConfigError(
+            "the setting telemetry needs OpenTelemetry: pip install 'treadle[otel]'"
+        ) from error
+    from treadle.observe.telemetry import Telemetry
+
+    detected = Resource.create()
+    if str(detected.attributes.get("service.name", "")).startswith("unknown_service"):
+        detected = detected.merge(Resource({"service.name": "treadle"}))
+    provider = parts.telemetry = TracerProvider(resource=detected, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OtlpExporter()))
+    parts.observers.append(Telemetry(provider))
 
 
 def add_hooks(parts: AgentParts) -> None:
@@ -59,7 +87,9 @@ def add_hooks(parts: AgentParts) -> None:
                 session, redact(parts.secrets, why)
             ),
             is_approved=make_approval_check(parts.folder, parts.trust.open_store),
-            get_extra_env=lambda hook: _make_environment(parts, hook),
+            get_extra_env=lambda hook: (
+                {} if hook.is_project else make_hook_environment(hook.command, parts.folder)
+            ),
             sandboxed=False if is_trusted and settings.sandbox != "required" else None,
             runners=_make_runners(parts),
         )
@@ -67,12 +97,6 @@ def add_hooks(parts: AgentParts) -> None:
         from treadle.policy.hooks.checkers import Checkers, read_checkers
 
         parts.hooks.append(Checkers(parts.workspace, read_checkers(settings.checkers)))
-
-
-def _make_environment(parts: AgentParts, hook: HookConfig) -> Mapping[str, str]:
-    from treadle.apps.assembly.hook_environment import make_hook_environment
-
-    return {} if hook.is_project else make_hook_environment(hook.command, parts.folder)
 
 
 def _make_runners(parts: AgentParts) -> Mapping[str, RunHook]:
@@ -131,3 +155,42 @@ class GrantEnd(BaseObserver):
     def on_event(self, event: Event) -> None:
         if type(event) in (TurnFinished, RunFailed):
             self._policy.grant(())
+
+
+# ------------------------------------------------------------------ environment
+
+
+def make_hook_environment(
+    command: str, folder: Path, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Variables to set for a hook, server or other program of the user that runs while the agent
+    works in `folder`, so that files of the folder cannot be loaded into it: it runs outside the
+    sandbox, and interpreters load modules from the current directory and from search paths."""
+    environ = os.environ if environ is None else environ
+    variables = {
+        name: _drop_entries_inside(environ[name], folder)
+        for name in SEARCH_PATH_VARIABLES
+        if environ.get(name)
+    }
+    if "NODE_OPTIONS" in environ and _loads_from_folder(environ["NODE_OPTIONS"], folder):
+        variables["NODE_OPTIONS"] = ""
+    if not _PYTHON_SCRIPT.search(command):
+        # Not for scripts: they are outside the folder, and may import modules next to them.
+        variables["PYTHONSAFEPATH"] = "1"
+    return variables
+
+
+def _drop_entries_inside(path: str, folder: Path) -> str:
+    """The search path without relative entries and without entries inside the folder."""
+    root = Path(os.path.realpath(folder))
+    return os.pathsep.join(
+        entry
+        for entry in path.split(os.pathsep)
+        if entry.startswith("/") and not Path(os.path.realpath(entry)).is_relative_to(root)
+    )
+
+
+def _loads_from_folder(options: str, folder: Path) -> bool:
+    """Whether options of node make it load what is, or may be, a file of the folder."""
+    files = [named.strip("'\"") for named in _NODE_LOAD.findall(options)]
+    return any(not _drop_entries_inside(file, folder) for file in files)

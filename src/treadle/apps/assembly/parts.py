@@ -1,27 +1,30 @@
 """The coding agent as an object, and the parts that it consists of besides its Agent.
 
-`AgentParts` is the one value that the stages (stages.py) work on, each with what the earlier ones
-made; it belongs to the `CodingAgent` and is closed with it. The hosts use the parts through
-AgentSession (assemble.py).
+    GivenParts, HostSession   what a program, and a host with its session, give to it
+    AgentParts                the one value that the stages (stages.py) work on, each with what the
+                              earlier ones made; it belongs to the agent and is closed with it
+    CodingAgent               the Agent with its parts
+
+The hosts use the parts through AgentSession (assemble.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.agent_settings import Approver, ToolLike
-from treadle.apps.assembly.host_session import HostSession, HostWorkspace
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyWorkspace, PolicyOptions
 from treadle.apps.assembly.model_choice import create_model, is_small_model, wrap_model
 from treadle.apps.assembly.redaction import find_environment_secrets
-from treadle.apps.assembly.rules import FolderTrust, LoadedRules
 from treadle.apps.assembly.sessions import get_outputs_dir
+from treadle.apps.settings.rules import FolderTrust, LoadedRules
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.gate import Gate
@@ -29,23 +32,26 @@ from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import BaseObserver, Observer
+from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller, ChildEvent, Event, RunFailed, TurnFinished
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.retry import Retry
+from treadle.core.transcript.state import SessionState
 from treadle.lib.files.private_folder import find_state_dir
 from treadle.lib.logger import logger
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from opentelemetry.sdk.trace import TracerProvider
+
     from treadle.agents.structured_output import StructuredOutput
-    from treadle.apps.assembly.extensions import Extensions
     from treadle.apps.assembly.kept_branches import KeptBranches
     from treadle.apps.assembly.servers import McpServers
-    from treadle.apps.assembly.telemetry import TelemetryExport
     from treadle.apps.assembly.toolset import Containers
+    from treadle.apps.settings.extensions import Extensions
     from treadle.context.memory import Memory
     from treadle.policy.modes import PermissionMode
     from treadle.sessions.open_store import StoreLocation
@@ -56,6 +62,57 @@ if TYPE_CHECKING:
 
 McpDefinitions = Mapping[str, Mapping[str, Any]]
 WORKTREES_DIR = "worktrees"
+
+
+class HostWorkspace(Workspace, Protocol):
+    """The workspace of a host that may have newer texts than the disk, such as an editor."""
+
+    def find_seen_digest(self, digest: str) -> str:
+        """What the tools saw of a file whose content on disk has this digest: the digest of the
+        unsaved text, or the same."""
+
+
+class SessionOptions(msgspec.Struct, frozen=True):
+    """What a host wants of a session, in addition to the settings.
+
+    `resume` is a session id, "" for the last session of the folder, None for a new one. `until`
+    is a command that has to succeed before a turn may end. The final answer has to match
+    `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
+    With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
+    the files before and after turns; None means only for a host that is not interactive.
+    A new session gets `session_id`, if one is given. `servers` are MCP servers that the host brings
+    as the user's own. `model` is used instead of the one that the settings name. `wrap_workspace`
+    puts the host between the tools and the workspace, if it wants to.
+    """
+
+    interactive: bool = False
+    resume: str | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    until: str = ""
+    output_schema: dict[str, Any] | None = None
+    prompt_chars: int = 0
+    suspend: bool = False
+    checkpoints: bool | None = None
+    session_id: str = ""
+    servers: Mapping[str, Mapping[str, Any]] = {}
+    model: Model | None = None
+    wrap_workspace: Callable[[LazyWorkspace], HostWorkspace | None] | None = None
+
+
+class HostSession(msgspec.Struct, frozen=True):
+    """The open session of a host. `notes` are lines about it and about the model, for the user.
+
+    `notify` receives lines for the user that are known only later; `warn` those that the user has
+    to see in any case, such as a missing sandbox.
+    """
+
+    store: Store
+    state: SessionState | None
+    options: SessionOptions
+    notes: tuple[str, ...] = ()
+    notify: Callable[[str], None] | None = None
+    warn: Callable[[str], None] | None = None
 
 
 class GivenParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +170,7 @@ class AgentParts:
     model: Model
     small_model: Model | None
     extensions: Extensions
-    telemetry: TelemetryExport | None = None
+    telemetry: TracerProvider | None = None
     workspace: LazyWorkspace
     host_workspace: HostWorkspace | None = None
     containers: Containers | None = None
@@ -211,7 +268,7 @@ class AgentParts:
 
                 shutil.rmtree(self.outputs_dir, ignore_errors=True)
             if self.telemetry is not None:
-                await self.telemetry.aclose()
+                await asyncio.to_thread(self.telemetry.shutdown)  # sends what is not sent yet
 
     async def _close_worktrees(self) -> None:
         """Keep as branches what interrupted agents, also of killed processes, changed."""

@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.apps.assembly.lazy import LazyReminders, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
-from treadle.apps.assembly.rules import make_read_check
+from treadle.apps.settings.rules import make_read_check
 from treadle.context.memory_files import (
     CURSOR_AND_GEMINI_FILES,
     PROJECT_FILES,

@@ -21,13 +21,13 @@ from typing import Any
 import msgspec
 
 from treadle.apps.assembly.children import make_child_opener
-from treadle.apps.assembly.extensions import start_objections
-from treadle.apps.assembly.hook_environment import make_hook_environment
+from treadle.apps.assembly.hooks import make_hook_environment
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.model_choice import has_tool_search
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact_source
 from treadle.apps.assembly.sampler import PolicySampler
+from treadle.apps.settings.extensions import start_objections
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.hook_data import UserPromptSubmitData

@@ -11,11 +11,6 @@ import logging
 from collections.abc import Callable
 
 from treadle.apps.assembly.children import add_children
-from treadle.apps.assembly.extensions import (
-    add_project_settings,
-    discover_extensions,
-    list_user_skill_folders,
-)
 from treadle.apps.assembly.hooks import add_hooks, add_observers, add_session_hooks
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace, PolicyOptions
 from treadle.apps.assembly.limits import add_limits
@@ -28,7 +23,6 @@ from treadle.apps.assembly.model_choice import (
 from treadle.apps.assembly.parts import AgentParts, CodingAgent
 from treadle.apps.assembly.prompt import add_reminders, write_prompt
 from treadle.apps.assembly.redaction import redact, redact_hooks
-from treadle.apps.assembly.rules import make_rule_saver
 from treadle.apps.assembly.sessions import make_head_log, make_output_saver
 from treadle.apps.assembly.toolset import (
     PROVIDER_SEARCH,
@@ -38,6 +32,12 @@ from treadle.apps.assembly.toolset import (
     add_skills,
     make_workspace_options,
 )
+from treadle.apps.settings.extensions import (
+    add_project_settings,
+    discover_extensions,
+    list_user_skill_folders,
+)
+from treadle.apps.settings.rules import make_rule_saver
 from treadle.apps.settings.settings import find_missing_folders
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.policy import Policy

@@ -10,9 +10,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine
 from treadle.apps.console.console import UsageError, get_current_folder
+from treadle.apps.settings.rules import is_trusted
 from treadle.apps.settings.settings import load_settings
 
 TUI_MODULE = "treadle.apps.tui.main"

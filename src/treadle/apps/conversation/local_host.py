@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from treadle.agents.child_agents import ChildAgents
-from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
-from treadle.apps.assembly.command_files import CustomCommand
+from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
-from treadle.apps.console import rule_changes
-from treadle.apps.console.rule_changes import RuleChange
 from treadle.apps.conversation import plans, undo
 from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.host import (
@@ -35,9 +32,12 @@ from treadle.apps.conversation.host import (
     TurnLine,
 )
 from treadle.apps.settings import changes as settings_changes
+from treadle.apps.settings import extensions, rule_changes, rules
 from treadle.apps.settings import settings as settings_page
 from treadle.apps.settings.changes import SettingChange
 from treadle.apps.settings.claude_settings import PERMISSION_MODES
+from treadle.apps.settings.command_files import CustomCommand
+from treadle.apps.settings.rule_changes import RuleChange
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError

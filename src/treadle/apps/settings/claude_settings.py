@@ -5,7 +5,7 @@
     .claude/settings.local.json        of a project, of this user
 
 This module reads the mode, the model, the added folders and the environment. The rules of the same
-files are read by assembly/rules.py, the hooks by assembly/extensions.py. A key that means nothing
+files are read by settings/rules.py, the hooks by settings/extensions.py. A key that means nothing
 here is named in a note, and is never an error; a file that is not JSON is one, as it may hold deny
 rules.
 """

@@ -359,7 +359,7 @@ def _apply_claude_project(
     env: Mapping[str, str],
 ) -> None:
     """Apply the mode, if it narrows, and the model, if the user has chosen none. The folders and
-    the environment need an approval: see assembly/extensions.py."""
+    the environment need an approval: see settings/extensions.py."""
     if symlink_boundary(folder) is None:
         return  # in the home folder these are the user's files
     for file in project_settings_files(folder):

@@ -38,8 +38,8 @@ def start(
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
-    from treadle.apps.assembly.rules import is_trusted
     from treadle.apps.conversation.local_host import LocalHost
+    from treadle.apps.settings.rules import is_trusted
 
     settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))

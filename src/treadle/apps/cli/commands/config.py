@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.console.help_option import wants_help
 from treadle.apps.settings import settings as settings_page
+from treadle.apps.settings.rules import is_trusted
 from treadle.apps.settings.settings import SETTINGS, Settings, treadle_home
 from treadle.apps.settings.writer import read_written_value, write_setting
 from treadle.lib.text.sanitize import escape_invisible

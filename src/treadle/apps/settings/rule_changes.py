@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from treadle.apps.assembly import rules as rule_files
+from treadle.apps.settings import rules as rule_files
 from treadle.apps.settings.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import shorten_home, suggest
@@ -81,7 +81,7 @@ def list_scope_files(folder: Path) -> Mapping[RuleScope, Path]:
 
 
 def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
-    from treadle.apps.assembly.git_exclude import exclude_from_git
+    from treadle.apps.settings.git_exclude import exclude_from_git
     from treadle.policy.ruleset.rules import InvalidRule, parse_rule
     from treadle.policy.ruleset.rules_file import save_rules
     from treadle.policy.trust import may_project_allow

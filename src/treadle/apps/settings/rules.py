@@ -251,7 +251,7 @@ def make_rule_saver(
     """
 
     def save(rules: tuple[str, ...]) -> None:
-        from treadle.apps.assembly.git_exclude import exclude_from_git
+        from treadle.apps.settings.git_exclude import exclude_from_git
         from treadle.policy.ruleset.rules_file import save_rules
 
         trust = open_store()

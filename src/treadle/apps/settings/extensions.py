@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.apps.assembly.command_files import (
+from treadle.apps.settings.claude_settings import project_settings_files, read_claude_settings
+from treadle.apps.settings.command_files import (
     COMMAND_FOLDERS,
     SKILL_FOLDERS,
     CustomCommand,
     find_custom_commands,
 )
-from treadle.apps.assembly.rules import list_rules_files, open_trust_store
-from treadle.apps.settings.claude_settings import project_settings_files, read_claude_settings
+from treadle.apps.settings.rules import list_rules_files, open_trust_store
 from treadle.apps.settings.settings import Settings, symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
