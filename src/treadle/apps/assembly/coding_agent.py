@@ -29,13 +29,9 @@ from treadle.apps.assembly.parts import (
 )
 from treadle.apps.assembly.stages import assemble
 from treadle.apps.settings.extensions import approve_extensions
+from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.rules import FolderTrust, choose_trust, load_rules
-from treadle.apps.settings.settings import (
-    SETTINGS_BY_NAME,
-    Settings,
-    format_unknown_setting,
-    load_settings,
-)
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings, format_unknown_setting
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import Observer

@@ -39,8 +39,9 @@ from treadle.apps.cli.signals import SignalListener, harden_process, reopen_clos
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, report_errors
 from treadle.apps.conversation.crash_report import CrashReport
+from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.rules import is_trusted
-from treadle.apps.settings.settings import Settings, load_settings
+from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, NothingToAnswer, TreadleError
 from treadle.core.events import TurnResult, WarningRaised

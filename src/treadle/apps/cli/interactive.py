@@ -12,8 +12,8 @@ from pathlib import Path
 
 from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine
 from treadle.apps.console.console import UsageError, get_current_folder
+from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.rules import is_trusted
-from treadle.apps.settings.settings import load_settings
 
 TUI_MODULE = "treadle.apps.tui.main"
 HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "suspend", "quiet", "verbose")

@@ -27,8 +27,9 @@ from treadle.apps.settings.command_files import (
     CustomCommand,
     find_custom_commands,
 )
+from treadle.apps.settings.load import symlink_boundary
 from treadle.apps.settings.rules import list_rules_files, open_trust_store
-from treadle.apps.settings.settings import Settings, symlink_boundary, treadle_home
+from treadle.apps.settings.settings import Settings, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.apps.settings.claude_settings import project_settings_files, user_settings_file
-from treadle.apps.settings.settings import symlink_boundary, treadle_home
+from treadle.apps.settings.load import symlink_boundary
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
 

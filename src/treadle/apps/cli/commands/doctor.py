@@ -194,8 +194,8 @@ def _check_settings() -> CheckResult:
 
 
 def _load_settings() -> Settings:
+    from treadle.apps.settings.load import load_settings
     from treadle.apps.settings.rules import is_trusted
-    from treadle.apps.settings.settings import load_settings
 
     folder = Path.cwd()
     return load_settings(folder, is_trusted=lambda: is_trusted(folder))

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.settings.claude_settings import PERMISSION_MODES
+from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.rules import is_trusted
-from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings, load_settings
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 
