@@ -7,7 +7,8 @@ call. Used by assemble.py, extensions.py, the console and the hosts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -247,23 +248,28 @@ def make_rule_saver(
 ) -> Callable[[tuple[str, ...]], None]:
     """A function that saves "always allow" rules for this user in this project.
 
-    They are accepted at once, and their file is kept out of git. Accepted project rules stay
-    accepted; rules that were not accepted stay so.
+    They are accepted at once, and their file is kept out of git.
     """
 
     def save(rules: tuple[str, ...]) -> None:
         from treadle.apps.settings.git_exclude import exclude_from_git
         from treadle.policy.ruleset.rules_file import save_rules
 
-        trust = open_store()
-        accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
-        file = folder / ".treadle" / "settings.local.json"
+        trust, file = open_store(), folder / ".treadle" / "settings.local.json"
         root, home = os.path.realpath(folder), str(Path.home())
-        save_rules(file, rules, root=root, home=home, within=symlink_boundary(folder))
-        exclude_from_git(file)
-        for rule in rules:
-            trust.accept_rule(folder, rule)
-        if accepted:
-            trust.accept_rules(folder, read_project_rules(folder))
+        with keep_acceptance(folder, trust):
+            save_rules(file, rules, root=root, home=home, within=symlink_boundary(folder))
+            exclude_from_git(file)
+            for rule in rules:
+                trust.accept_rule(folder, rule)
 
     return save
+
+
+@contextmanager
+def keep_acceptance(folder: Path, trust: TrustStore) -> Iterator[None]:
+    """Around a change of the project's rules: if all were accepted they stay so."""
+    was_accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
+    yield
+    if was_accepted:
+        trust.accept_rules(folder, read_project_rules(folder))
