@@ -354,6 +354,7 @@ async def test_with_too_many_folders_no_command_runs_until_some_are_removed(
 
 
 def find_scanners(space: LocalWorkspace) -> list[TreeScanner]:
+    assert space._sandbox is not None
     return [p._scanner for p in space._sandbox._protections]
 
 

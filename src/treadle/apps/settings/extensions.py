@@ -8,7 +8,7 @@
 
 Those of the user are always used. Hooks, servers, environment and folders of a project are used if
 its folder is trusted and they are unchanged since their approval; its skills if it is trusted. Used
-by assemble.py and the hosts.
+by the stages of the assembly and by the hosts.
 """
 
 from __future__ import annotations

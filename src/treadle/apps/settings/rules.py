@@ -1,7 +1,7 @@
 """The permission rules in force in a folder, from settings files and flags; trust decides.
 
 The files are read once, at the start: an invalid one raises ConfigError there, not at the first
-call. Used by assemble.py, extensions.py, the console and the hosts.
+call. Used by the assembly, extensions.py, the console and the hosts.
 """
 
 from __future__ import annotations
