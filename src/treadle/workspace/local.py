@@ -30,8 +30,9 @@ from treadle.core.contracts.workspace import (
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_folder import find_state_dir, make_private_folder
 from treadle.lib.files.protected_paths import find_aliased_part
-from treadle.workspace import environment, files, process_limits, read_only
+from treadle.workspace import command_limits, environment, files, read_only
 from treadle.workspace.background_command import BackgroundCommand, open_input
+from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.output import decode_output, join_head_tail
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
@@ -47,7 +48,6 @@ from treadle.workspace.temp_files import TempFiles
 
 if TYPE_CHECKING:
     from treadle.workspace.sandbox.bubblewrap import Bubblewrap
-    from treadle.workspace.sandbox.file_denials import FileDenials
     from treadle.workspace.sandbox.removal import Removal
 
 SandboxMode = Literal["auto", "required", "off"]
@@ -79,12 +79,12 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     sandbox: SandboxMode = "auto"
     network: bool = False
     protected: tuple[str, ...] = ()
-    denials: FileDenials | None = None
+    denials: FileDenials = FileDenials()
     env_passthrough: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     state_dir: Path | None = None
     outputs_dir: Path | None = None
-    max_processes: int = process_limits.DEFAULT_MAX_PROCESSES
+    max_processes: int = command_limits.DEFAULT_MAX_PROCESSES
     max_memory: int | None = None
     grace: float = 2.0
     secrets: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class LocalWorkspace:
         self._root = root.resolve()
         self._options = options
         self._roots = (self._root, *(folder.resolve() for folder in options.extra_roots))
-        self._max_memory = options.max_memory or process_limits.get_default_memory()
+        self._max_memory = options.max_memory or command_limits.get_default_memory()
         self._scratch = ScratchDir()
         self.temp_dir = self._scratch.temp_dir
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
@@ -121,7 +121,7 @@ class LocalWorkspace:
         # No library of the project is loaded into our own programs; commands get LD_* separately.
         own = {k: v for k, v in self.command_environment(sandboxed=False).items() if k[:3] != "LD_"}
         self._fork_server = ForkServerClient(
-            own, process_limits.find_pids_cgroup, options.max_processes
+            own, command_limits.find_pids_cgroup, options.max_processes
         )
         self._sandbox = self._make_sandbox(state_dir) if options.sandbox != "off" else None
         self.sandboxed = False
@@ -130,7 +130,6 @@ class LocalWorkspace:
 
     def _make_sandbox(self, state_dir: Path) -> Bubblewrap:
         from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
-        from treadle.workspace.sandbox.file_denials import FileDenials
 
         options = self._options
         return Bubblewrap(
@@ -142,7 +141,7 @@ class LocalWorkspace:
                 record_dir=state_dir / "running",
                 network=options.network,
                 protected=options.protected,
-                denials=options.denials or FileDenials(),
+                denials=options.denials,
                 max_memory=self._max_memory,
                 # Our own programs, such as ripgrep, wherever treadle is installed.
                 readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
@@ -505,9 +504,9 @@ class LocalWorkspace:
 
     @cached_property
     def _nproc(self) -> int:
-        if process_limits.find_pids_cgroup():
+        if command_limits.find_pids_cgroup():
             return 0
-        return process_limits.count_user_threads(os.getuid()) + self._options.max_processes
+        return command_limits.count_user_threads(os.getuid()) + self._options.max_processes
 
     @contextmanager
     def _wrap_in_sandbox(

@@ -40,7 +40,7 @@ def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOption
         readable=tuple(path for path in user_folders if path.is_dir()),
         sandbox=settings.sandbox,
         network=settings.network,
-        denials=make_file_denials(rules) if settings.sandbox != "off" else None,
+        denials=make_file_denials(rules),
         max_memory=settings.command_memory << 20 if settings.command_memory else None,
         outputs_dir=parts.outputs_dir,
         secrets=parts.secrets,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from treadle.policy.ruleset.foreign_rules import FoundRules
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.policy.trust import TrustStore
-    from treadle.workspace.sandbox.file_denials import FileDenials
+    from treadle.workspace.command_limits import FileDenials
 
 
 PROJECT_SANDBOX_NOTE = (
@@ -234,7 +234,7 @@ def make_file_denials(rules: RuleSet) -> FileDenials:
     """The deny rules about files, for the sandbox: a command is held to them, too."""
     from treadle.policy.ruleset.path_patterns import PathPattern
     from treadle.policy.ruleset.rules import EDIT_TOOLS
-    from treadle.workspace.sandbox.file_denials import FileDenials
+    from treadle.workspace.command_limits import FileDenials
 
     patterns = [(r.tool, r.pattern) for r in rules.deny if isinstance(r.pattern, PathPattern)]
     return FileDenials(

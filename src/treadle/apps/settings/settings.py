@@ -149,7 +149,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The value of a setting as text for the user; without one, the engine has its own."""
         value = getattr(self, name)
         if value is None and name == "command_memory":
-            from treadle.workspace.process_limits import get_default_memory
+            from treadle.workspace.command_limits import get_default_memory
 
             return str(get_default_memory() >> 20)
         is_limit = SETTINGS_BY_NAME[name].narrowing == "smaller"

@@ -17,5 +17,5 @@
 
 The policy decides which commands run; this package builds the sandbox or reports why it cannot. It
 is not loaded if the sandbox is off: landlock.py, which also restricts our own read-only programs,
-and process_limits.py are beside it.
+and command_limits.py are beside it.
 """
