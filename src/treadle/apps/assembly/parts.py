@@ -39,7 +39,7 @@ from treadle.core.events import Caller, ChildEvent, Event, RunFailed, TurnFinish
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.retry import Retry
 from treadle.core.transcript.state import SessionState
-from treadle.lib.files.private_folder import find_state_dir
+from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.logger import logger
 
 if TYPE_CHECKING:

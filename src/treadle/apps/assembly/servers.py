@@ -35,7 +35,7 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.pending import RunTools, pending
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.text.text import suggest
 from treadle.tools.federation import Federation
 from treadle.tools.late_tools import StableToolList
