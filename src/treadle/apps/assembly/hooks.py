@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.assembly.checkpoints import TurnCheckpoints
-from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
+from treadle.apps.assembly.lazy import LazyCheckpoints, LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_for_display
 from treadle.apps.assembly.sessions import get_session_dir
@@ -21,6 +20,7 @@ from treadle.apps.settings.extensions import make_approval_check
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, RunFailed, ToolCallBegan, TurnFinished
+from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 
 if TYPE_CHECKING:
     from treadle.policy.hooks import RunHook
@@ -125,10 +125,12 @@ def add_session_hooks(parts: AgentParts) -> None:
         parts.gates.append(goal)
         parts.hooks.append(goal)
     if options.checkpoints or (options.checkpoints is None and not parts.is_interactive):
-        checkpoints = TurnCheckpoints(parts.folder, parts.store, parts.notify)
-        parts.hooks.append(checkpoints.hook)
-        parts.mutators.append(checkpoints)
-        parts.observers.append(checkpoints)
+        checkpoints = LazyCheckpoints(parts.folder)
+        recorder = CheckpointRecorder(checkpoints, parts.store.append, parts.notify)
+        parts.record_merge = recorder.record
+        parts.hooks.append(recorder.hook)
+        parts.mutators.append(recorder.mutator)
+        parts.observers.append(recorder)
     if options.output_schema is not None:
         from treadle.agents.structured_output import StructuredOutput
 

@@ -1,6 +1,6 @@
 """Execute: run one prepared call, and give its output.
 
-    execute   before_effect hooks -> intent in the log -> the tool -> post_tool_use hooks
+    execute   evidence -> before_effect hooks -> intent -> the tool -> post_tool_use hooks
     recover   an earlier process may have run it: probe, and say what is known
 
 Nothing but cancellation leaves here as an exception. Before it: prepare.py. After it: the result is
@@ -173,9 +173,8 @@ class CallExecutor:
     async def _before_effect(
         self, prepared: PreparedCall, tool: Tool, context: ToolContext
     ) -> str | None:
-        """Run the before_effect hooks and log the intent; what went wrong, if something did."""
-        if self._hooks.has("before_effect"):
-            await self._hooks.run("before_effect", hook_data(prepared))
+        """Run the before_effect hooks and log the intent; what went wrong, if something did. A call
+        whose evidence fails has no effect, and runs no hook."""
         evidence: dict[str, Any] = {}
         raw: str | None = None
         try:
@@ -187,6 +186,8 @@ class CallExecutor:
                 evidence = to_json_object(await await_contained(seen, who, self._emitter))
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return error_text(error)
+        if self._hooks.has("before_effect"):
+            await self._hooks.run("before_effect", hook_data(prepared))
         await self._session.record_intent(
             Intent(
                 prepared.call.id,

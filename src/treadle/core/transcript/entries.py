@@ -163,19 +163,16 @@ class Checkpoint(
 ):
     """The state of the files at this point.
 
-    Before and after the work of a turn (earlier versions do not say `side`), or, with `restore`,
-    before files go back; then there is no turn. `agent_files`, after a turn: the changed files that
-    only the agent can have changed; the other ones changed while a command of the agent ran.
-    `user_files`: the user changed these last, the agent may have changed them before (if they are
-    among `agent_files`, too, it has); `tree` has them as they were before the work.
+    Before and after work of the agent in a turn (the first version does not say `side`), or, with
+    `restore`, before files go back; then there is no turn. `background`: at a time of this work
+    only these calls ran, in the background, so that some of the changes may be the user's.
     """
 
     turn_id: str
     tree: str
     side: Literal["", "before", "after"] = ""
     restore: Restore | None = None
-    agent_files: tuple[str, ...] = ()
-    user_files: tuple[str, ...] = ()
+    background: tuple[str, ...] = ()
 
 
 class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", omit_defaults=True):
