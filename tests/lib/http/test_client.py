@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.models.http.raw_server import (
+from tests.lib.http.raw_server import (
     CA,
     answering,
     chunked,
@@ -16,10 +16,10 @@ from tests.models.http.raw_server import (
     read_request,
     serving,
 )
-from treadle.models.http.client import Client, get_shared_client
-from treadle.models.http.connection import Connection
-from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker
-from treadle.models.http.transport import (
+from treadle.lib.http.client import Client, get_shared_client
+from treadle.lib.http.connection import Connection
+from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker
+from treadle.lib.http.transport import (
     BadRedirect,
     ConnectFailed,
     Disconnected,

@@ -1,7 +1,7 @@
 """The Protocol of a transport, which sends one request and streams its response; its errors.
 
-client.py implements it, sdk_transport.py wraps an SDK's client. It knows no provider, JSON or
-retries: provider_base/error_mapping.py maps these errors to the project's.
+client.py implements it; models wrap the clients of SDKs as transports, and map these errors to the
+project's. It knows no provider, JSON or retries.
 
     TransportError
      ├─ ConnectFailed       unknown host, refused, unreachable
@@ -101,7 +101,7 @@ _TIMEOUT_MESSAGES: dict[TimeoutKind, str] = {
     "idle": "the stream from {address} was silent for {seconds:g} s: "
     "try again, or raise idle_timeout",
     "total": "the exchange with {address} was not over after {seconds:g} s: "
-    "ask for less in one reply, or raise total_timeout",
+    "ask for less, or raise total_timeout",
 }
 
 

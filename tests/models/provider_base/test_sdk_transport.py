@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.models.http.raw_server import answering, chunk_frame, plain
-from treadle.models.http.sdk_transport import SDKTransport, as_transport
-from treadle.models.http.sse import SSEReader
+from tests.lib.http.raw_server import answering, chunk_frame, plain
+from treadle.lib.http.sse import SSEReader
+from treadle.models.provider_base.sdk_transport import SDKTransport, as_transport
 from treadle.testing.provider import FakeReply, ProviderServer
 
 pytestmark = pytest.mark.slow

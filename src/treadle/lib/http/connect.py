@@ -7,14 +7,17 @@ TransportError with the address.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .connection import Connection
-from .transport import ConnectFailed, ProxyFailed, TimedOut, TLSFailed
+from .transport import ConnectFailed, ProxyFailed, TimedOut, TLSFailed, TransportError
 from .urls import Proxy, Route
 
 _MAX_PROXY_HEAD = 64 * 1024
+
+# The addresses of a host and a port, the preferred one first.
+ResolveHost = Callable[[str, int], Awaitable[list[str]]]
 
 
 async def open_connection(
@@ -22,8 +25,27 @@ async def open_connection(
     make_connection: Callable[[], Connection],
     get_tls_context: Callable[[], ssl.SSLContext],
     timeout: float | None,
+    resolve: ResolveHost | None = None,
 ) -> Connection:
-    """A new connection, ready for a request."""
+    """A new connection, ready for a request. The timeout is one of each address."""
+    if resolve is None:
+        return await _open_route(route, make_connection, get_tls_context, timeout, route.host)
+    failure: TransportError = ConnectFailed(f"{route.host} has no address", route.address)
+    for address in await resolve(route.host, route.port):
+        try:
+            return await _open_route(route, make_connection, get_tls_context, timeout, address)
+        except (ConnectFailed, TimedOut) as error:
+            failure = error
+    raise failure
+
+
+async def _open_route(
+    route: Route,
+    make_connection: Callable[[], Connection],
+    get_tls_context: Callable[[], ssl.SSLContext],
+    timeout: float | None,
+    host: str,
+) -> Connection:
     try:
         async with asyncio.timeout(timeout):
             if route.socket_path:
@@ -31,7 +53,7 @@ async def open_connection(
                 return (await loop.create_unix_connection(make_connection, route.socket_path))[1]
             if route.proxy is None:
                 context = get_tls_context() if route.tls else None
-                return await _open_direct(route.host, route.port, context, make_connection)
+                return await _open_direct(host, route.port, context, make_connection, route.host)
             return await _open_through_proxy(route, route.proxy, make_connection, get_tls_context)
     except TimeoutError as error:
         raise TimedOut("connect", timeout or 0.0, route.address) from error
@@ -52,10 +74,14 @@ async def open_connection(
 
 
 async def _open_direct(
-    host: str, port: int, context: ssl.SSLContext | None, make_connection: Callable[[], Connection]
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    make_connection: Callable[[], Connection],
+    name: str,
 ) -> Connection:
     loop = asyncio.get_running_loop()
-    options: dict[str, Any] = {"ssl": context, "server_hostname": host if context else None}
+    options: dict[str, Any] = {"ssl": context, "server_hostname": name if context else None}
     if isinstance(loop, asyncio.BaseEventLoop) and not _is_ip_address(host):
         options["happy_eyeballs_delay"] = 0.25  # uvloop has none
     transport, connection = await loop.create_connection(make_connection, host, port, **options)
@@ -71,7 +97,7 @@ async def _open_through_proxy(
 ) -> Connection:
     context = get_tls_context() if proxy.tls else None
     if not route.tls:
-        return await _open_direct(proxy.host, proxy.port, context, make_connection)
+        return await _open_direct(proxy.host, proxy.port, context, make_connection, proxy.host)
     loop = asyncio.get_running_loop()
     transport, tunnel = await loop.create_connection(
         lambda: _ProxyTunnel(loop), proxy.host, proxy.port, ssl=context
@@ -145,7 +171,7 @@ def _refusal_message(route: Route, proxy: Proxy, status: bytes) -> str:
 
 
 def _connect_error(route: Route, error: OSError) -> ConnectFailed | ProxyFailed:
-    address, setting = route.address, "the base URL"
+    address, setting = route.address, "the URL"
     if route.proxy is not None:
         address, setting = f"{route.proxy.host}:{route.proxy.port}", "the proxy variables"
     if isinstance(error, socket.gaierror):

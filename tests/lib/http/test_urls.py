@@ -4,8 +4,8 @@ import ssl
 import pytest
 
 from treadle.lib.http.tls_context import make_tls_context
-from treadle.models.http.transport import ProxyFailed
-from treadle.models.http.urls import find_proxy, parse_route
+from treadle.lib.http.transport import ProxyFailed
+from treadle.lib.http.urls import find_proxy, parse_route
 
 PROXY = {"HTTPS_PROXY": "http://proxy.test:3128", "HTTP_PROXY": "http://proxy.test:3128"}
 

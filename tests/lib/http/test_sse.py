@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.models.http.sse import SSEReader
-from treadle.models.http.transport import ResponseTooLarge
+from treadle.lib.http.sse import SSEReader
+from treadle.lib.http.transport import ResponseTooLarge
 
 Events = list[tuple[bytes, bytes]]
 

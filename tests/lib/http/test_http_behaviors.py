@@ -1,11 +1,19 @@
-"""Every behavior of treadle.testing.http_behaviors, played to the real client."""
+"""Every behavior of tests.lib.http.behaviors, played to the real client."""
 
 import pytest
 
-from tests.models.http.raw_server import CA, server_tls
-from treadle.models.http.client import Client
-from treadle.models.http.timeouts import Timeouts
-from treadle.models.http.transport import (
+from tests.lib.http.behaviors import (
+    HTTP_BEHAVIORS,
+    NEXT_BODY,
+    BehaviorServer,
+    Delivery,
+    HTTPBehavior,
+    HTTPOutcome,
+)
+from tests.lib.http.raw_server import CA, server_tls
+from treadle.lib.http.client import Client
+from treadle.lib.http.timeouts import Timeouts
+from treadle.lib.http.transport import (
     BadRedirect,
     Disconnected,
     MalformedResponse,
@@ -13,14 +21,6 @@ from treadle.models.http.transport import (
     ResponseTooLarge,
     TimedOut,
     TransportError,
-)
-from treadle.testing.http_behaviors import (
-    HTTP_BEHAVIORS,
-    NEXT_BODY,
-    BehaviorServer,
-    Delivery,
-    HTTPBehavior,
-    HTTPOutcome,
 )
 
 KEY = {"x-api-key": "secret-key"}

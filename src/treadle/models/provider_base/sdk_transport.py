@@ -2,7 +2,7 @@
 
 The client keeps its endpoint, its way to sign a request, its proxies and certificates; we add the
 body, the timeouts and our errors. Its retries and redirects are off. A client is recognised by
-its class, so no SDK is imported here. Used by provider_base/http_model.py.
+its class, so no SDK is imported here. Used by http_model.py.
 """
 
 import asyncio
@@ -14,10 +14,15 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from .aws_eventstream import MEDIA_TYPE, AWSFrameReader
-from .client import get_shared_client
-from .timeouts import DEFAULT_TIMEOUTS, TimeoutKind, Timeouts, TimeoutTimer, TimeoutTracker
-from .transport import (
+from treadle.lib.http.client import get_shared_client
+from treadle.lib.http.timeouts import (
+    DEFAULT_TIMEOUTS,
+    TimeoutKind,
+    Timeouts,
+    TimeoutTimer,
+    TimeoutTracker,
+)
+from treadle.lib.http.transport import (
     REDIRECT_STATUSES,
     ConnectFailed,
     Disconnected,
@@ -32,6 +37,7 @@ from .transport import (
     read_all,
     too_large_error,
 )
+from treadle.models.provider_base.aws_eventstream import MEDIA_TYPE, AWSFrameReader
 
 T = TypeVar("T")
 
@@ -51,7 +57,7 @@ def as_transport(client: object | None) -> Transport:
         return client
     raise TypeError(
         f"{type(client).__module__}.{type(client).__name__} cannot carry requests: pass an Async "
-        "client of the anthropic or openai package, or a treadle.models.http.transport.Transport"
+        "client of the anthropic or openai package, or a treadle.lib.http.transport.Transport"
     )
 
 

@@ -1,4 +1,4 @@
-from treadle.models.http.timeouts import Timeouts, TimeoutTracker
+from treadle.lib.http.timeouts import Timeouts, TimeoutTracker
 
 LIMITS = Timeouts(first_byte=10, first_content=100, idle=20, total=1000)
 

@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from treadle.models.http.client import Client, get_shared_client
-from treadle.models.http.sdk_transport import as_transport
-from treadle.models.http.sse import SSEReader
-from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from treadle.models.http.transport import (
+from treadle.lib.http.client import Client, get_shared_client
+from treadle.lib.http.sse import SSEReader
+from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from treadle.lib.http.transport import (
     BadRedirect,
     ConnectFailed,
     Disconnected,
     ResponseTooLarge,
     TimedOut,
 )
+from treadle.models.provider_base.sdk_transport import as_transport
 from treadle.testing.provider import FakeReply, ProviderServer, unused_url
 
 HEADERS = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
@@ -169,7 +169,7 @@ def test_no_sdk_or_http_library_is_imported_by_the_sdk_transport():
     import subprocess
 
     code = (
-        "import sys, treadle.models.http.sdk_transport; "
+        "import sys, treadle.models.provider_base.sdk_transport; "
         "names = ('httpx', 'httpx2', 'aiohttp', 'anthropic', 'openai'); "
         "print([name for name in names if name in sys.modules])"
     )

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from .transport import MalformedResponse, ResponseTooLarge
+from treadle.lib.http.transport import MalformedResponse, ResponseTooLarge
 
 MEDIA_TYPE: Final = "application/vnd.amazon.eventstream"
 _PRELUDE: Final = struct.Struct(">III")

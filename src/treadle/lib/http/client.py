@@ -1,7 +1,7 @@
-"""The default transport: a small HTTP/1.1 client with a keep-alive pool.
+"""The HTTP/1.1 client of this project, with a keep-alive pool.
 
-It follows same-origin redirects, retries a request once if its pooled connection was stale, and
-decodes gzip and deflate. It is not a general client: no cookies, no streamed uploads, no HTTP/2.
+By default it follows redirects within an origin; it retries a request once if its pooled connection
+was stale, and decodes gzip and deflate. It has no cookies, no streamed uploads, no HTTP/2.
 transport.py has its promises; urls.py, connect.py, connection.py and pool.py are its parts.
 """
 
@@ -10,12 +10,12 @@ import os
 import resource
 import ssl
 import threading
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
 
 import msgspec
 
-from .connect import open_connection
+from .connect import ResolveHost, open_connection
 from .connection import Connection
 from .pool import Pool
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker
@@ -33,7 +33,11 @@ from .transport import (
 from .urls import Route, parse_route
 
 if TYPE_CHECKING:
-    from treadle.lib.http.content_decoder import ContentDecoder
+    from .content_decoder import ContentDecoder
+
+# Which redirects the client follows; a response with another one is an error, or with "none" the
+# caller's own matter.
+Redirects = Literal["same_origin", "any", "none"]
 
 _MAX_REDIRECTS: Final = 5
 _MAX_ROUTES: Final = 256
@@ -44,7 +48,8 @@ class Client:
     """A Transport. One can serve many agents, threads and event loops; each loop has its own pool.
 
     Proxies and certificates come from `environ` (of the process by default). With `socket_path`,
-    every request goes to that unix socket.
+    every request goes to that unix socket. With `resolve`, connections go to the addresses that it
+    returns, in this order and through no proxy; what it raises, the request raises.
     """
 
     def __init__(
@@ -54,8 +59,12 @@ class Client:
         idle_seconds: float = 60.0,
         environ: Mapping[str, str] | None = None,
         socket_path: str = "",
+        resolve: ResolveHost | None = None,
+        redirects: Redirects = "same_origin",
     ) -> None:
         self._socket_path = socket_path
+        self.resolve = resolve
+        self.redirects = redirects
         self._max_idle = _choose_max_idle() if max_idle is None else max_idle
         self._idle_seconds = idle_seconds
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
@@ -94,7 +103,7 @@ class Client:
         if route is None:
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
-            route = parse_route(url, self._environ)
+            route = parse_route(url, {} if self.resolve else self._environ)
             if self._socket_path:
                 route = msgspec.structs.replace(route, socket_path=self._socket_path, proxy=None)
             self._routes[url] = route
@@ -102,7 +111,7 @@ class Client:
 
     def get_tls_context(self) -> ssl.SSLContext:
         if self._tls_context is None:
-            from treadle.lib.http.tls_context import make_tls_context
+            from .tls_context import make_tls_context
 
             try:
                 self._tls_context = make_tls_context(self._environ)
@@ -148,6 +157,7 @@ class HTTPExchange:
         self._headers: Headers | None = None
         self._connection: Connection | None = None
         self._decoder: ContentDecoder | None = None
+        self._decoded: Iterator[bytes] = iter(())
         self._decoded_bytes = 0
         self.status = 0
         self.url = url
@@ -167,7 +177,7 @@ class HTTPExchange:
             connection = self._connection = await self._send()
             self.status = connection.status
             self._headers = Headers(connection.raw_headers)
-            if self.status not in REDIRECT_STATUSES:
+            if self.status not in REDIRECT_STATUSES or self._client.redirects == "none":
                 break
             self._release()
             hops += 1
@@ -193,12 +203,13 @@ class HTTPExchange:
             connection = self._connection
             if connection is None:
                 raise StopAsyncIteration
+            if self._decoder is not None and (part := self._take_decoded()):
+                return part
             if connection.has_data:
                 data = connection.take_body()
-                if self._decoder is not None:
-                    data = self._decode(self._decoder, data)
-                if data:
+                if self._decoder is None:
                     return data
+                self._decoded = self._decoder.feed(data)
             elif connection.error is not None:
                 raise connection.error
             elif connection.done:
@@ -223,7 +234,9 @@ class HTTPExchange:
             if connection is None:
                 context = self._client.get_tls_context
                 make = self._pool.make_connection
-                connection = await open_connection(route, make, context, timeouts.connect)
+                connection = await open_connection(
+                    route, make, context, timeouts.connect, self._client.resolve
+                )
             try:
                 connection.start_exchange(route.address, self._tracker, timeouts.max_bytes)
                 await connection.send(head, self._body, size)
@@ -244,7 +257,8 @@ class HTTPExchange:
         lines += [f"{name}: {value}\r\n" for name, value in self._request_headers.items()]
         if route.proxy is not None and not route.tls and route.proxy.authorization is not None:
             lines.append(f"proxy-authorization: {route.proxy.authorization}\r\n")
-        lines.append("accept-encoding: identity\r\n")
+        if "accept-encoding" not in self._request_headers:
+            lines.append("accept-encoding: identity\r\n")
         if self._method == "POST":
             lines.append(f"content-length: {size}\r\n")
         block = "".join(lines)
@@ -266,7 +280,7 @@ class HTTPExchange:
         except ValueError:
             message = f"{address} redirects to an invalid URL: check the base URL"
             raise BadRedirect(message, address) from None
-        if target.origin != here.origin:
+        if target.origin != here.origin and self._client.redirects != "any":
             raise other_host_error(address, target.host)
         if self._method == "POST" and self.status not in (307, 308):
             message = (
@@ -279,7 +293,7 @@ class HTTPExchange:
 
     def _set_decoder(self, encoding: str) -> None:
         """For servers that send gzip or deflate although we accept only identity."""
-        from treadle.lib.http.content_decoder import DECODABLE, ContentDecoder
+        from .content_decoder import DECODABLE, ContentDecoder
 
         encoding = encoding.strip().lower()
         if encoding in DECODABLE:
@@ -291,30 +305,29 @@ class HTTPExchange:
         if encoding.strip().lower() not in ("chunked", "identity"):
             self._raise_malformed(f"sent the transfer encoding {encoding!r}", "check the proxy")
 
-    def _decode(self, decoder: "ContentDecoder", data: bytes) -> bytes:
-        from treadle.lib.http.content_decoder import BrokenEncoding
+    def _take_decoded(self) -> bytes:
+        """The next part of the chunk that is decoded; empty at its end."""
+        from .content_decoder import BrokenEncoding
 
-        address, limit = self._route.address, self._timeouts.max_bytes
-        parts: list[bytes] = []
         try:
-            for part in decoder.feed(data):
-                parts.append(part)
-                self._decoded_bytes += len(part)
-                if limit is not None and self._decoded_bytes > limit:
-                    raise ResponseTooLarge(
-                        f"the response from {address} decompresses to more than {limit} bytes: "
-                        "raise the max_bytes limit if that is expected",
-                        address,
-                    )
+            part = next(self._decoded, b"")
         except BrokenEncoding as error:
             self._raise_malformed(f"sent broken compressed data ({error})", "try again")
-        return b"".join(parts)
+        self._decoded_bytes += len(part)
+        address, limit = self._route.address, self._timeouts.max_bytes
+        if limit is not None and self._decoded_bytes > limit:
+            raise ResponseTooLarge(
+                f"the response from {address} decompresses to more than {limit} bytes: "
+                "raise the max_bytes limit if that is expected",
+                address,
+            )
+        return part
 
     def _check_end(self) -> None:
         """A compressed body can be cut although its framing is whole."""
         if self._decoder is None:
             return
-        from treadle.lib.http.content_decoder import BrokenEncoding
+        from .content_decoder import BrokenEncoding
 
         try:
             self._decoder.finish()

@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from tests.models.http.raw_server import chunk_frame, frame
-from treadle.models.http.aws_eventstream import AWSFrameReader
-from treadle.models.http.sse import SSEReader
-from treadle.models.http.transport import MalformedResponse
+from tests.lib.http.raw_server import chunk_frame, frame
+from treadle.lib.http.sse import SSEReader
+from treadle.lib.http.transport import MalformedResponse
+from treadle.models.provider_base.aws_eventstream import AWSFrameReader
 
 EVENTS: list[dict[str, object]] = [{"type": "message_start"}, {"type": "message_stop"}]
 

@@ -4,12 +4,9 @@ Pure functions of a URL and an environment. It opens nothing: connect.py does.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 import msgspec
-
-from treadle.core.errors import ConfigError
 
 from .local_hosts import is_loopback
 from .transport import ProxyFailed
@@ -62,16 +59,16 @@ def parse_route(url: str, environ: Mapping[str, str]) -> Route:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise ValueError(f"not a URL: {_redact_url(url)!r} ({error})") from None
+        raise ValueError(f"not a URL: {redact_url(url)!r} ({error})") from None
     if parts.scheme not in _DEFAULT_PORTS:
-        raise ValueError(f"it does not begin with http:// or https://: {_redact_url(url)!r}")
+        raise ValueError(f"it does not begin with http:// or https://: {redact_url(url)!r}")
     if not parts.hostname:
-        raise ValueError(f"the URL has no host name: {_redact_url(url)!r}")
+        raise ValueError(f"the URL has no host name: {redact_url(url)!r}")
     if "@" in parts.netloc:
         raise ValueError("a URL must not contain a user or password: use headers")
     if " " in url or not url.isprintable():
-        raise ValueError(f"the URL contains blanks or control characters: {_redact_url(url)!r}")
-    host = parts.hostname if parts.hostname.isascii() else _encode_idna(parts.hostname)
+        raise ValueError(f"the URL contains blanks or control characters: {redact_url(url)!r}")
+    host = parts.hostname if parts.hostname.isascii() else encode_idna(parts.hostname)
     port = parts.port or _DEFAULT_PORTS[parts.scheme]
     bracketed = f"[{host}]" if ":" in host else host
     host_header = bracketed if parts.port is None else f"{bracketed}:{port}"
@@ -82,24 +79,6 @@ def parse_route(url: str, environ: Mapping[str, str]) -> Route:
     if proxy is not None and parts.scheme == "http":
         target = f"http://{host_header}{target}"
     return Route(parts.scheme, host, port, target, proxy, host_header)
-
-
-def check_base_url(url: str, setting: str) -> None:
-    """Raise ConfigError unless paths can be appended to this URL; `setting` is where it is set."""
-    if problem := _find_problem(url):
-        remedy = "set it to an address such as https://api.example.com/v1"
-        raise ConfigError(f"{setting}: {problem}; {remedy}")
-
-
-@lru_cache(maxsize=64)
-def _find_problem(base_url: str) -> str:
-    try:
-        parse_route(base_url, {})
-    except ValueError as error:
-        return str(error)
-    if "?" in base_url or "#" in base_url:
-        return f"a base URL has no '?' and no '#': {_redact_url(base_url)!r}"
-    return ""
 
 
 def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
@@ -146,7 +125,7 @@ def _parse_proxy(value: str) -> Proxy:
 
 def _invalid_proxy_error(value: str) -> ProxyFailed:
     return ProxyFailed(
-        f"the proxy {_redact_url(value)!r} in the environment is not a URL such as "
+        f"the proxy {redact_url(value)!r} in the environment is not a URL such as "
         "http://proxy.example.com:3128: correct HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or unset it"
     )
 
@@ -184,12 +163,14 @@ def _is_in_network(host: str, network: str) -> bool:
         return False
 
 
-def _encode_idna(host: str) -> str:
+def encode_idna(host: str) -> str:
+    """A host name in ASCII, as DNS and HTTP have it; ValueError if there is none."""
     try:
         return host.encode("idna").decode("ascii")
     except UnicodeError as error:
         raise ValueError(f"not a host name: {host!r}") from error
 
 
-def _redact_url(url: str) -> str:
+def redact_url(url: str) -> str:
+    """A URL for a message, without user, password and query."""
     return url.split("?", 1)[0].rsplit("@", 1)[-1][:200]
