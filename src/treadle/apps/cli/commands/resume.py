@@ -111,7 +111,7 @@ def _parse_resume_input(rest: list[str]) -> tuple[list[str], ResumeInput | None]
 def _resume(
     session_id: str, folder: str, options: list[str], resume_input: ResumeInput | None = None
 ) -> int:
-    from treadle.apps.cli import headless
+    from treadle.apps.cli import start
 
     if not Path(folder).is_dir():
         folder = escape_invisible(folder)
@@ -119,7 +119,7 @@ def _resume(
         return exit_codes.WRONG_FOLDER
     os.chdir(folder)
     arguments = ["-p", "--resume", session_id, "--suspend", *options]
-    return headless.run(arguments, resume_input, reads_input=False)
+    return start.run(arguments, resume_input, reads_input=False)
 
 
 def _find_suspended() -> list[SuspendedSession]:
