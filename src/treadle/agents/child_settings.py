@@ -22,7 +22,9 @@ from treadle.policy.budgets import CostBudget
 from treadle.tools.federation import Federation
 
 TASK_TOOL = "task"
-TASK_NAMES = ToolSpec(TASK_TOOL, "", {}, aliases=("agent", "dispatch_agent", "spawn_agent"))
+TASK_NAMES = ToolSpec(
+    TASK_TOOL, "", {}, kind="agent", aliases=("agent", "dispatch_agent", "spawn_agent")
+)
 # These are about the session and the messages of the user; the parent's hooks have run for them.
 PARENT_POINTS: frozenset[HookPoint] = frozenset(
     {"session_start", "session_end", "user_prompt_submit"}

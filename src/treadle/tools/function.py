@@ -231,6 +231,7 @@ def _make_spec(
         detachable=detach_after is not None if detachable is None else detachable,
         detach_after=detach_after,
         needs_approval=options.get("approval", False),
+        kind=options.get("kind", "other"),
     )
 
 

@@ -1,7 +1,7 @@
 """The program's switch for telemetry: the setting `telemetry`, off by default.
 
-Spans go to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names, by OpenTelemetry's own exporter and
-its variables. They hold names, counts, times and errors, no content of the conversation. Used by
+Spans go to the collector of OTEL_EXPORTER_OTLP_ENDPOINT, by OpenTelemetry's exporter and its
+variables. They hold names, counts, times and errors, no content of the conversation. Used by
 coding_agent.py.
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.state.blocks import ToolCallBlock
-from treadle.apps.conversation.state.reducer import CHILD_TOOL
+from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.apps.pages.blocks import format_seconds
 from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
 from treadle.lib.text.text import plural
@@ -123,7 +123,7 @@ def _draw_request(request: RequestInfo, scale: _Scale) -> list[str]:
 
 
 def _draw_call(call: CallInfo, y: float, scale: _Scale) -> list[str]:
-    style = "g-child" if call.call.name == CHILD_TOOL else "g-call"
+    style = "g-child" if get_tool_kind(call.call.name) == "agent" else "g-call"
     if call.is_error:
         style = "g-bad"
     if call.asked and not call.answered and call.is_open:
