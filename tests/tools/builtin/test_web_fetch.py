@@ -189,6 +189,24 @@ async def test_what_cannot_be_shown_is_said(folder: Path, raw: bytes, words: str
         assert words in failed(await agent.one("web_fetch", url=f"http://site.test:{port}/"))
 
 
+async def test_a_url_with_letters_of_other_alphabets_is_fetched() -> None:
+    asked: list[str] = []
+
+    def give(path: str) -> bytes:
+        asked.append(path)
+        return answer(body=b"the page")
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    fetch = HttpFetcher(private_hosts=frozenset({"bücher.test"}), resolve=resolve)
+    async with server(give) as port:
+        page = await fetch(f"http://Bücher.test:{port}/größe?q=ä#teil")
+    assert page.body == b"the page"
+    assert asked == ["xn--bcher-kva.test", "/gr%C3%B6%C3%9Fe?q=%C3%A4"]
+
+
 async def test_early_hints_leave_no_trace(folder: Path) -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\ncontent-type: video/mp4\r\nlink: </a>\r\n\r\n"
     raw = hints + answer(body=b"the page", X_Kind="page")

@@ -11,23 +11,23 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from treadle._version import __version__
 from treadle.core.errors import ToolError
-from treadle.lib.http.client import Client
-from treadle.lib.http.connect import ResolveHost
-from treadle.lib.http.timeouts import Timeouts
-from treadle.lib.http.transport import TransportError
-from treadle.lib.http.urls import encode_idna
+
+if TYPE_CHECKING:
+    from treadle.lib.http.client import Client
+    from treadle.lib.http.connect import ResolveHost
 
 MAX_BODY_BYTES = 5 << 20
 TOTAL_TIMEOUT = 30.0
-TIMEOUTS: Final = Timeouts(connect=10.0, max_bytes=None)  # of each address
+CONNECT_TIMEOUT = 10.0  # of each address
 MAX_ADDRESSES = 4
+_URL_CHARACTERS = "/%:@!$&'()*+,;=~-._?[]"  # of a path and a query, beside letters and digits
 HEADERS: Final = {
     "user-agent": f"treadle/{__version__}",
     "accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
@@ -60,18 +60,28 @@ class HttpFetcher:
         resolve: ResolveHost | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self._private_hosts = frozenset(map(encode_idna, private_hosts))
+        self._private_hosts = private_hosts
         self._resolve = resolve or _resolve_host
-        self._client = Client(
-            max_idle=0, environ=environ, resolve=self._resolve_public, redirects="none"
-        )
+        self._environ = environ
+        self._client: Client | None = None  # made at first use, as its modules are loaded then
 
     async def __call__(self, url: str) -> FetchedPage:
-        target = quote(url, safe="/%:@!$&'()*+,;=~-._?[]")
+        from treadle.lib.http.client import Client
+        from treadle.lib.http.timeouts import Timeouts
+        from treadle.lib.http.transport import TransportError
+
+        if self._client is None:
+            self._client = Client(
+                max_idle=0, environ=self._environ, resolve=self._resolve_public, redirects="none"
+            )
+        timeouts = Timeouts(connect=CONNECT_TIMEOUT, max_bytes=None)
+        parts = urlsplit(url)
+        path, query = (quote(part, safe=_URL_CHARACTERS) for part in (parts.path, parts.query))
+        target = parts._replace(path=path, query=query, fragment="").geturl()
         try:
             async with (
                 asyncio.timeout(TOTAL_TIMEOUT),
-                self._client.get(target, HEADERS, TIMEOUTS) as response,
+                self._client.get(target, HEADERS, timeouts) as response,
             ):
                 body = await response.read(MAX_BODY_BYTES + 1)
                 headers = dict(response.headers)
@@ -88,7 +98,7 @@ class HttpFetcher:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise ToolError(f"the host name {host} cannot be resolved: {error}") from error
-        if host.lower() not in self._private_hosts:
+        if not self._is_allowed(host):
             for address in addresses:
                 if not is_public(address):
                     raise ToolError(
@@ -96,6 +106,11 @@ class HttpFetcher:
                         "network; such addresses are not fetched"
                     )
         return addresses[:MAX_ADDRESSES]
+
+    def _is_allowed(self, host: str) -> bool:
+        from treadle.lib.http.urls import encode_idna
+
+        return host in map(encode_idna, self._private_hosts)
 
 
 # Not public, although Python counts them as global or does not know them.

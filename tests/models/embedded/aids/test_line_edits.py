@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
-from treadle.models.embedded import line_edits
-from treadle.models.embedded.line_edits import FileRewrite, SourceLine
+from treadle.models.embedded.aids import line_edits
+from treadle.models.embedded.aids.line_edits import FileRewrite, SourceLine
 
 SOURCE = """\
 import re

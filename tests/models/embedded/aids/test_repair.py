@@ -15,7 +15,8 @@ from treadle.core.contracts.hook import Block, HookInput, HookPoint
 from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.errors import ToolError
 from treadle.core.transcript import AssistantItem, NoticeItem, Transcript, to_user_item
-from treadle.models.embedded import Assisted, Embedded, repair
+from treadle.models.embedded import Assisted, Embedded
+from treadle.models.embedded.aids import repair
 from treadle.models.embedded.server import CompletionChunk
 from treadle.models.embedded.small_toolset import select_small_tools
 from treadle.tools.function import FunctionTool

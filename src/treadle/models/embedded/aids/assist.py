@@ -1,13 +1,7 @@
 """`Assisted`: the engine's aids around a small model, in a layer of their own.
 
-    choices      similar examples vote for the tool, and its arguments come from the request
-    answers      the results of the turn begin the answer of a weak model
-    repairs      the model is led line by line, with a check after each try (repair.py)
-    repetition   a call that was just made is not made again
-
-An `Embedded` decides nothing and only writes what a grammar allows. This layer decides for it, and
-marks what it chose or wrote: `by` of such a text or call is "engine". assembly/model_choice.py puts
-it around small models; the setting `assist` turns it off.
+The folder's page (__init__.py) says what the aids are. assembly/model_choice.py puts this layer
+around small models; the setting `assist` turns it off.
 """
 
 from __future__ import annotations
@@ -22,7 +16,8 @@ from treadle.core.contracts.wrapped import WrappedModel
 from treadle.core.transcript.content import ENGINE, AssistantContent, Text
 from treadle.core.transcript.items import StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.embedded import answer_template, prompt, repair, tool_choice
+from treadle.models.embedded import prompt
+from treadle.models.embedded.aids import answer_template, repair, tool_choice
 from treadle.models.embedded.grammar import ParsedReply
 from treadle.models.embedded.model import (
     REPEAT_OPTIONS,

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.core.transcript.content import ToolCall
-from treadle.models.embedded import failure_parsing, prompt
+from treadle.models.embedded import prompt
+from treadle.models.embedded.aids import failure_parsing
+from treadle.models.embedded.aids.tool_choice import CurrentTurn
 from treadle.models.embedded.small_toolset import SmallTool, to_short_call
-from treadle.models.embedded.tool_choice import CurrentTurn
 
 MAX_NAMES = 24
 MAX_READ_CHARS = 900

@@ -11,7 +11,7 @@ from treadle.core.transcript import (
     Transcript,
     to_user_item,
 )
-from treadle.models.embedded import answer_template, tool_choice
+from treadle.models.embedded.aids import answer_template, tool_choice
 from treadle.models.embedded.small_toolset import select_small_tools
 
 TOOLS = select_small_tools(CODING)

@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.embedded import failure_parsing, prompt
+from treadle.models.embedded import prompt
+from treadle.models.embedded.aids import failure_parsing
 from treadle.models.embedded.grammar import quote_literal
 
 LINE_TOKENS = 80
