@@ -24,6 +24,7 @@ from treadle.apps.fleet.reports.local_session import render_session
 from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.run_record import FleetApproval
+from treadle.apps.pages.elements import render_section
 from treadle.core.errors import SessionNotFound, StoreError, error_message
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, format_duration, plural
@@ -35,11 +36,11 @@ REQUEST_SECONDS = 10.0
 REFRESH_SECONDS = 5
 
 _FORM = """\
-<form method="post" action="approvals"><input type="hidden" name="id" value="{id}">
+<form class="cause" method="post" action="approvals"><input type="hidden" name="id" value="{id}">
 <p><b>{tool}</b> <small>{about}</small></p><pre>{arguments}</pre>
-<p><button name="decision" value="deny">Deny</button>
+<p><button class="btn no" name="decision" value="deny">Deny</button>
 <input name="reason" placeholder="reason, for the model" size="40">
-<button name="decision" value="allow">Allow</button></p></form>"""
+<button class="btn first" name="decision" value="allow">Allow</button></p></form>"""
 # The enter key presses the first button of a form: it must not allow anything.
 
 
@@ -160,7 +161,7 @@ def _render_waiting(waiting: list[FleetApproval], now: float) -> str:
         )
         for one in waiting
     ]
-    return f"<h2>{count} for approval</h2>{''.join(forms)}"
+    return render_section("w", f"{count} for approval", "".join(forms))
 
 
 def _describe(one: FleetApproval, now: float) -> str:
