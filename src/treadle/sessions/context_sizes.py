@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -113,14 +112,6 @@ class ContextCounter:
         self._chars = {"user": 0, "assistant": 0, "results": 0}
         for part, chars in view:
             self._chars[part] += chars
-
-
-def count_context(items: Iterable[Item]) -> ContextSizes:
-    """The sizes of these items."""
-    counter = ContextCounter()
-    for item in items:
-        counter.add(ItemAdded(item))
-    return counter.sizes
 
 
 def _measure(item: Item) -> tuple[ContextPart, int]:

@@ -37,7 +37,7 @@ _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 def get_kind(name: str) -> ToolKind:
     kind = get_tool_kind(name)
-    return "think" if kind in ("plan", "agent") else kind  # editors do not have these two
+    return "think" if kind == "plan" or kind == "agent" else kind  # editors do not have these two
 
 
 def is_plan(name: str) -> bool:

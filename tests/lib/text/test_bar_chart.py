@@ -5,7 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.observe.bar_chart import MIN_BAR_WIDTH, ChartBar, display_width, fit_width, render_bars
+from treadle.lib.text.bar_chart import (
+    MIN_BAR_WIDTH,
+    ChartBar,
+    display_width,
+    fit_width,
+    render_bars,
+)
 
 WORDS = st.text(st.sampled_from("abc/-é日本…́"), max_size=40)
 
