@@ -1,5 +1,7 @@
 """Host names of this machine: they need no proxy, and a key may be sent to them."""
 
+LOOPBACK = "127.0.0.1"
+
 
 def is_loopback(host: str) -> bool:
     """`localhost` and the loopback addresses."""
