@@ -6,13 +6,13 @@ since, or be one of another program's log.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from treadle.core.arguments.fit_names import fold_name
 from treadle.core.contracts.tool import ToolKind
 
 
-@cache
+@lru_cache(maxsize=512)
 def get_tool_kind(name: str) -> ToolKind:
     """The kind of a built-in tool or of the one that starts child agents; `other` for the rest."""
     from treadle.agents.child_settings import TASK_NAMES

@@ -45,7 +45,7 @@ _MAX_IDLE: Final = 2_048
 
 
 class Client:
-    """A Transport. One can serve many agents, threads and event loops; each loop has its own pool.
+    """A Transport. One can serve many threads and event loops; each loop has its own pool.
 
     Proxies and certificates come from `environ` (of the process by default). With `socket_path`,
     every request goes to that unix socket. With `resolve`, connections go to the addresses that it
@@ -132,7 +132,7 @@ class Client:
 
 
 def _choose_max_idle() -> int:
-    """Thousands of agents keep their connections, and half of the open files stay free."""
+    """Thousands of callers keep their connections, and half of the open files stay free."""
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(_MAX_IDLE, open_files // 2) if open_files > 0 else _MAX_IDLE
 

@@ -1,7 +1,7 @@
 """Parses server-sent events from bytes, by the WHATWG specification, for any chunking.
 
-Sans-IO: chunks go in, complete events come out in batches. It decodes no JSON or text and knows
-no provider. An event without its closing blank line is never returned.
+Sans-IO: chunks go in, complete events come out in batches. It decodes no JSON or text. An event
+without its closing blank line is never returned.
 """
 
 import re

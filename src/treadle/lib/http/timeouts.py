@@ -1,7 +1,7 @@
 """The timeouts of one exchange, the tracker that computes them, the timer that runs the tracker.
 
 The tracker is pure arithmetic over clock readings. The timer closes nothing: connection.py and
-sdk_transport.py act when it reports an expired timeout.
+other transports act when it reports an expired timeout.
 
     sent ──first_byte───▶ headers ──first_content──▶ content ──idle──▶ content ──idle──▶ …
                              └─ idle without a byte ─┘
@@ -86,7 +86,7 @@ class TimeoutTracker:
         return which if now >= deadline else None
 
     def on_reader_behind(self, now: float) -> None:
-        """Bytes wait to be read: the delay is ours, not the provider's."""
+        """Bytes wait to be read: the delay is ours, not the server's."""
         self._bytes_at = now
         if self._content_at is not None:
             self._content_at = now

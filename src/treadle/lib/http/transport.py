@@ -1,7 +1,7 @@
 """The Protocol of a transport, which sends one request and streams its response; its errors.
 
-client.py implements it; models wrap the clients of SDKs as transports, and map these errors to the
-project's. It knows no provider, JSON or retries.
+client.py implements it; the clients of SDKs are wrapped as transports elsewhere. Callers map these
+errors to their own. It knows no JSON and no retries.
 
     TransportError
      ├─ ConnectFailed       unknown host, refused, unreachable
