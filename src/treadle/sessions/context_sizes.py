@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.transcript.entries import Entry, HeadRecorded, ItemAdded
+from treadle.core.transcript.entries import Entry, HeadRecorded
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
 from treadle.core.transcript.state import SessionState, apply
