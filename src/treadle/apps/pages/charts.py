@@ -59,6 +59,14 @@ def _draw_bar_row(row: BarRow) -> str:
     )
 
 
+def draw_key(
+    style: str, label: str, *, x: int = 0, y: int = 0, width: int = 10, height: int = 10
+) -> str:
+    """An entry of the key of a chart: a rectangle of a colour, and what it stands for (HTML)."""
+    place = f'x="{x}" y="{y}" width="{width}" height="{height}"'
+    return f'<li><svg aria-hidden="true"><rect class="{style}" {place}/></svg>{label}</li>'
+
+
 def draw_columns(
     columns: Sequence[Column],
     height: int,

@@ -80,7 +80,12 @@ def render_section(name: str, title: str, content: str, caption: str = "") -> st
 
 
 def render_table(
-    label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[int] = (0,)
+    label: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    texts: Sequence[int] = (0,),
+    style: str = "table-wrap",
 ) -> str:
     """A table that scrolls by itself. Cells are HTML; the columns `texts` are no numbers."""
     styles = ["t" if column in texts else "n" for column in range(len(heads))]
@@ -94,7 +99,7 @@ def render_table(
     )
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return (
-        f'<div class="table-wrap" tabindex="0" role="region" aria-label="{escape_html(label)}">'
+        f'<div class="{style}" tabindex="0" role="region" aria-label="{escape_html(label)}">'
         f'<table class="grid-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         "</div>"
     )

@@ -34,6 +34,7 @@ from treadle.apps.pages.charts import (
     draw_axis,
     draw_bar_list,
     draw_columns,
+    draw_key,
     draw_labels,
 )
 from treadle.apps.pages.elements import escape_html, render_section, render_sums, render_table
@@ -104,8 +105,7 @@ def _render_states(report: FleetReport) -> str:
         share = 100 * count / len(report.runs)
         place = f'x="{left:.2f}%" width="{share:.2f}%"'
         bars += f'<rect class="s-{colour}" {place} height="16"/>'
-        square = f'<svg aria-hidden="true"><rect class="s-{colour}" width="10" height="10"/></svg>'
-        keys += f"<li>{square}{count:,} {escape_html(name)}</li>"
+        keys += draw_key(f"s-{colour}", f"{count:,} {escape_html(name)}")
         left += share
     chart = f'<svg class="chart" height="16" aria-hidden="true">{bars}</svg>'
     return f'<section aria-label="States">{chart}<ul class="key">{keys}</ul></section>'
