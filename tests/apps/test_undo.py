@@ -489,7 +489,11 @@ async def test_undo_keeps_the_lines_that_the_user_changed_since(session: Session
 
 async def test_what_the_user_changes_after_an_edit_that_failed_is_not_undone():
     Path("f").write_text("mine\n")
-    wrong = {"file_path": "f", "old_string": "no such text", "new_string": "agent"}
+    wrong: dict[str, object] = {
+        "file_path": "f",
+        "old_string": "no such text",
+        "new_string": "agent",
+    }
     calls = (FakeCall("edit", wrong),)
     replies = iter([bash("echo 1 > a"), READ, FakeReply(calls=calls), bash("echo 2 > b"), LAST])
 

@@ -114,6 +114,7 @@ class TaskTool(BaseTool):
             detachable=True,
             asks_host=True,
             aliases=TASK_NAMES.aliases,
+            kind=TASK_NAMES.kind,
         )
 
     @property
