@@ -45,7 +45,6 @@ from treadle.core.errors import InputBlocked, NothingToAnswer
 from treadle.core.events import Caller, TurnResult
 from treadle.core.loop.config import Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import (
     Approval,
@@ -56,6 +55,7 @@ from treadle.core.steps import (
     PendingApproval,
 )
 from treadle.core.type_variables import DepsT, OutputT
+from treadle.lib.tasks import await_contained
 from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 
@@ -309,7 +309,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
             answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
             if self._approve is not None:
                 work = _call_approver(self._approve, approval)
-                answer = await await_contained(work, "the approver", None)
+                answer = await await_contained(work)
             call_id = approval.call.id
             match answer:
                 case True:

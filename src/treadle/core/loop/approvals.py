@@ -14,13 +14,9 @@ from treadle.core.events import ApprovalRequired, ApprovalResolved
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.loop_session import LoopSession
 from treadle.core.steps import DECIDER, ApprovalCallbacks, ApprovalRequest, PendingApproval
-from treadle.core.transcript.content import (
-    Arguments,
-    fix_surrogates,
-    parse_arguments,
-    to_json_object,
-)
+from treadle.core.transcript.content import Arguments, parse_arguments, to_json_object
 from treadle.core.transcript.entries import ApprovalDecision, DecidedBy
+from treadle.lib.text.text import fix_surrogates
 
 
 class Approvals:

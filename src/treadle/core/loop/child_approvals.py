@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.loop.background import wait_cancelled
 from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import DecidedBy
 from treadle.core.transcript.items import ToolResultItem
+from treadle.lib.tasks import forget_result, mark_done, wait_cancelled
 
 
 class OpenRound(msgspec.Struct, frozen=True):
@@ -29,22 +29,21 @@ class OpenRound(msgspec.Struct, frozen=True):
         if not self.work.cancelling():
             self.work.cancel()
         await wait_cancelled([self.work])
-        if self.work.done() and not self.work.cancelled():
-            self.work.exception()  # retrieved, or asyncio would log it
+        forget_result(self.work)
 
 
 class ChildApprovals:
     def __init__(self) -> None:
-        self._waiting: list[_WaitingRequest] = []
+        self.waiting: list[_WaitingRequest] = []  # of children
         self._arrival: asyncio.Future[None] | None = None
 
     async def ask(self, call_id: str, request: ApprovalRequest) -> None:
         """Wait until the host has decided on every call of the request, which a child makes. The
         child runs in the call of this id."""
         waiting = _WaitingRequest(call_id, request)
-        self._waiting.append(waiting)
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        self.waiting.append(waiting)
+        if self._arrival is not None:
+            mark_done(self._arrival)
         try:
             await waiting.resolved
         finally:
@@ -52,17 +51,17 @@ class ChildApprovals:
 
     def withdraw(self, call_ids: Collection[str]) -> None:
         """The children in these calls are being stopped: a decision comes too late."""
-        for waiting in [one for one in self._waiting if one.call_id in call_ids]:
+        for waiting in [one for one in self.waiting if one.call_id in call_ids]:
             waiting.is_withdrawn = True
             self._forget(waiting)
 
     def _forget(self, waiting: _WaitingRequest) -> None:
-        if waiting in self._waiting:
-            self._waiting.remove(waiting)
+        if waiting in self.waiting:
+            self.waiting.remove(waiting)
 
     def take_new(self) -> ApprovalRequest | None:
         """A request that the host has not got yet."""
-        for waiting in self._waiting:
+        for waiting in self.waiting:
             if not waiting.is_shown and waiting.request.unresolved:
                 waiting.is_shown = True
                 return waiting.request
@@ -70,7 +69,7 @@ class ChildApprovals:
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        requests = [waiting.request for waiting in self._waiting]
+        requests = [waiting.request for waiting in self.waiting]
         return tuple(
             approval
             for request in requests
@@ -81,9 +80,9 @@ class ChildApprovals:
     @property
     def shown_ids(self) -> tuple[str, ...]:
         """The calls that the host knows of and has not decided on."""
-        if not self._waiting:
+        if not self.waiting:
             return ()
-        shown = [waiting.request.unresolved for waiting in self._waiting if waiting.is_shown]
+        shown = [waiting.request.unresolved for waiting in self.waiting if waiting.is_shown]
         return tuple(call_id for ids in shown for call_id in ids)
 
     async def take_new_before(self, work: asyncio.Task[Any]) -> ApprovalRequest | None:
@@ -101,7 +100,7 @@ class ChildApprovals:
         two children may use the same ids."""
         found = [
             waiting.request
-            for waiting in self._waiting
+            for waiting in self.waiting
             for approval in waiting.request.pending
             if approval.call.id == call_id
             and session_id in ("", approval.session_id)
@@ -136,6 +135,6 @@ class _WaitingRequest:
         return self._check(self._callbacks.deny(call_id, reason, decided_by))
 
     def _check(self, was_waiting: bool) -> bool:
-        if not self._callbacks.pending_ids() and not self.resolved.done():
-            self.resolved.set_result(None)
+        if not self._callbacks.pending_ids():
+            mark_done(self.resolved)
         return was_waiting

@@ -20,7 +20,7 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import AllowAll, Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import MakeTaskManager
-from treadle.core.contracts.tool import Tool
+from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
 from treadle.core.loop.retry import DEFAULT_RETRY, Retry
@@ -105,3 +105,7 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_continuations: int = 3
     deps: Any = None  # what a run was given for its tools
     children: Any = None  # the child agents of the session: agents/child_agents.py
+
+    def get_timeout(self, tool: ToolSpec) -> float | None:
+        """The seconds that a piece of the tool's code may take."""
+        return tool.timeout or self.tool_timeout

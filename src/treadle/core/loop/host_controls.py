@@ -43,13 +43,14 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.content import fix_surrogates, parse_arguments
+from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import EarlyResult, Intent
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.recover import is_interrupted
 from treadle.core.transcript.snapshot import list_entries
 from treadle.core.transcript.state import QueuedMessage, SessionState
+from treadle.lib.text.text import fix_surrogates
 
 
 class HostControls:
@@ -197,7 +198,8 @@ class HostControls:
 
     def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Tell the outcome of a call in doubt: the model reads `result`, and the call is not run.
-        LoopError if no call in doubt has that id."""
+        LoopError if no call in doubt has that id, DriverBusy in the middle of a step."""
+        self._check_free("settle")
         doubts = {doubt.call.id: doubt.call for doubt in self.doubts}
         if call_id not in doubts:
             known = ", ".join(doubts) or "none"
@@ -215,6 +217,7 @@ class HostControls:
     ) -> None:
         """Let `decide` answer. An interruption cancels it, and next() then ends the turn. A
         cancellation from outside ends the turn here."""
+        self._check_open()
         if self._interruption.reason is not None:
             return
         self._log.claim()
@@ -222,7 +225,7 @@ class HostControls:
         is_ended = False
         try:
             await decide(request)
-            self._interruption.raise_if_cancelled()
+            self._interruption.check()
         except asyncio.CancelledError:
             if not self._interruption.is_only_interruption:
                 is_ended = True
@@ -311,7 +314,7 @@ class HostControls:
     @property
     def history(self) -> Transcript:
         """Every item of the session, also those that compaction took out of the view."""
-        return self._session.history
+        return self._session.state.full_history
 
     @property
     def usage(self) -> Usage:
@@ -371,6 +374,9 @@ class HostControls:
         pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
         if pending_ids and is_free:
             raise ApprovalPending(pending_ids)
+        self._begin_step()
+
+    def _begin_step(self) -> None:
         self._log.claim()
         self._interruption.enter()
         self._last_result = None

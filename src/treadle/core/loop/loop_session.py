@@ -54,7 +54,6 @@ from treadle.core.transcript.items import (
 )
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.recover import CLOSING, repair_entries
-from treadle.core.transcript.size_estimate import estimate_chars
 from treadle.core.transcript.state import SessionState, TurnState, diff_views, make_turn_id
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
@@ -79,6 +78,7 @@ class LoopSession:
         caller: Caller = "library",
         parent_ids: tuple[str, ...] = (),
     ) -> None:
+        self.id = emitter.session_id
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
         self.old_intents = frozenset(log.state.intents)  # of an earlier process
         self.is_turn_running = False  # an open turn of an earlier process is not, until it resumes
@@ -92,10 +92,6 @@ class LoopSession:
         self._parent_ids = parent_ids
 
     @property
-    def id(self) -> str:
-        return self._emitter.session_id
-
-    @property
     def turn(self) -> TurnState:
         turn = self.state.turn
         if turn is None:
@@ -105,24 +101,22 @@ class LoopSession:
     @property
     def closing_stop(self) -> Stop | None:
         """Why the reply that is asked for is the last one of the turn; None if it is not."""
-        for item in reversed(self.state.transcript):
+        transcript = self.state.transcript
+        if type(transcript.last) is not NoticeItem:
+            return None
+        for item in reversed(transcript):
             if type(item) is not NoticeItem:
-                return None
+                break
             if item.kind == CLOSING and item.data is not None:
                 return msgspec.convert(item.data, Stop)
         return None
 
-    @property
-    def chars(self) -> int:
-        """The estimated length of the view."""
-        return estimate_chars(self.state.transcript)
-
     def append(self, item: Item, message_id: str = "") -> None:
         """Append an item to the transcript; `message_id` if it was a message."""
-        position = len(self.state.transcript)
         self.write(ItemAdded(item, message_id))
         self.turn_items.append(item)
-        self._emitter.emit_item(position, item)
+        if self._emitter.has_item_readers:
+            self._emitter.emit_item(len(self.state.transcript) - 1, item)
 
     def estimate_request(
         self, card: ModelCard, request_chars: int, max_output: int, purpose: CallPurpose
@@ -277,15 +271,11 @@ class LoopSession:
 
     # --- changes of the view -------------------------------------------------------------
 
-    @property
-    def history(self) -> Transcript:
-        """Every item, also those that compaction took out of the view."""
-        return self.state.full_history
-
     def has_call_id(self, call_id: str) -> bool:
         """Whether a call of this session has the id, also one that is out of the view: the keys
         of two effects must differ."""
-        return self.state.transcript.has_call_id(call_id) or self.history.has_call_id(call_id)
+        view, history = self.state.transcript, self.state.history
+        return view.has_call_id(call_id) or (history is not None and history.has_call_id(call_id))
 
     def replace_view(self, mutator: str, new: Transcript) -> None:
         """Take over the view of a mutator. Items that it only added are appended."""

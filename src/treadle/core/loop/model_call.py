@@ -46,26 +46,20 @@ from treadle.core.events import (
     ToolCallDelta,
     ToolCallRequested,
 )
-from treadle.core.loop.background import cancel_all
-from treadle.core.loop.config import Clock, DriverConfig
+from treadle.core.loop.call_repair import CallRepairer
+from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
-from treadle.core.loop.loop_session import LoopSession
-from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.request_keys import RequestKeys
-from treadle.core.loop.retry import (
-    RaiseError,
-    Retry,
-    RetryAfter,
-    UseFallback,
-    choose_recovery,
-)
+from treadle.core.loop.parts import DriverParts
+from treadle.core.loop.request import RequestKeys
+from treadle.core.loop.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
-from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, CallPurpose, Usage
+from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
+from treadle.lib.tasks import cancel_all
 
 PartKind = Literal["", "text", "thinking"]
 CHOSEN_REASON = "chosen for the next request"
@@ -82,30 +76,19 @@ class ModelCaller:
     """Calls the current model; a fallback that took over stays for later calls."""
 
     def __init__(
-        self,
-        model: Model,
-        emitter: Emitter,
-        clock: Clock,
-        retry: Retry,
-        *,
-        is_taken_id: Callable[[str], bool],
-        on_call: Callable[[ToolCall], None] = lambda call: None,
-        repair: Callable[[ToolCall], ToolCall] = lambda call: call,
-        on_quarantine: Callable[[PartQuarantined], None] = lambda part: None,
-        interruption: Interruption | None = None,
+        self, parts: DriverParts, model: Model, emitter: Emitter, eager: EagerCalls | None = None
     ) -> None:
+        """`eager`: the replies are those of turns, and their calls will run."""
         self.model = model
         self._chosen_model: Model | None = None  # for the next request
         self._choice_made = asyncio.Event()
         self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
-        self._clock = clock
-        self._retry = retry
-        self._is_taken_id = is_taken_id
-        self._on_call = on_call
-        self._repair = repair
-        self._on_quarantine = on_quarantine
-        self._interruption = interruption or Interruption()
+        self._clock, self._retry = parts.config.clock, parts.config.retry
+        self._session = parts.session
+        self._eager = eager
+        self._repair = CallRepairer(parts.toolbox).repair if eager is not None else None
+        self._interruption = parts.interruption if eager is not None else Interruption()
         self._keys = RequestKeys()
         self.admit_probe: AdmitProbe | None = None  # see ModelRequest; set by the gateway
         self._streamed_text: list[str] = []  # the text of the running attempt
@@ -245,7 +228,7 @@ class ModelCaller:
 
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
         emit, streamed, interruption = self._emitter.emit, self._streamed_text, self._interruption
-        ready = _AnnouncedCalls(self._is_taken_id, self._repair)
+        ready = _AnnouncedCalls(self._session.has_call_id, self._repair)
         streamed.clear()
         self._open_part, self._has_streamed = "", False
         self._check_cache(request.cache)
@@ -339,12 +322,14 @@ class ModelCaller:
                 self._has_streamed = True
                 call = announced.add(event.call)
                 self._emitter.emit(ToolCallRequested, call)
-                self._on_call(call)
+                if self._eager is not None:
+                    self._eager.schedule(call)
             case ModelUsageUpdated():
                 self._attempt_usage = add_cost(event.usage, self.model.card)
             case PartQuarantined():
                 self._quarantine |= {(event.position, event.part)}
-                self._on_quarantine(event)
+                if self._eager is not None:
+                    self._session.quarantine_part(event)
             case ModelNotified():
                 self._emitter.emit(Notified, event.text)
             case _:
@@ -387,7 +372,9 @@ class _AnnouncedCalls:
     repaired."""
 
     def __init__(
-        self, is_in_session: Callable[[str], bool], repair: Callable[[ToolCall], ToolCall]
+        self,
+        is_in_session: Callable[[str], bool],
+        repair: Callable[[ToolCall], ToolCall] | None,
     ) -> None:
         self._is_in_session = is_in_session
         self._repair = repair
@@ -396,7 +383,9 @@ class _AnnouncedCalls:
         self._final: list[ToolCall] = []
 
     def add(self, call: ToolCall) -> ToolCall:
-        final = self._repair(with_unique_id(call, self._is_taken))
+        final = with_unique_id(call, self._is_taken)
+        if self._repair is not None:
+            final = self._repair(final)
         self._ids.add(final.id)
         self._given.append(call)
         self._final.append(final)
@@ -422,37 +411,3 @@ class _AnnouncedCalls:
 
     def _is_taken(self, call_id: str) -> bool:
         return call_id in self._ids or self._is_in_session(call_id)
-
-
-def build_request(
-    session: LoopSession, system: str, toolbox: Toolbox, config: DriverConfig, cache: CacheRequest
-) -> ModelRequest:
-    """The request for the next reply, from the view as it is."""
-    state, turn, options = session.state, session.turn, session.settings.options or config.options
-    purpose: CallPurpose = config.purpose
-    if (closing := session.closing_stop) is not None:
-        # The tools stay in the request, so that its cached prefix stays valid.
-        options = msgspec.structs.replace(
-            options, max_tokens=closing.closing_tokens, tool_choice="none"
-        )
-        purpose = "closing"
-    return ModelRequest(
-        state.transcript,
-        system,
-        toolbox.specs,
-        options,
-        cache,
-        state.quarantine,
-        session.id,
-        turn.id,
-        make_turn_key(session),
-        caller=config.caller,
-        metadata=turn.metadata,
-        purpose=purpose,
-    )
-
-
-def make_turn_key(session: LoopSession) -> str:
-    """Which reply the next request asks for: the same after a crash. See request_keys.py."""
-    state = session.state
-    return f"{session.id}/{session.turn.id}/{len(state.transcript)}.{state.view_changes}"

@@ -84,8 +84,8 @@ def recovered(state: SessionState) -> SessionState:
 
 def is_interrupted(transcript: Transcript) -> bool:
     """Whether the last turn was interrupted, and nothing came after it."""
-    last = transcript[-1:]
-    return bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == INTERRUPTED
+    last = transcript.last
+    return isinstance(last, NoticeItem) and last.kind == INTERRUPTED
 
 
 def _find_end_reason(state: SessionState) -> str:

@@ -18,6 +18,7 @@ from treadle.core.transcript.entries import (
     TurnBegan,
     TurnEnded,
     UsageRecorded,
+    ViewRewritten,
 )
 from treadle.core.transcript.state import SessionState, TurnState, diff_views, make_turn_id
 from treadle.core.transcript.usage import NO_USAGE, Usage
@@ -55,7 +56,10 @@ def list_entries(state: SessionState) -> list[Entry]:
     entries += [*state.decisions.values(), *state.intents.values()]
     entries += [EarlyResult(result) for result in state.early_results.values()]
     entries += [InputQueued(one.item, one.id) for one in state.queued]
-    return entries
+    changes = sum([isinstance(entry, (ViewRewritten, Rewound)) for entry in entries])
+    # They are counted, so that no request has the key of an earlier one.
+    no_change = ViewRewritten("snapshot", 0, 0, (), is_repair=True)
+    return [no_change] * (state.view_changes - changes) + entries
 
 
 def _list_usage(own: Usage, of_children: Usage) -> list[Entry]:
